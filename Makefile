@@ -1,0 +1,44 @@
+# Nearcast: `make demo` shows what it does, `make test` proves that it does it.
+# Both create the environment in .venv first, from the pinned versions in requirements.lock, and re-use it afterwards.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test lint lock clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
+
+env: $(READY) ## Create the environment in .venv
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Nearcast needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
+	       "Install one (Debian: apt-get install python3 python3-venv) and name it: make env PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "Python cannot create a virtual environment; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Installing the pinned packages into $(VENV) (about 700 MB to download, once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## Match sample messages against sample subscriptions on local Spark, and draw the map
+	@$(BIN)/nearcast demo
+
+test: $(READY) ## Run the whole test suite
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: $(READY) ## Check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+lock: $(READY) ## Pin the newest versions that fit pyproject.toml
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	  --group dev --extra spark --extra bench pyproject.toml --output-file requirements.lock
+
+clean: ## Remove the environment and what the commands made
+	@rm -rf $(VENV) nearcast-demo .mypy_cache .ruff_cache .hypothesis

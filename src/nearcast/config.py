@@ -1,0 +1,66 @@
+"""Every default, limit and threshold, in one place.
+
+Code elsewhere names these; it holds no such number of its own. Where a number comes from a paper, the comment says which.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- Meaning -----------------------------------------------------------------------------------------------------
+EARTH_RADIUS_M: Final = 6_371_008.8  # mean radius of WGS84 (IUGG R1): distances are great-circle distances on this sphere
+OUTLINE_STEP_DEG: Final = 0.1  # the longest straight piece of a polygon's edge when its distance to a circle is taken
+
+# --- Limits on what a user may ask, each reported by name when it is broken ----------------------------------------
+MAX_EXPRESSION_CHARS: Final = 65_536  # a written expression; longer ones are refused before they are read
+MAX_EXPRESSION_DEPTH: Final = 64  # nested parentheses and NOTs
+MAX_CLAUSES: Final = 64  # conjunctions in the normal form of one expression
+MAX_POLYGON_VERTICES: Final = 100_000  # of one region
+MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
+
+# --- Indexes -------------------------------------------------------------------------------------------------------
+DEFAULT_INDEX: Final = "ranked-list"  # what the engine, the command line and the pipeline build
+GRID_LEVELS: Final = 10  # ranked-list: levels of the grid that holds clauses without keywords (finest: 2^9 × 2^9 cells)
+POSTING_START: Final = 4  # ranked-list: room of a posting list when it is first used; it doubles when full
+COMPACT_WASTE: Final = 0.5  # a pool is compacted when more than this share of it is abandoned room
+MATCH_CHUNK: Final = 2_048  # messages that one kernel call matches; the unit of work of a thread
+
+# --- Vocabulary ----------------------------------------------------------------------------------------------------
+HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
+
+# --- Spark ---------------------------------------------------------------------------------------------------------
+SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker hands back
+SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
+JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over
+
+# --- Benchmarks: how long to measure -------------------------------------------------------------------------------
+BENCH_SUBSCRIPTIONS: Final = 1_000_000
+BENCH_MESSAGES: Final = 20_000
+BENCH_REPEAT: Final = 3  # runs over all messages; the best counts
+BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many of the messages as it can match in this time
+BENCH_SINGLES: Final = 500  # messages matched one by one, for the latency percentiles
+BENCH_BATCH: Final = 1_000  # subscriptions in one insert or removal
+BENCH_BATCHES: Final = 20  # of such inserts, and of such removals
+BENCH_WORDS: Final = 200_000  # size of the vocabulary that is looked up
+BENCH_KEYWORDS: Final = 5_000_000  # keywords looked up in one run
+
+# --- Benchmarks: the AP-Tree paper's workload (section 5.1.1), places tuned to about 160 matches in a million --------
+AP_VOCABULARY: Final = 1_700_000  # Table 2, TWEETS
+AP_EXPONENT: Final = 1.0  # of the Zipf law of the words
+AP_MESSAGE_KEYWORDS: Final = 9  # Table 2, TWEETS
+AP_KEYWORDS: Final = (1, 5)  # keywords of a subscription
+AP_AREA: Final = (0.0001, 0.01)  # area of a region, as a share of the data space
+AP_CITIES: Final = 500  # places cluster around so many centres, the r-th with a weight of 1/r
+AP_CITY_SPREAD: Final = 0.02  # standard deviation of a place around its centre, in widths of the data space
+AP_BACKGROUND: Final = 0.25  # share of the places that lie anywhere
+
+# --- Benchmarks: the MO-Tree paper's workload (Table 4), places tuned to about 4.7 matches in a million ---------------
+MO_ATTRIBUTES: Final = 20  # M
+MO_EVENT_ATTRIBUTES: Final = (15, 20)  # K_e
+MO_PREDICATES: Final = 6  # K_s
+MO_EXPONENT: Final = 1.0  # α, of the Zipf law by which attributes are chosen
+MO_RADIUS_KM: Final = (0.5, 2.0)  # r: a region reaches so far from its centre
+MO_CITY_KM: Final = 100.0  # side of the city
+MO_HOT_SPOTS: Final = 150
+MO_HOT_SPOT_SPREAD: Final = 0.02
+MO_BACKGROUND: Final = 0.2

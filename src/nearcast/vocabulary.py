@@ -1,0 +1,203 @@
+"""Vocabulary: strings become codes once, by a kernel over Arrow buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.errors import ColumnError, shown
+from nearcast.kernels import hashing
+from nearcast.kernels.hashing import NO_CODE, Words
+
+__all__ = ["NO_CODE", "Vocabulary"]
+
+_MAX_WORDS = 2**31 - 1
+
+
+class Vocabulary:
+    """A growing set of distinct strings, numbered from 0 in the order of their first appearance.
+
+    :meth:`encode` looks strings up, :meth:`add` also takes in new ones and counts each occurrence; both take Arrow arrays (or anything that
+    Arrow reads as strings) and return int32 codes. A null is no word: its code is :data:`NO_CODE`. Codes never change.
+
+    >>> words = Vocabulary()
+    >>> words.add(["coffee", "tea", "coffee"])
+    array([0, 1, 0], dtype=int32)
+    >>> words.encode(["tea", "milk"])
+    array([ 1, -1], dtype=int32)
+    >>> words.decode([1, 0]), len(words), words.counts
+    (['tea', 'coffee'], 2, array([2, 1]))
+    """
+
+    def __init__(self, words: Iterable[str] | pa.Array | None = None) -> None:
+        self._size = 0
+        self._words = Words(
+            slots=np.zeros((16, 2), np.uint64),
+            offsets=np.zeros(9, np.int64),
+            bytes=np.empty(64, np.uint8),
+            counts=np.zeros(8, np.int64),
+        )
+        if words is not None:
+            self.add(words)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and bool(self.encode([word])[0] != NO_CODE)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words.to_pylist())
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary of {self._size:,} words>"
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each word was added, by code."""
+        return self._words.counts[: self._size]
+
+    @property
+    def words(self) -> pa.Array:
+        """The words by code, as an Arrow array over the vocabulary's own bytes (no copy)."""
+        offsets = self._words.offsets[: self._size + 1]
+        data = self._words.bytes[: offsets[-1]]
+        return pa.LargeStringArray.from_buffers(self._size, pa.py_buffer(offsets), pa.py_buffer(data))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the table and the words."""
+        return sum(array.nbytes for array in self._words)
+
+    def encode(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
+        """Return the code of each string, :data:`NO_CODE` for a null or a word that is not in the vocabulary.
+
+        No Python code touches a string of an Arrow array. A short word costs one cache miss; a dictionary array is
+        looked up once per distinct word.
+        """
+        array = string_array(strings)
+        if pa.types.is_dictionary(array.type):
+            return _through_dictionary(self.encode(array.dictionary), array)
+        data, offsets, valid = _buffers(array)
+        out = np.full(len(array), NO_CODE, np.int32)
+        if self._words.bytes.size == 0:  # restored without a word
+            return out
+        hashing.encode(self._words, data, offsets, out)
+        if valid is not None:
+            out[~valid] = NO_CODE
+        return out
+
+    def add(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
+        """Return the code of each string, taking in those that are new and counting each occurrence."""
+        array = string_array(strings)
+        if pa.types.is_dictionary(array.type):
+            array = array.cast(array.type.value_type)
+        if array.null_count:
+            present = array.is_valid().to_numpy(zero_copy_only=False)
+            out = np.full(len(array), NO_CODE, np.int32)
+            out[present] = self.add(array.drop_null())
+            return out
+        data, offsets, _ = _buffers(array)
+        out = np.empty(len(array), np.int32)
+        done = 0
+        while True:
+            limit = int(len(self._words.slots) * config.HASH_LOAD)
+            done, self._size = hashing.insert(self._words, self._size, limit, data, offsets, done, out)
+            if done == len(array):
+                return out
+            self._grow(int(offsets[done + 1] - offsets[done]), limit)
+
+    def decode(self, codes: Any) -> list[str | None]:
+        """Return the word of each code; None for :data:`NO_CODE`."""
+        codes = np.asarray(codes, np.int64)
+        if codes.size and not -1 <= codes.min() <= codes.max() < self._size:
+            bad = codes[(codes < -1) | (codes >= self._size)][0]
+            raise ColumnError(f"code {bad} is not in this vocabulary of {self._size:,} words")
+        result: list[str | None] = self.words.take(pa.array(codes, mask=codes == NO_CODE)).to_pylist()
+        return result
+
+    def by_frequency(self) -> NDArray[np.int32]:
+        """Return the codes from the most to the least frequent word, ties by code."""
+        return np.argsort(-self.counts, kind="stable").astype(np.int32)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`from_arrays` restores, for an index directory."""
+        offsets = self._words.offsets[: self._size + 1]
+        return {
+            "slots": self._words.slots,
+            "offsets": offsets,
+            "bytes": self._words.bytes[: offsets[-1]],
+            "counts": self.counts,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Vocabulary:
+        """Restore what :meth:`arrays` gave, without copying."""
+        vocabulary = cls()
+        vocabulary._words = Words(**{name: arrays[name] for name in Words._fields})
+        vocabulary._size = vocabulary._words.counts.size
+        return vocabulary
+
+    def _grow(self, length: int, limit: int) -> None:
+        """Make room for one more word of *length* bytes: whichever array is full doubles."""
+        slots, offsets, data, counts = self._words
+        used = int(offsets[self._size])
+        if used + length > data.size:
+            data = np.concatenate([data[:used], np.empty(max(used, length, 64), np.uint8)])
+        if self._size >= counts.size:
+            if self._size >= _MAX_WORDS:
+                raise ColumnError(f"a vocabulary holds at most {_MAX_WORDS:,} words")
+            room = max(self._size, 8)
+            counts = np.concatenate([counts, np.zeros(room, np.int64)])
+            offsets = np.concatenate([offsets[: self._size + 1], np.zeros(room, np.int64)])
+        full = self._size >= limit
+        if full:
+            slots = np.zeros((len(slots) * 2, 2), np.uint64)
+        self._words = Words(slots, offsets, data, counts)
+        if full:
+            hashing.rehash(self._words, self._size)
+
+
+def string_array(strings: Iterable[str] | pa.Array) -> pa.Array:
+    """Return *strings* as an Arrow array of strings (32- or 64-bit offsets, or a dictionary of such)."""
+    if isinstance(strings, pa.ChunkedArray):
+        strings = strings.combine_chunks()
+    if not isinstance(strings, pa.Array):
+        try:
+            strings = pa.array(strings if isinstance(strings, list | np.ndarray) else list(strings), pa.large_string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+            raise ColumnError(f"words must be strings: {error}") from None
+    kind = strings.type
+    values = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_string(values) or pa.types.is_large_string(values):
+        return strings
+    if pa.types.is_string_view(values) or pa.types.is_null(values):
+        return strings.cast(pa.large_string())
+    raise ColumnError(f"words must be a column of strings, not of {shown(str(kind))}")
+
+
+def _buffers(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.bool_] | None]:
+    """Return (bytes, offsets, validity) of a string array as read-only NumPy views; no copy."""
+    _, offset_buffer, data_buffer = array.buffers()
+    kind: Any = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    if offset_buffer is None or offset_buffer.size == 0:
+        offsets = np.zeros(1, kind)
+    else:
+        offsets = np.frombuffer(offset_buffer, kind)[array.offset : array.offset + len(array) + 1]
+    data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    # One type to the compiler, whoever owns the buffers: a writable array would compile the kernel again.
+    data.flags.writeable = False
+    offsets.flags.writeable = False
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    return data, offsets, valid
+
+
+def _through_dictionary(codes: NDArray[np.int32], array: pa.DictionaryArray) -> NDArray[np.int32]:
+    """Return the code of each element of a dictionary array, from the codes of its dictionary."""
+    indices = array.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.append(codes, np.int32(NO_CODE))[indices]
