@@ -1,0 +1,114 @@
+"""A local Spark session, well configured: one call, no noise, no network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nearcast.errors import InputError, RuntimeUnavailableError, shown
+from nearcast.spark.java import find_java, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["quietly", "session"]
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+def session(
+    app: str = "nearcast",
+    cores: int | str = "*",
+    memory: str = "2g",
+    config: Mapping[str, object] | None = None,
+) -> SparkSession:
+    """Return the active Spark session, or start a local one.
+
+    A session that is already active is returned as it is: then the arguments have no effect. A new one runs
+    on this machine alone, listens on the loopback address only, needs no network, logs errors only, runs its
+    Python workers with this interpreter, and has Arrow on, the web page off and UTC as its time zone.
+
+    Parameters
+    ----------
+    app
+        Its name.
+    cores
+        How many tasks run at once; ``"*"`` for every core.
+    memory
+        Of the Java process, as Spark writes it: ``"2g"``, ``"512m"``. Indexes are not in it: Python workers
+        map them from files.
+    config
+        Spark settings to add, or to put in the place of these.
+
+    Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise RuntimeUnavailableError(
+            "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
+        )
+    with quietly():
+        from pyspark.sql import SparkSession
+
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            return active
+        if cores != "*" and not (isinstance(cores, int) and cores >= 1):
+            raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
+        with tempfile.TemporaryDirectory(prefix="nearcast-java-") as directory:
+            surroundings = {
+                "JAVA_HOME": str(wrap(find_java(), Path(directory))),
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",  # else Spark asks the network for the name of this machine
+            }
+            with _environment(surroundings):
+                builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
+                for name, value in {**_settings(cores, memory), **(config or {})}.items():
+                    builder = builder.config(name, str(value))
+                return builder.getOrCreate()
+
+
+def _settings(cores: int | str, memory: str) -> dict[str, object]:
+    return {
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"',
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": (os.cpu_count() or 1) if cores == "*" else cores,
+    }
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while: Spark's launcher has no other way to be told."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keep back PySpark's warning about new versions of pandas, which no table of ours passes through."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning
+        )
+        yield
