@@ -10,11 +10,14 @@ from typing import Final
 # --- Meaning -----------------------------------------------------------------------------------------------------
 EARTH_RADIUS_M: Final = 6_371_008.8  # mean radius of WGS84 (IUGG R1): distances are great-circle distances on this sphere
 OUTLINE_STEP_DEG: Final = 0.1  # the longest straight piece of a polygon's edge when its distance to a circle is taken
+CIRCLE_PAD_DEG: Final = 1e-7  # how much wider than a circle its boxes are, in degrees (about a centimetre)
+CIRCLE_PAD: Final = 1e-12  # the same, as a share of the size, where there are no degrees
 
 # --- Limits on what a user may ask, each reported by name when it is broken ----------------------------------------
 MAX_EXPRESSION_CHARS: Final = 65_536  # a written expression; longer ones are refused before they are read
 MAX_EXPRESSION_DEPTH: Final = 64  # nested parentheses and NOTs
 MAX_CLAUSES: Final = 64  # conjunctions in the normal form of one expression
+MAX_RECORD_CHARS: Final = 8_388_608  # a whole written message or subscription: room for the largest polygon
 MAX_POLYGON_VERTICES: Final = 100_000  # of one region
 MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 
