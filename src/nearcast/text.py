@@ -1,0 +1,100 @@
+"""From a text to its keywords.
+
+A keyword is a run of letters and digits, normalised: NFKC, then casefold. Combining marks stay with the letter that they follow, so that words of
+Hindi, Thai or Arabic are not torn; soft hyphens and joiners, which nobody sees, are dropped; everything else separates.
+The normal form is stable: the keyword of a keyword is itself.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+from nearcast import config
+from nearcast.errors import ExpressionError, shown
+
+__all__ = ["keyword", "keywords", "tokens"]
+
+_ASCII_WORD: Final = re.compile("[0-9a-z]+")
+_INVISIBLE: Final = dict.fromkeys(map(ord, "\u00ad\u200c\u200d"))  # soft hyphen, zero-width (non-)joiner
+
+
+def tokens(text: str) -> list[str]:
+    """Return the words of *text*, normalised, in their order.
+
+    >>> tokens("Café: HALF-PRICE until 10 o'clock!")
+    ['café', 'half', 'price', 'until', '10', 'o', 'clock']
+    """
+    if not isinstance(text, str):
+        raise ExpressionError(f"{shown(text)} is not a text; keywords are strings")
+    words = _ASCII_WORD.findall(text.lower()) if text.isascii() else _unicode_words(text)
+    if len(text) > config.MAX_KEYWORD_CHARS:
+        for word in words:
+            _check_length(word)
+    return words
+
+
+def keywords(text_or_words: str | Iterable[str]) -> frozenset[str]:
+    """Return the set of keywords of a text, or of each of several texts.
+
+    >>> sorted(keywords("Half price coffee, coffee!"))
+    ['coffee', 'half', 'price']
+    >>> sorted(keywords(["Coffee", "happy hour"]))
+    ['coffee', 'happy', 'hour']
+    """
+    if isinstance(text_or_words, str):
+        return frozenset(tokens(text_or_words))
+    if isinstance(text_or_words, bytes) or not isinstance(text_or_words, Iterable):
+        raise ExpressionError(f"{shown(text_or_words)} is neither a text nor words; give a string or several strings")
+    return frozenset(token for word in text_or_words for token in tokens(word))
+
+
+def keyword(word: str) -> str:
+    """Return the one keyword that *word* is.
+
+    >>> keyword("Coffee")
+    'coffee'
+    """
+    found = tokens(word)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise ExpressionError(f"{shown(word)} has no letter and no digit, so it is not a keyword")
+    raise ExpressionError(
+        f"{shown(word)} is {len(found)} words, not one keyword; use a phrase, which asks for all of them"
+    )
+
+
+def _unicode_words(text: str) -> list[str]:
+    words: list[str] = []
+    start = -1
+    text = _normal(text.translate(_INVISIBLE))
+    for at, char in enumerate(text):
+        if char.isalnum():
+            if start < 0:
+                start = at
+        elif start >= 0 and not unicodedata.category(char).startswith("M"):
+            words.append(text[start:at])
+            start = -1
+    if start >= 0:
+        words.append(text[start:])
+    return words
+
+
+def _normal(text: str) -> str:
+    """Return *text* in NFKC and casefolded, both at once: each step can undo the other, so they alternate until nothing changes."""
+    while True:
+        normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        if normal == text:
+            return text
+        text = normal
+
+
+def _check_length(word: str) -> None:
+    if len(word) > config.MAX_KEYWORD_CHARS:
+        raise ExpressionError(
+            f"keyword {shown(word)} is over the limit of {config.MAX_KEYWORD_CHARS} characters "
+            "(config.MAX_KEYWORD_CHARS); leave it out"
+        )
