@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
@@ -21,7 +22,7 @@ from nearcast import config
 from nearcast.errors import GeometryError, shown
 
 if TYPE_CHECKING:
-    import shapely
+    from shapely.geometry.base import BaseGeometry
 
 __all__ = [
     "EVERYWHERE",
@@ -50,7 +51,7 @@ Bounds: TypeAlias = tuple[float, float, float, float]  # xmin, ymin, xmax, ymax
 Boxes: TypeAlias = tuple[Bounds, ...]
 
 
-# --- Spaces --------------------------------------------------------------------------------------------------------
+# --- Spaces ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Geographic:
     """Longitude and latitude in degrees on WGS84; distances in metres. Use the one instance, :data:`WGS84`."""
@@ -109,7 +110,7 @@ WGS84: Final = Geographic()
 Space: TypeAlias = Geographic | Planar
 
 
-# --- Places and regions --------------------------------------------------------------------------------------------
+# --- Places and regions ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Point:
     """One position.
@@ -282,7 +283,7 @@ class Polygon:
 
     wkb: bytes
     space: Space
-    geometry: shapely.Geometry = field(compare=False)
+    geometry: BaseGeometry = field(compare=False)
     exact: ClassVar[bool] = False
 
     def __init__(self, geometry: Any, space: Space = WGS84) -> None:
@@ -338,7 +339,7 @@ Region: TypeAlias = Box | Circle | Polygon | Everywhere
 Place: TypeAlias = Point | Box | Circle | Polygon
 
 
-# --- Touching ------------------------------------------------------------------------------------------------------
+# --- Touching ----------------------------------------------------------------------------------------------
 def great_circle(lon1: float, lat1: float, lon2: float, lat2: float) -> float:
     """Return the distance in metres between two positions in degrees, on a sphere of the Earth's mean radius.
 
@@ -427,7 +428,7 @@ def _box_distance(x: float, y: float, box: Bounds) -> float:
     return min(great_circle(x, y, edge, lat) for lat in nearest)
 
 
-def _outline_distance(x: float, y: float, geometry: shapely.Geometry) -> float:
+def _outline_distance(x: float, y: float, geometry: BaseGeometry) -> float:
     """Return the distance in metres from a position to the rings of a polygon.
 
     The rings are cut into short pieces and projected (azimuthal equidistant) around the position: distances from the origin are
@@ -462,15 +463,16 @@ def _shapes_meet(a: Place, b: Place) -> bool:
     return any(one.intersects(other) for one in _shapes(a) for other in _shapes(b))
 
 
-def _shapes(place: Place) -> Iterable[shapely.Geometry]:
+def _shapes(place: Place) -> Iterable[BaseGeometry]:
     import shapely
 
     if isinstance(place, Polygon):
         yield place.geometry
         west, _, east, _ = _bounds(place.geometry)
-        for edge, shift in ((west, 360.0), (east, -360.0)):
-            if isinstance(place.space, Geographic) and edge == -shift / 2:
-                yield shapely.transform(place.geometry, lambda xy, shift=shift: xy + (shift, 0.0))
+        if isinstance(place.space, Geographic) and west == -180:
+            yield shapely.transform(place.geometry, lambda xy: xy + [360.0, 0.0])
+        if isinstance(place.space, Geographic) and east == 180:
+            yield shapely.transform(place.geometry, lambda xy: xy - [360.0, 0.0])
         return
     for xmin, ymin, xmax, ymax in place.boxes():
         corners = dict.fromkeys(((xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax)))
@@ -480,7 +482,7 @@ def _shapes(place: Place) -> Iterable[shapely.Geometry]:
             yield shapely.LineString(corners) if len(corners) > 1 else shapely.Point(xmin, ymin)
 
 
-# --- Reading and writing -------------------------------------------------------------------------------------------
+# --- Reading and writing -----------------------------------------------------------------------------------
 def as_region(value: Any, space: Space = WGS84) -> Region:
     """Return *value* as a region.
 
@@ -520,7 +522,8 @@ def _read(value: Any, space: Space) -> Place | Region:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         if len(value) != 4:
             raise GeometryError(f"{shown(value)} is not a box; give four numbers: xmin, ymin, xmax, ymax")
-        return Box(*value, space=space)
+        xmin, ymin, xmax, ymax = value
+        return Box(xmin, ymin, xmax, ymax, space)
     return _from_shapely(_as_shapely(value), space)
 
 
@@ -540,14 +543,16 @@ def to_geojson(place: Place | Region) -> dict[str, Any] | None:
     if isinstance(place, Circle):
         return {"type": "Point", "coordinates": [place.x, place.y], "radius": place.radius}
     if isinstance(place, Polygon):
-        import shapely
-
-        return _lists(shapely.geometry.mapping(place.geometry))
+        written: dict[str, Any] = _lists(place.geometry.__geo_interface__)
+        return written
+    bbox = (place.xmin, place.ymin, place.xmax, place.ymax)
     if place.xmin > place.xmax:
-        kind, rings = "MultiPolygon", [[_ring(box)] for box in place.boxes()]
-    else:
-        kind, rings = "Polygon", [_ring((place.xmin, place.ymin, place.xmax, place.ymax))]
-    return {"type": kind, "bbox": [place.xmin, place.ymin, place.xmax, place.ymax], "coordinates": rings}
+        return {
+            "type": "MultiPolygon",
+            "bbox": list(bbox),
+            "coordinates": [[_ring(box)] for box in place.boxes()],
+        }
+    return {"type": "Polygon", "bbox": list(bbox), "coordinates": [_ring(bbox)]}
 
 
 def from_geojson(mapping: Mapping[str, Any] | None, space: Space = WGS84) -> Place | Region:
@@ -634,8 +639,11 @@ def from_text(text: str, space: Space = WGS84) -> Place | Region:
             )
         x, y, radius = map(float, numbers)
         return Circle(x=x, y=y, radius=_metres(radius, unit), space=space)
-    values = [float(number) for number in found.groups()]
-    return Point(x=values[0], y=values[1], space=space) if kind == "POINT" else Box(*values, space=space)
+    if kind == "POINT":
+        x, y = map(float, found.groups())
+        return Point(x=x, y=y, space=space)
+    xmin, ymin, xmax, ymax = map(float, found.groups())
+    return Box(xmin, ymin, xmax, ymax, space)
 
 
 _NUMBER: Final = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
@@ -652,7 +660,7 @@ _PATTERNS: Final = {
 }
 
 
-# --- Helpers -------------------------------------------------------------------------------------------------------
+# --- Helpers -----------------------------------------------------------------------------------------------
 def _set(target: object, **values: object) -> None:
     for name, value in values.items():
         object.__setattr__(target, name, value)
@@ -742,8 +750,8 @@ def _lists(value: Any) -> Any:
     return [_lists(member) for member in value] if isinstance(value, tuple) else value
 
 
-# --- Shapely, loaded at first use ----------------------------------------------------------------------------------
-def _as_shapely(value: Any) -> shapely.Geometry:
+# --- Shapely, loaded at first use --------------------------------------------------------------------------
+def _as_shapely(value: Any) -> BaseGeometry:
     """Return a shapely geometry from one, from GeoJSON, WKT or WKB; errors of shapely become :class:`GeometryError`."""
     import shapely
     import shapely.geometry
@@ -756,7 +764,7 @@ def _as_shapely(value: Any) -> shapely.Geometry:
         if isinstance(value, bytes | bytearray | memoryview):
             return shapely.from_wkb(bytes(value))
         if isinstance(value, Mapping):
-            return shapely.geometry.shape(value)
+            return shapely.geometry.shape(dict(value))
     except (shapely.errors.ShapelyError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise GeometryError(
             f"{shown(value)} is not a geometry: {str(error).splitlines()[0] if str(error) else type(error).__name__}; "
@@ -767,13 +775,13 @@ def _as_shapely(value: Any) -> shapely.Geometry:
     )
 
 
-def _from_shapely(geometry: shapely.Geometry, space: Space) -> Place:
+def _from_shapely(geometry: BaseGeometry, space: Space) -> Place:
     if geometry.geom_type == "Point" and not geometry.is_empty:
         return Point(x=geometry.x, y=geometry.y, space=space)
     return _as_box(geometry, space) or Polygon(geometry, space)
 
 
-def _as_box(geometry: shapely.Geometry, space: Space) -> Box | None:
+def _as_box(geometry: BaseGeometry, space: Space) -> Box | None:
     """Return the box that a polygon is, or two polygons that meet at the antimeridian are; ``None`` for other shapes."""
     parts = [_rectangle(part) for part in getattr(geometry, "geoms", (geometry,))]
     if len(parts) == 1 and parts[0] is not None:
@@ -785,19 +793,19 @@ def _as_box(geometry: shapely.Geometry, space: Space) -> Box | None:
     return Box(east[0], east[1], west[2], west[3]) if crosses and west[1::2] == east[1::2] else None
 
 
-def _rectangle(polygon: shapely.Geometry) -> Bounds | None:
+def _rectangle(polygon: BaseGeometry) -> Bounds | None:
     """Return the bounds of a polygon that is an axis-parallel rectangle with four corners."""
     if polygon.geom_type != "Polygon" or polygon.is_empty or len(polygon.interiors) > 0:
         return None
     ring = [position[:2] for position in polygon.exterior.coords]
-    if len(ring) != 5 or any(a[0] != b[0] and a[1] != b[1] for a, b in zip(ring, ring[1:])):
+    if len(ring) != 5 or any(a[0] != b[0] and a[1] != b[1] for a, b in pairwise(ring)):
         return None
     (xmin, ymin), (xmax, ymax) = min(ring), max(ring)
     corners = {(xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax)}
     return (xmin, ymin, xmax, ymax) if set(ring) == corners else None
 
 
-def _checked_polygon(geometry: shapely.Geometry, space: Space) -> shapely.Geometry:
+def _checked_polygon(geometry: BaseGeometry, space: Space) -> BaseGeometry:
     """Return *geometry* in normal form if it is a valid polygon of *space*."""
     import shapely
 
@@ -827,18 +835,18 @@ def _checked_polygon(geometry: shapely.Geometry, space: Space) -> shapely.Geomet
     return shapely.normalize(geometry)
 
 
-def _bounds(geometry: shapely.Geometry) -> Bounds:
+def _bounds(geometry: BaseGeometry) -> Bounds:
     xmin, ymin, xmax, ymax = geometry.bounds
     return float(xmin), float(ymin), float(xmax), float(ymax)
 
 
-def _vertices(geometry: shapely.Geometry) -> int:
+def _vertices(geometry: BaseGeometry) -> int:
     import shapely
 
     return int(shapely.get_num_coordinates(geometry))
 
 
-def _wkt(geometry: shapely.Geometry) -> str:
+def _wkt(geometry: BaseGeometry) -> str:
     import shapely
 
     return str(shapely.to_wkt(geometry, rounding_precision=-1))

@@ -47,7 +47,9 @@ def keywords(text_or_words: str | Iterable[str]) -> frozenset[str]:
     if isinstance(text_or_words, str):
         return frozenset(tokens(text_or_words))
     if isinstance(text_or_words, bytes) or not isinstance(text_or_words, Iterable):
-        raise ExpressionError(f"{shown(text_or_words)} is neither a text nor words; give a string or several strings")
+        raise ExpressionError(
+            f"{shown(text_or_words)} is neither a text nor words; give a string or several strings"
+        )
     return frozenset(token for word in text_or_words for token in tokens(word))
 
 
