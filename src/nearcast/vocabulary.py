@@ -169,7 +169,9 @@ def string_array(strings: Iterable[str] | pa.Array) -> pa.Array:
         strings = strings.combine_chunks()
     if not isinstance(strings, pa.Array):
         try:
-            strings = pa.array(strings if isinstance(strings, list | np.ndarray) else list(strings), pa.large_string())
+            strings = pa.array(
+                strings if isinstance(strings, list | np.ndarray) else list(strings), pa.large_string()
+            )
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
             raise ColumnError(f"words must be strings: {error}") from None
     kind = strings.type

@@ -23,5 +23,7 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     Division follows NumPy (no exception on zero), which spares a branch in every loop that divides.
     """
-    compiled: Callable[_P, _R] = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(function)
+    compiled: Callable[_P, _R] = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(
+        function
+    )
     return compiled

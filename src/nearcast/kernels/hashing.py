@@ -109,7 +109,9 @@ def _find(words: Words, h: np.uint64, data: NDArray[np.uint8], start: np.int64, 
             last = words.offsets[np.uint64(code + 1)]
             if last - first == stop - start:
                 i = np.int64(8)
-                while start + i < stop and _eight(words.bytes, first + i, last) == _eight(data, start + i, stop):
+                while start + i < stop and _eight(words.bytes, first + i, last) == _eight(
+                    data, start + i, stop
+                ):
                     i += 8
                 if start + i >= stop:
                     return code
@@ -149,7 +151,13 @@ def encode(words: Words, data: NDArray[np.uint8], offsets: NDArray[Any], out: ND
 
 @kernel
 def insert(
-    words: Words, size: int, limit: int, data: NDArray[np.uint8], offsets: NDArray[Any], begin: int, out: NDArray[np.int32]
+    words: Words,
+    size: int,
+    limit: int,
+    data: NDArray[np.uint8],
+    offsets: NDArray[Any],
+    begin: int,
+    out: NDArray[np.int32],
 ) -> Any:
     """Encode from string *begin* on, adding and counting words, until done or out of room.
 

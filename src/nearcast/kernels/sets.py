@@ -65,7 +65,12 @@ def to_sets(
 
 @kernel
 def includes(
-    have: NDArray[np.int32], start: np.int64, stop: np.int64, need: NDArray[np.int32], first: np.int64, last: np.int64
+    have: NDArray[np.int32],
+    start: np.int64,
+    stop: np.int64,
+    need: NDArray[np.int32],
+    first: np.int64,
+    last: np.int64,
 ) -> bool:
     """Tell whether the set have[start:stop] contains every code of the set need[first:last]."""
     if last - first > stop - start:
@@ -97,7 +102,12 @@ def includes(
 
 @kernel
 def meets(
-    have: NDArray[np.int32], start: np.int64, stop: np.int64, other: NDArray[np.int32], first: np.int64, last: np.int64
+    have: NDArray[np.int32],
+    start: np.int64,
+    stop: np.int64,
+    other: NDArray[np.int32],
+    first: np.int64,
+    last: np.int64,
 ) -> bool:
     """Tell whether the sets have[start:stop] and other[first:last] share a code."""
     i, j = start, first
@@ -113,7 +123,11 @@ def meets(
 
 @kernel
 def gather_rows(
-    offsets: NDArray[np.int64], values: NDArray[Any], rows: NDArray[Any], out_offsets: NDArray[np.int64], out: NDArray[Any]
+    offsets: NDArray[np.int64],
+    values: NDArray[Any],
+    rows: NDArray[Any],
+    out_offsets: NDArray[np.int64],
+    out: NDArray[Any],
 ) -> None:
     """Copy the values of the given rows, in their order; *out_offsets* is already filled."""
     for i in range(rows.size):

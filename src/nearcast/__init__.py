@@ -1,0 +1,119 @@
+"""Nearcast delivers geo-tagged, time-limited messages to the people who want them.
+
+By place, by words, by attribute values, for millions of subscriptions. The first page of the tutorial:
+
+>>> from nearcast import Circle, Engine, Message, Point, Subscription
+>>> engine = Engine()
+>>> anna = Subscription("anna", 'coffee AND (discount OR "happy hour") NOT decaf', Circle(lon=-73.99, lat=40.73, radius=800))
+>>> _ = engine.subscribe(anna)
+>>> for delivery in engine.publish(Message("m1", "Coffee discount until noon", Point(lon=-73.991, lat=40.731))):
+...     print(delivery.subscription, delivery.change, delivery.message)
+anna + m1
+
+Names are loaded at first use: ``import nearcast`` is light, and neither Numba nor Spark is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from nearcast._version import __version__
+
+if TYPE_CHECKING:
+    from nearcast.clock import ManualClock, SystemClock
+    from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+    from nearcast.engine import Deliveries, Engine, Explanation
+    from nearcast.errors import (
+        ColumnError,
+        DuplicateError,
+        ExpressionError,
+        GeometryError,
+        IndexFileError,
+        InputError,
+        ModelError,
+        NearcastError,
+        RuntimeUnavailableError,
+        UnknownError,
+    )
+    from nearcast.geometry import EVERYWHERE, WGS84, Box, Circle, Planar, Point, Polygon
+    from nearcast.matching import Matcher, build_index, open_index
+    from nearcast.model import Delivery, Message, Subscription
+    from nearcast.predicates import ANYTHING, attribute, phrase, word
+    from nearcast.vocabulary import Vocabulary
+
+_HOMES = {
+    "clock": ("ManualClock", "SystemClock"),
+    "columns": ("Matches", "MessageBatch", "SubscriptionTable"),
+    "engine": ("Deliveries", "Engine", "Explanation"),
+    "errors": (
+        "ColumnError",
+        "DuplicateError",
+        "ExpressionError",
+        "GeometryError",
+        "IndexFileError",
+        "InputError",
+        "ModelError",
+        "NearcastError",
+        "RuntimeUnavailableError",
+        "UnknownError",
+    ),
+    "geometry": ("EVERYWHERE", "WGS84", "Box", "Circle", "Planar", "Point", "Polygon"),
+    "matching": ("Matcher", "build_index", "open_index"),
+    "model": ("Delivery", "Message", "Subscription"),
+    "predicates": ("ANYTHING", "attribute", "phrase", "word"),
+    "vocabulary": ("Vocabulary",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ANYTHING",
+    "EVERYWHERE",
+    "WGS84",
+    "Box",
+    "Circle",
+    "ColumnError",
+    "Deliveries",
+    "Delivery",
+    "DuplicateError",
+    "Engine",
+    "Explanation",
+    "ExpressionError",
+    "GeometryError",
+    "IndexFileError",
+    "InputError",
+    "ManualClock",
+    "Matcher",
+    "Matches",
+    "Message",
+    "MessageBatch",
+    "ModelError",
+    "NearcastError",
+    "Planar",
+    "Point",
+    "Polygon",
+    "RuntimeUnavailableError",
+    "Subscription",
+    "SubscriptionTable",
+    "SystemClock",
+    "UnknownError",
+    "Vocabulary",
+    "__version__",
+    "attribute",
+    "build_index",
+    "open_index",
+    "phrase",
+    "word",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        value = getattr(importlib.import_module(f"nearcast.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'nearcast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,54 @@
+"""An array that grows at its end, in amortised constant time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["GrowableArray"]
+
+
+class GrowableArray:
+    """An array with room to grow; ``values`` is the part in use.
+
+    It starts on an array without copying it, and copies a *borrowed* one before the first change.
+
+    >>> column = GrowableArray(np.array([1, 2]))
+    >>> column.extend([3]); column.values
+    array([1, 2, 3])
+    """
+
+    __slots__ = ("_borrowed", "_room", "values")
+
+    def __init__(self, values: NDArray[Any], *, borrowed: bool = True) -> None:
+        self.values = values
+        self._room = values
+        self._borrowed = borrowed
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, room included."""
+        return self._room.nbytes
+
+    def extend(self, more: Any) -> None:
+        """Append; the room grows by half when it is full."""
+        used, need = len(self.values), len(self.values) + len(more)
+        if need > len(self._room) or self._borrowed:
+            room = np.empty((max(need, used + used // 2), *self.values.shape[1:]), self.values.dtype)
+            room[:used] = self.values
+            self._room, self._borrowed = room, False
+        self._room[used:need] = more
+        self.values = self._room[:need]
+
+    def fill(self, count: int, value: Any) -> None:
+        """Append *count* times the same value."""
+        self.extend(np.full((count, *self.values.shape[1:]), value, self.values.dtype))
+
+    def own(self) -> NDArray[Any]:
+        """Return the values for changing in place; a borrowed array is copied first."""
+        if self._borrowed:
+            self._room = self.values = self.values.copy()
+            self._borrowed = False
+        return self.values

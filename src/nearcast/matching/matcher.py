@@ -1,0 +1,286 @@
+"""The interface of every index, and what they share: rows, threads, changes, directories."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.assembly import place
+from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.errors import ColumnError, IndexFileError, UnknownError, shown
+from nearcast.geometry import EVERYWHERE, Planar, Region, as_region
+from nearcast.kernels.verify import Probes
+from nearcast.matching import files
+from nearcast.matching.refine import resolve
+from nearcast.matching.store import ClauseStore
+from nearcast.ragged import box_rows, offsets_of
+from nearcast.shapes import NO_SHAPES
+
+__all__ = ["Matcher"]
+
+_Self = TypeVar("_Self", bound="Matcher")
+
+
+class Matcher(ABC):
+    """An exact, changeable index over subscriptions.
+
+    The answer equals the scan's on any input. Subscription rows are positions in the table that the index was built from; :meth:`insert` gives
+    new ones, :meth:`remove` never renumbers, :meth:`move` keeps the row. A call applies whole, or raises and changes nothing.
+    Matching does not change the index, so threads may match at the same time; a change needs the index alone.
+
+    A subclass supplies :meth:`_build`, :meth:`_add`, :meth:`_drop`, :meth:`_search`, :meth:`_arrays` and :meth:`_restore`, all in
+    terms of clause rows of :attr:`store`.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, table: SubscriptionTable) -> None:
+        started = time.perf_counter()
+        self.store = ClauseStore(table)
+        self._build()
+        self._build_seconds = time.perf_counter() - started
+        self._compactions = 0
+
+    def __len__(self) -> int:
+        """How many subscriptions are present."""
+        return len(self.store)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self):,} subscription{'s' * (len(self) != 1)}>"
+
+    @property
+    def table(self) -> SubscriptionTable:
+        """What the index holds, as a table of all subscription rows; removed ones are without clauses."""
+        return self.store.table
+
+    # --- Questions -------------------------------------------------------------------------------------------------
+
+    def match(self, batch: MessageBatch, threads: int = 1) -> Matches:
+        """Return the subscription rows that each message of *batch* matches, without duplicates, in no promised order.
+
+        With ``threads`` > 1 the batch is cut into chunks that threads match side by side (kernels hold no GIL).
+        """
+        if not isinstance(batch, MessageBatch):
+            raise ColumnError(
+                f"match takes a MessageBatch, not {shown(batch)}; make one with MessageBatch.from_messages, from_arrow or from_arrays"
+            )
+        if isinstance(batch.space, Planar) != isinstance(self.store.space, Planar) and (
+            batch.shapes or self.store.shapes
+        ):
+            raise ColumnError(
+                f"the messages live in {batch.space!r}, the subscriptions in {self.store.space!r}"
+            )
+        probes, n = batch.probes, len(batch.owners)
+        if n <= config.MATCH_CHUNK:
+            counts, rows = self._search_chunk(probes, 0, n)
+        else:
+            starts = range(0, n, config.MATCH_CHUNK)
+
+            def work(start: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+                return self._search_chunk(probes, start, min(start + config.MATCH_CHUNK, n))
+
+            if threads > 1:
+                with ThreadPoolExecutor(threads) as pool:
+                    parts = list(pool.map(work, starts))
+            else:
+                parts = [work(start) for start in starts]
+            counts = np.concatenate([part[0] for part in parts])
+            rows = np.concatenate([part[1] for part in parts])
+        return resolve(self.store, batch, Matches(offsets_of(counts), rows))
+
+    def stats(self) -> dict[str, Any]:
+        """Return plain figures: what is stored, how, and in how many bytes."""
+        store = self.store
+        own = sum(array.nbytes for array in self._arrays().values())
+        total = store.nbytes + own
+        return {
+            "index": self.name,
+            "subscriptions": len(store),
+            "clauses": store.rows - store.dead,
+            "dead_clauses": store.dead,
+            "shapes": len(store.shapes),
+            "bytes": total,
+            "bytes_of_structure": own,
+            "bytes_per_subscription": round(total / max(len(store), 1), 1),
+            "build_seconds": round(self._build_seconds, 3),
+            "compactions": self._compactions,
+        }
+
+    def check(self) -> list[str]:
+        """Look for damage in the structure; return what was found, in words (nothing: an empty list)."""
+        store = self.store
+        found = []
+        alive = np.flatnonzero(store.alive)
+        reached = np.sort(store.clause_rows(np.flatnonzero(store.present)))
+        if not np.array_equal(reached, alive):
+            found.append(f"{len(alive)} clause rows are alive, but subscriptions reach {len(reached)}")
+        if len(alive) and not store.present[store.owners[alive]].all():
+            found.append("a clause row is alive although its subscription is gone")
+        return found + self._check()
+
+    # --- Changes ---------------------------------------------------------------------------------------------------
+
+    def insert(self, table: SubscriptionTable) -> NDArray[np.int32]:
+        """Add the subscriptions of *table*; return their rows.
+
+        A table with words of its own is translated to this index's vocabulary, which grows.
+        """
+        table = self.store.check_insert(table)
+        rows = self.store.add_subscriptions(table)
+        self._add(self.store.append(table, rows[table.owners]))
+        return rows
+
+    def remove(self, rows: Any) -> None:
+        """Remove subscriptions by row; a row that is not there, or twice in the call, is an error."""
+        picks = self._rows(rows)
+        clause_rows = self.store.retire(picks)
+        self.store.forget(picks)
+        self._drop(clause_rows)
+        self._compact_if_wasteful()
+
+    def move(self, row: int, region: Any) -> None:
+        """Give a subscription another region: a box (four numbers) or anything that ``as_region`` reads."""
+        pick = self._rows([row])
+        old = self.store.clause_rows(pick)
+        if not len(old):
+            raise UnknownError(f"subscription row {row} has no clauses, so there is nothing to move")
+        moved = self._moved(old, region)
+        self._drop(self.store.retire(pick))
+        self._add(self.store.append(moved, np.full(len(moved.owners), row, np.int32)))
+        self._compact_if_wasteful()
+
+    def _moved(self, old: NDArray[np.int64], region: Any) -> SubscriptionTable:
+        """Return the clause rows that replace *old*: each different conjunction with each box of the new region."""
+        from nearcast.assembly import ClauseLists, cross
+        from nearcast.columns import take_clauses
+
+        store = self.store
+        # The rows of a subscription are its conjunctions times its boxes: one box of the old region has each conjunction once.
+        boxes = store.clauses.boxes[old]
+        conjunctions = old[(boxes == boxes[0]).all(axis=1)]
+        if (
+            isinstance(region, np.ndarray | list | tuple) and np.ndim(region) == 1
+        ):  # raw coordinates, as in from_arrays
+            box = box_rows([region], "region")
+            placed = place([EVERYWHERE])._replace(boxes=box, shapes=NO_SHAPES)
+        else:
+            target: Region = as_region(region, store.space)
+            placed = place([target])
+        bare = take_clauses(store.clauses, conjunctions)._replace(boxes=np.empty((0, 4)))
+        lists = ClauseLists(np.array([0, len(conjunctions)]), bare)
+        clauses, owners, shapes = cross(lists, np.zeros(1, np.int64), placed)
+        return SubscriptionTable(
+            clauses, owners, 1, shapes, None, store.vocabulary, store.attributes, store.space
+        )
+
+    def _rows(self, rows: Any) -> NDArray[np.int64]:
+        """Check subscription rows."""
+        picks = np.asarray(rows)
+        if picks.size == 0:
+            return np.empty(0, np.int64)
+        if picks.ndim != 1 or picks.dtype.kind not in "iu":
+            raise ColumnError(f"rows must be one row of integers, not {shown(rows)}")
+        size = self.store.size
+        picks = picks.astype(np.int64)
+        bad = (picks < 0) | (picks >= size)
+        if not bad.any():
+            bad = ~self.store.present[picks]
+        if bad.any():
+            raise UnknownError(f"subscription row {picks[bad][0]} is not in this index")
+        if len(np.unique(picks)) != len(picks):
+            raise ColumnError("a subscription row is named twice in one call")
+        return picks
+
+    def _compact_if_wasteful(self) -> None:
+        if self.store.wasteful():
+            self.store.compact()
+            self._build()
+            self._compactions += 1
+
+    # --- At rest ---------------------------------------------------------------------------------------------------
+
+    def save(self, directory: str | Path, progress: Callable[[str], None] | None = None) -> Path:
+        """Write the index to a new directory of flat arrays that any number of processes can map; return its path.
+
+        The directory appears whole or not at all. An existing one is never overwritten.
+        """
+        return files.write(Path(directory), self.name, self.store, self._arrays(), progress)
+
+    @classmethod
+    def restored(cls: type[_Self], manifest: dict[str, Any], arrays: files.Arrays) -> _Self:
+        """Restore an index on the arrays of its directory, without copying them."""
+        started = time.perf_counter()
+        index = cls.__new__(cls)
+        index.store = files.restored_store(manifest, arrays)
+        try:
+            index._restore(arrays.structure)
+        except KeyError as error:
+            raise IndexFileError(
+                f"{arrays.directory} lacks the array {error}; save the index again"
+            ) from None
+        index._build_seconds = time.perf_counter() - started
+        index._compactions = 0
+        return index
+
+    # --- What a subclass supplies ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Build the structure over all clause rows of the store (all are alive)."""
+
+    @abstractmethod
+    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+        """Take new clause rows into the structure."""
+
+    @abstractmethod
+    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+        """Take clause rows out of the structure; the store still holds their columns."""
+
+    @abstractmethod
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        """Match the probes *start* to *stop*: write clause rows to *out* from *filled* on, and how many to *counts*.
+
+        Returns (next probe, filled). When *out* is full, the search ends before the probe that did not fit.
+        """
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays of the structure."""
+
+    @abstractmethod
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the structure from its arrays."""
+
+    def _check(self) -> list[str]:
+        """Return the damage found in the structure."""
+        return []
+
+    def _search_chunk(
+        self, probes: Probes, start: int, stop: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Run :meth:`_search` over a range of probes, growing the buffer as needed."""
+        counts = np.zeros(stop - start, np.int64)
+        out = np.empty(max(1024, 16 * (stop - start)), np.int32)
+        at, filled = self._search(probes, start, stop, counts, out, 0)
+        while at < stop:
+            share = (at - start) / (stop - start)
+            room = 2 * len(out) if share == 0 else max(2 * len(out), int(1.2 * filled / share))
+            out = np.concatenate([out[:filled], np.empty(room - filled, np.int32)])
+            at, filled = self._search(probes, at, stop, counts[at - start :], out, filled)
+        return counts, out[:filled]

@@ -1,0 +1,263 @@
+"""The clause rows of an index: append, retire, compact.
+
+Every index keeps its clauses here and adds only its own structure. Subscription rows are stable; clause rows are private to the
+index and are renumbered when half of them are dead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast.columns import SubscriptionTable, take_clauses
+from nearcast.errors import ColumnError
+from nearcast.growable import GrowableArray
+from nearcast.kernels.verify import Clauses
+from nearcast.matching.recode import recoded
+from nearcast.shapes import NO_SHAPES, Shapes
+
+__all__ = ["ClauseStore"]
+
+_NONE = -1
+_MIN_DEAD = 1024  # fewer dead clause rows are not worth a compaction
+# The ragged columns of Clauses: offsets, and the values that they cut into rows.
+_RAGGED = {
+    "keyword_offsets": ("keywords",),
+    "forbidden_offsets": ("forbidden",),
+    "test_offsets": ("test_attributes", "test_lows", "test_highs", "test_flags"),
+}
+_CLAUSE_COLUMNS = ("owners", "alive", "next")  # one entry a clause row, beside those of Clauses
+_SUBSCRIPTION_COLUMNS = ("present", "first")  # one entry a subscription row
+
+
+class ClauseStore:
+    """Growable clause rows with their owners; it starts on the arrays of a table without copying them."""
+
+    def __init__(self, table: SubscriptionTable) -> None:
+        self.vocabulary = table.vocabulary
+        self.attributes = table.attributes
+        self.space = table.space
+        self._ids = [] if table.ids is None else [table.ids]
+        self._load(table.clauses, table.owners, table.shapes)
+        self._columns["present"] = GrowableArray(np.ones(table.size, np.bool_))
+        self._columns["first"] = GrowableArray(np.full(table.size, _NONE, np.int32))
+        self._link(np.arange(self.rows))
+
+    def __len__(self) -> int:
+        """How many subscriptions are present."""
+        return int(np.count_nonzero(self.present))
+
+    @property
+    def rows(self) -> int:
+        """Clause rows, dead ones included."""
+        return len(self.owners)
+
+    @property
+    def size(self) -> int:
+        """Subscription rows ever given out."""
+        return len(self.present)
+
+    @property
+    def dead(self) -> int:
+        """Clause rows that were removed or moved away, and not yet compacted."""
+        return self.rows - self._living
+
+    @property
+    def owners(self) -> NDArray[np.int32]:
+        """The subscription row of each clause row."""
+        return self._columns["owners"].values
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """Which clause rows count."""
+        return self._columns["alive"].values
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which subscription rows are subscribed now."""
+        return self._columns["present"].values
+
+    @property
+    def ids(self) -> pa.Array | None:
+        """The id of each subscription row ever given out, or None where rows are ids."""
+        if len(self._ids) > 1:
+            self._ids = [pa.concat_arrays(self._ids)]
+        return self._ids[0] if self._ids else None
+
+    @property
+    def one_clause_each(self) -> bool:
+        """Tell whether no subscription has a second clause row, so that matches need no deduplication."""
+        return self._single
+
+    @property
+    def table(self) -> SubscriptionTable:
+        """What is stored, as a table of all subscription rows; removed ones are without clauses."""
+        rows = np.flatnonzero(self.alive)
+        rows = rows[np.argsort(self.owners[rows], kind="stable")]
+        whole = np.array_equal(rows, np.arange(self.rows))
+        return SubscriptionTable(
+            self.clauses if whole else take_clauses(self.clauses, rows),
+            self.owners[rows],
+            self.size,
+            self.shapes.take(rows),
+            self.ids,
+            self.vocabulary,
+            self.attributes,
+            self.space,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the clause rows and of what maps them to subscriptions; neither ids nor words."""
+        return sum(column.nbytes for column in self._columns.values()) + self.shapes.nbytes
+
+    def clause_rows(self, rows: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the living clause rows of the given subscription rows."""
+        first, after = self._columns["first"].values, self._columns["next"].values
+        chains = [np.empty(0, np.int64)]
+        at = first[rows]
+        while (at := at[at != _NONE]).size:
+            chains.append(at.astype(np.int64))
+            at = after[at]
+        return np.concatenate(chains)
+
+    def check_insert(self, table: SubscriptionTable) -> SubscriptionTable:
+        """Return *table* in this store's codes, or raise before anything has changed."""
+        if self.size and table.size:
+            if bool(self._ids) != (table.ids is not None):
+                raise ColumnError(
+                    "either all subscriptions of an index have ids or none has; this insert differs"
+                )
+            if self._ids and not _same_kind(table.ids.type, self._ids[0].type):
+                raise ColumnError(
+                    f"the ids here are {self._ids[0].type}, those of the insert {table.ids.type}"
+                )
+        if self.size == 0 and self.vocabulary is None and self.attributes is None:
+            self.vocabulary, self.attributes = table.vocabulary, table.attributes
+        return recoded(table, self.vocabulary, self.attributes)
+
+    def add_subscriptions(self, table: SubscriptionTable) -> NDArray[np.int32]:
+        """Give new subscription rows to the subscriptions of *table*, without clauses yet."""
+        if table.ids is not None and table.size:
+            self._ids = [*self._ids, table.ids.cast(self._ids[0].type)] if self.size else [table.ids]
+        rows = np.arange(self.size, self.size + table.size, dtype=np.int32)
+        self._columns["present"].fill(table.size, True)
+        self._columns["first"].fill(table.size, _NONE)
+        return rows
+
+    def append(self, table: SubscriptionTable, owners: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Add the clause rows of *table* for the given subscription rows; return the new clause rows."""
+        old, more = self.rows, len(owners)
+        columns = self._columns
+        if table.shapes:
+            if not self.shapes:
+                columns["shape"].fill(old, -1)
+            columns["shape"].extend(
+                np.where(table.shapes.index < 0, -1, table.shapes.index + len(self.shapes))
+            )
+            columns["circles"].extend(table.shapes.circles)
+            columns["polygons"].extend(table.shapes.polygons)
+        elif self.shapes:
+            columns["shape"].fill(more, -1)
+        for name, values in _RAGGED.items():
+            columns[name].extend(getattr(table.clauses, name)[1:] + columns[name].values[-1])
+            for value in values:
+                columns[value].extend(getattr(table.clauses, value))
+        columns["boxes"].extend(table.clauses.boxes)
+        columns["owners"].extend(owners)
+        columns["alive"].fill(more, True)
+        columns["next"].fill(more, _NONE)
+        self._living += more
+        self._view()
+        rows = np.arange(old, old + more)
+        self._link(rows)
+        return rows
+
+    def retire(self, rows: NDArray[Any]) -> NDArray[np.int64]:
+        """Mark all clause rows of the given subscription rows as dead; return them."""
+        clause_rows = self.clause_rows(rows)
+        self.alive[clause_rows] = False
+        self._columns["first"].values[rows] = _NONE
+        self._living -= len(clause_rows)
+        return clause_rows
+
+    def forget(self, rows: NDArray[Any]) -> None:
+        """Mark subscription rows as gone."""
+        self.present[rows] = False
+
+    def wasteful(self) -> bool:
+        """Tell whether so many clause rows are dead that compaction pays."""
+        return self.dead > max(_MIN_DEAD, self.rows // 2)
+
+    def compact(self) -> None:
+        """Drop dead clause rows; clause rows are renumbered, subscription rows are not."""
+        rows = np.flatnonzero(self.alive)
+        present, first = self._columns["present"], self._columns["first"]
+        self._load(take_clauses(self.clauses, rows), self.owners[rows], self.shapes.take(rows))
+        first.own().fill(_NONE)
+        self._columns.update(present=present, first=first)
+        self._link(np.arange(self.rows))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        return {name: column.values for name, column in self._columns.items() if name != "polygons"}
+
+    @classmethod
+    def restored(
+        cls, table: SubscriptionTable, arrays: dict[str, NDArray[Any]], polygons: NDArray[Any]
+    ) -> ClauseStore:
+        """Restore a store on mapped arrays; *table*, which has no rows, gives the vocabulary, the ids and the space."""
+        store = cls(table)
+        clauses = Clauses(**{name: arrays[name] for name in Clauses._fields})
+        store._load(clauses, arrays["owners"], Shapes(arrays["shape"], arrays["circles"], polygons))
+        for name in (*_CLAUSE_COLUMNS, *_SUBSCRIPTION_COLUMNS):
+            store._columns[name] = GrowableArray(arrays[name], borrowed=False)
+        store._living = int(np.count_nonzero(store.alive))
+        store._single = bool((arrays["next"] == _NONE).all())
+        return store
+
+    def _load(self, clauses: Clauses, owners: NDArray[np.int32], shapes: Shapes) -> None:
+        """Take over clause rows, all alive and not yet linked."""
+        n = len(owners)
+        self._columns = {name: GrowableArray(array) for name, array in clauses._asdict().items()}
+        self._columns["owners"] = GrowableArray(owners)
+        self._columns["alive"] = GrowableArray(np.ones(n, np.bool_), borrowed=False)
+        self._columns["next"] = GrowableArray(np.full(n, _NONE, np.int32), borrowed=False)
+        self._columns["shape"] = GrowableArray(shapes.index)
+        self._columns["circles"] = GrowableArray(shapes.circles)
+        self._columns["polygons"] = GrowableArray(shapes.polygons)
+        self._living = n
+        self._single = True
+        self._view()
+
+    def _view(self) -> None:
+        """Refresh what kernels see after a column grew."""
+        columns = self._columns
+        self.clauses = Clauses(**{name: columns[name].values for name in Clauses._fields})
+        shaped = len(columns["shape"].values) > 0
+        self.shapes = (
+            Shapes(columns["shape"].values, columns["circles"].values, columns["polygons"].values)
+            if shaped
+            else NO_SHAPES
+        )
+
+    def _link(self, clause_rows: NDArray[np.int64]) -> None:
+        """Put clause rows into the chains of their owners: first[subscription] → next[clause] → … → none."""
+        first, after = self._columns["first"].own(), self._columns["next"].values
+        owners = self.owners[clause_rows]
+        order = np.argsort(owners, kind="stable")
+        owners, clause_rows = owners[order], clause_rows[order]
+        same = owners[1:] == owners[:-1]
+        begins, ends = np.append(True, ~same)[: len(owners)], np.append(~same, True)[: len(owners)]
+        tail = first[owners[ends]]
+        self._single = self._single and not same.any() and bool((tail == _NONE).all())
+        after[clause_rows[:-1][same]] = clause_rows[1:][same]
+        after[clause_rows[ends]] = tail
+        first[owners[begins]] = clause_rows[begins]
+
+
+def _same_kind(a: pa.DataType, b: pa.DataType) -> bool:
+    return pa.types.is_integer(a) == pa.types.is_integer(b)

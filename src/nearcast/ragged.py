@@ -1,0 +1,148 @@
+"""Checked arrays: boxes, rows of codes and rows of intervals (CSR), as the columns hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.errors import ColumnError, shown
+from nearcast.kernels import sets
+from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
+
+__all__ = ["box_rows", "code_sets", "interval_rows", "offsets_of", "ragged_take"]
+
+
+def offsets_of(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return where rows of the given lengths begin: int64[n + 1].
+
+    >>> offsets_of(np.array([2, 0, 1]))
+    array([0, 2, 2, 3])
+    """
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
+
+
+def ragged_take(
+    offsets: NDArray[np.int64], values: NDArray[Any], rows: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return (offsets, values) of the given rows of a CSR column."""
+    taken = offsets_of(offsets[rows + 1] - offsets[rows])
+    out = np.empty(taken[-1], values.dtype)
+    sets.gather_rows(offsets, values, rows, taken, out)
+    return taken, out
+
+
+def box_rows(boxes: Any, name: str) -> NDArray[np.float64]:
+    """Return *boxes* as float64[n, 4], checked: no NaN, low <= high on both axes."""
+    try:
+        array = np.ascontiguousarray(boxes, np.float64)
+    except (TypeError, ValueError):
+        raise ColumnError(f"{name} must be numbers, not {shown(boxes)}") from None
+    if array.size == 0 and array.ndim < 2:
+        array = array.reshape(0, 4)
+    if array.ndim != 2 or array.shape[1] != 4:
+        raise ColumnError(f"{name} must have the shape (n, 4): xmin, ymin, xmax, ymax; not {array.shape}")
+    good = (array[:, 0] <= array[:, 2]) & (array[:, 1] <= array[:, 3])  # False for NaN
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        box = array[row].tolist()
+        if np.isnan(array[row]).any():
+            raise ColumnError(f"box {row} is {box}: NaN is no coordinate")
+        raise ColumnError(
+            f"box {row} is {box}: xmin, ymin, xmax, ymax with low <= high are expected; "
+            "a box across the antimeridian is two rows with one owner (Box does that for you)"
+        )
+    return array
+
+
+def code_sets(
+    offsets: Any, codes: Any, n: int, name: str, *, drop_negative: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return checked (offsets, codes) with every row sorted and free of duplicates; no copy when it already is."""
+    if offsets is None and codes is None:
+        return np.zeros(n + 1, np.int64), np.empty(0, np.int32)
+    code_array = _integers(codes, np.int32, f"{name} codes")
+    offset_array = _offsets(offsets, n, len(code_array), name)
+    if not drop_negative and code_array.size and code_array.min() < 0:
+        row = int(np.searchsorted(offset_array, int(code_array.argmin()), side="right")) - 1
+        raise ColumnError(f"row {row} has the {name} code {code_array.min()}; codes start at 0")
+    if sets.are_sets(offset_array, code_array):
+        return offset_array, code_array
+    out_offsets, out = np.empty_like(offset_array), np.empty_like(code_array)
+    filled = sets.to_sets(offset_array, code_array, out_offsets, out)
+    return out_offsets, out[:filled]
+
+
+def interval_rows(
+    intervals: Sequence[Any] | None, n: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
+    """Return checked (offsets, attribute, low, high, flags)."""
+    if intervals is None:
+        return (
+            np.zeros(n + 1, np.int64),
+            np.empty(0, np.int32),
+            np.empty(0),
+            np.empty(0),
+            np.empty(0, np.uint8),
+        )
+    if len(intervals) not in (4, 5):
+        raise ColumnError(
+            f"intervals are (offsets, attribute, low, high[, flags]), not {len(intervals)} arrays"
+        )
+    attributes = _integers(intervals[1], np.int32, "interval attributes")
+    k = len(attributes)
+    offsets = _offsets(intervals[0], n, k, "interval")
+    low, high = (_floats(intervals[i], k, name) for i, name in ((2, "low"), (3, "high")))
+    flags = (
+        _integers(intervals[4], np.uint8, "interval flags") if len(intervals) == 5 else np.zeros(k, np.uint8)
+    )
+    if len(flags) != k:
+        raise ColumnError(f"{len(flags)} interval flags for {k} intervals")
+    if k and attributes.min() < 0:
+        raise ColumnError(
+            f"interval {int(attributes.argmin())} names attribute {attributes.min()}; attributes start at 0"
+        )
+    if k and flags.max() > LOW_OPEN | HIGH_OPEN | NEGATED:
+        raise ColumnError(
+            f"interval {int(flags.argmax())} has the flags {flags.max()}; 1, 2 and 4 may be set"
+        )
+    good = low <= high  # False for NaN
+    if not good.all():
+        i = int(np.flatnonzero(~good)[0])
+        raise ColumnError(f"interval {i} runs from {low[i]} to {high[i]}; low <= high is expected")
+    return offsets, attributes, low, high, flags
+
+
+def _integers(values: Any, kind: Any, name: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.size == 0:
+        return np.empty(0, kind)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ColumnError(f"{name} must be one row of integers, not {array.dtype} of shape {array.shape}")
+    limits = np.iinfo(kind)
+    if array.dtype != kind and (array.min() < limits.min or array.max() > limits.max):
+        raise ColumnError(f"{name} run from {array.min()} to {array.max()}; they must fit {np.dtype(kind)}")
+    return np.ascontiguousarray(array, kind)
+
+
+def _floats(values: Any, k: int, name: str) -> NDArray[np.float64]:
+    try:
+        array = np.ascontiguousarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ColumnError(f"interval ends ({name}) must be numbers, not {shown(values)}") from None
+    if array.shape != (k,):
+        raise ColumnError(f"interval ends ({name}) have the shape {array.shape} for {k} intervals")
+    return array
+
+
+def _offsets(offsets: Any, n: int, k: int, name: str) -> NDArray[np.int64]:
+    array = _integers(offsets, np.int64, f"{name} offsets")
+    if len(array) != n + 1 or array[0] != 0 or array[-1] != k or (np.diff(array) < 0).any():
+        raise ColumnError(
+            f"{name} offsets must be {n + 1} ascending integers from 0 to {k}, not {shown(array[:10].tolist())}"
+        )
+    return array

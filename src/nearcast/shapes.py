@@ -1,0 +1,115 @@
+"""Shapes: the circles and polygons that the boxes of some rows only contain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.geometry import EVERYWHERE, Box, Circle, Polygon, Region, Space
+
+__all__ = ["NO_SHAPES", "Shapes", "region_of_boxes"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shapes:
+    """A column of shapes beside a column of boxes.
+
+    ``index[row]`` is the number of the row's shape, or -1 where the box says all; an empty *index* means that no row has one.
+    """
+
+    index: NDArray[np.int32]
+    circles: NDArray[np.float64]  # [s, 3]: x, y, radius; the radius is NaN where the shape is a polygon
+    polygons: NDArray[Any]  # object[s]: shapely geometries, None where the shape is a circle
+
+    def __bool__(self) -> bool:
+        return len(self.index) > 0
+
+    def __len__(self) -> int:
+        return len(self.circles)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the column; each vertex of a polygon counts 16 bytes."""
+        import shapely
+
+        vertices = int(shapely.get_num_coordinates(self.polygons).sum()) if len(self.polygons) else 0
+        return self.index.nbytes + self.circles.nbytes + self.polygons.nbytes + 16 * vertices
+
+    def region(self, row: int, space: Space) -> Circle | Polygon | None:
+        """Return the shape of a row, or None where its box says all."""
+        if not self or self.index[row] < 0:
+            return None
+        number = self.index[row]
+        if self.polygons[number] is not None:
+            return Polygon(self.polygons[number], space)
+        x, y, radius = self.circles[number].tolist()
+        return Circle(x=x, y=y, radius=radius, space=space)
+
+    def take(self, rows: NDArray[Any]) -> Shapes:
+        """Return the column of the given rows; shapes that none of them has are dropped."""
+        if not self:
+            return self
+        index = self.index[rows]
+        used, dense = np.unique(index[index >= 0], return_inverse=True)
+        if not len(used):
+            return NO_SHAPES
+        index = index.copy()
+        index[index >= 0] = dense
+        return Shapes(index, self.circles[used], self.polygons[used])
+
+    def then(self, more: Shapes, rows: int, more_rows: int) -> Shapes:
+        """Return this column (of *rows* rows) followed by another."""
+        if not self and not more:
+            return self
+        index = np.full(rows + more_rows, -1, np.int32)
+        if self:
+            index[:rows] = self.index
+        if more:
+            index[rows:] = np.where(more.index < 0, -1, more.index + len(self))
+        return Shapes(
+            index,
+            np.concatenate([self.circles, more.circles]),
+            np.concatenate([self.polygons, more.polygons]),
+        )
+
+    @classmethod
+    def of(cls, regions: Sequence[Circle | Polygon], index: NDArray[np.int32]) -> Shapes:
+        """Build from the shapes and the number of each row's shape."""
+        if not regions:
+            return NO_SHAPES
+        circles = np.full((len(regions), 3), np.nan)
+        polygons = np.empty(len(regions), object)
+        for number, region in enumerate(regions):
+            if isinstance(region, Circle):
+                circles[number] = region.x, region.y, region.radius
+            else:
+                polygons[number] = region.geometry
+        return cls(index, circles, polygons)
+
+
+NO_SHAPES = Shapes(np.empty(0, np.int32), np.empty((0, 3)), np.empty(0, object))
+
+
+def region_of_boxes(boxes: NDArray[np.float64], space: Space) -> Region:
+    """Return the region that one or two index boxes are: the inverse of ``Box.boxes()`` and ``EVERYWHERE.boxes()``.
+
+    >>> from nearcast.geometry import WGS84
+    >>> region_of_boxes(np.array(Box(170, 0, -170, 9).boxes()), WGS84)
+    Box(170.0, 0.0, -170.0, 9.0)
+    """
+    if len(boxes) == 1:
+        xmin, ymin, xmax, ymax = boxes[0].tolist()
+        if np.isinf(boxes[0]).all():
+            return EVERYWHERE
+        return Box(xmin, ymin, xmax, ymax, space)
+    east, west = (boxes[0], boxes[1]) if boxes[0][2] == 180 and boxes[1][0] == -180 else (boxes[1], boxes[0])
+    ymin, ymax = float(east[1]), float(east[3])
+    if west[2] == -180:  # only the other name of the meridian
+        return Box(float(east[0]), ymin, 180.0, ymax, space)
+    if east[0] == 180:
+        return Box(-180.0, ymin, float(west[2]), ymax, space)
+    return Box(float(east[0]), ymin, float(west[2]), ymax, space)
