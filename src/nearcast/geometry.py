@@ -1,11 +1,13 @@
 """Places and regions: points, boxes, circles, polygons, everywhere; and whether two of them touch.
 
-A message's place and a subscription's region are values of the same types. Every one lives in a *space*: :data:`WGS84` (degrees,
-longitude first, distances in metres along great circles) or a :class:`Planar` rectangle (any unit, Euclidean). Boundaries belong to
-the region. Longitude −180 and 180 are one meridian, and a box with ``xmin > xmax`` runs across it. Edges of polygons are
-straight in longitude and latitude, as in GeoJSON.
+A message's place and a subscription's region are values of the same types. Every one lives in a *space*:
+:data:`WGS84` (degrees, longitude first, distances in metres along great circles) or a :class:`Planar`
+rectangle (any unit, Euclidean). Boundaries belong to the region. Longitude −180 and 180 are one meridian, and
+a box with ``xmin > xmax`` runs across it. Edges of polygons are straight in longitude and latitude, as in
+GeoJSON.
 
-:func:`touches` is the definition of "this message is in that region". Indexes prune by ``place.boxes()``, which always contain the place.
+:func:`touches` is the definition of "this message is in that region". Indexes prune by ``place.boxes()``,
+which always contain the place.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ Boxes: TypeAlias = tuple[Bounds, ...]
 # --- Spaces ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Geographic:
-    """Longitude and latitude in degrees on WGS84; distances in metres. Use the one instance, :data:`WGS84`."""
+    """Longitude and latitude in degrees on WGS84; distances in metres. The one instance is :data:`WGS84`."""
 
     axes: ClassVar[tuple[str, str]] = ("longitude", "latitude")
 
@@ -67,8 +69,8 @@ class Geographic:
             )
         if not -180 <= x <= 180:
             raise GeometryError(
-                f"longitude {x!r} is outside [-180, 180]; write it as {_wrapped(x)!r}, and an area that crosses the "
-                "antimeridian as a Box with xmin > xmax or as a MultiPolygon split there"
+                f"longitude {x!r} is outside [-180, 180]; write it as {_wrapped(x)!r}, and an area that "
+                "crosses the antimeridian as a Box with xmin > xmax or as a MultiPolygon split there"
             )
 
     def __repr__(self) -> str:
@@ -241,7 +243,7 @@ class Circle:
         return self.y
 
     def boxes(self) -> Boxes:
-        """Return one or two boxes that contain the circle, a hair wider than it, so that rounding never loses a point."""
+        """Return one or two boxes that contain the circle, a hair wider, so that rounding loses no point."""
         if isinstance(self.space, Planar):
             reach = self.radius + config.CIRCLE_PAD * (abs(self.x) + abs(self.y) + self.radius)
             return ((self.x - reach, self.y - reach, self.x + reach, self.y + reach),)
@@ -299,7 +301,7 @@ class Polygon:
             return (bounds,)
         if bounds[0] > -180 or bounds[2] < 180:
             return _both_names(bounds)
-        # It meets the antimeridian from both sides: cut it at the widest gap between its parts, if there is one.
+        # It meets the antimeridian from both sides: leave out the widest gap between its parts, if any.
         spans = sorted((part[0], part[2]) for part in map(_bounds, shapely.get_parts(self.geometry)))
         west, gap = spans[0][1], (0.0, 180.0, -180.0)
         for low, high in spans:
@@ -356,9 +358,10 @@ def great_circle(lon1: float, lat1: float, lon2: float, lat2: float) -> float:
 def touches(a: Place | Region, b: Place | Region) -> bool:
     """Return whether *a* and *b* have a point in common; their boundaries count.
 
-    Symmetric. Distances to a circle are great-circle distances in WGS84 and Euclidean in a planar space; the outline of a
-    polygon is followed in pieces of ``config.OUTLINE_STEP_DEG`` degrees for that. If two values touch, a box of one meets a box of the other
-    (the one exception: two points with the two names of the antimeridian).
+    Symmetric. Distances to a circle are great-circle distances in WGS84 and Euclidean in a planar space; the
+    outline of a polygon is followed in pieces of ``config.OUTLINE_STEP_DEG`` degrees for that. If two values
+    touch, a box of one meets a box of the other (the one exception: two points with the two names of the
+    antimeridian).
 
     >>> touches(Box(170, 0, 180, 10), Point(lon=-180, lat=5))
     True
@@ -414,9 +417,9 @@ def _planar_box_distance(x: float, y: float, box: Bounds) -> float:
 def _box_distance(x: float, y: float, box: Bounds) -> float:
     """Return the great-circle distance from a position to a box of meridians and parallels.
 
-    On a given parallel the point with the smallest difference in longitude is closest. So the answer is on the position's own
-    meridian where the box has it, and on the nearer of the two meridian edges elsewhere: there, at the foot of the great circle that is
-    perpendicular to the edge, or at an end of it.
+    On a given parallel the point with the smallest difference in longitude is closest. So the answer is on
+    the position's own meridian where the box has it, and on the nearer of the two meridian edges elsewhere:
+    there, at the foot of the great circle that is perpendicular to the edge, or at an end of it.
     """
     xmin, ymin, xmax, ymax = box
     if xmin <= x <= xmax:
@@ -431,8 +434,9 @@ def _box_distance(x: float, y: float, box: Bounds) -> float:
 def _outline_distance(x: float, y: float, geometry: BaseGeometry) -> float:
     """Return the distance in metres from a position to the rings of a polygon.
 
-    The rings are cut into short pieces and projected (azimuthal equidistant) around the position: distances from the origin are
-    then true at every cut. Pieces on the far side of the sphere are judged by their ends alone, since the projection tears there.
+    The rings are cut into short pieces and projected (azimuthal equidistant) around the position: distances
+    from the origin are then true at every cut. Pieces on the far side of the sphere are judged by their ends
+    alone, since the projection tears there.
     """
     import numpy as np
     import shapely
@@ -459,7 +463,7 @@ def _outline_distance(x: float, y: float, geometry: BaseGeometry) -> float:
 
 
 def _shapes_meet(a: Place, b: Place) -> bool:
-    """Return whether two places of one space meet as shapes in the plane, under either name of the antimeridian."""
+    """Return whether two places meet as shapes in the plane, under either name of the antimeridian."""
     return any(one.intersects(other) for one in _shapes(a) for other in _shapes(b))
 
 
@@ -470,7 +474,7 @@ def _shapes(place: Place) -> Iterable[BaseGeometry]:
         yield place.geometry
         west, _, east, _ = _bounds(place.geometry)
         if isinstance(place.space, Geographic) and west == -180:
-            yield shapely.transform(place.geometry, lambda xy: xy + [360.0, 0.0])
+            yield shapely.transform(place.geometry, lambda xy: xy - [-360.0, 0.0])
         if isinstance(place.space, Geographic) and east == 180:
             yield shapely.transform(place.geometry, lambda xy: xy - [360.0, 0.0])
         return
@@ -486,8 +490,9 @@ def _shapes(place: Place) -> Iterable[BaseGeometry]:
 def as_region(value: Any, space: Space = WGS84) -> Region:
     """Return *value* as a region.
 
-    Accepts a region, a shapely geometry, a GeoJSON mapping, text (WKT, or what :func:`to_text` writes), WKB, four numbers
-    (xmin, ymin, xmax, ymax), or ``None`` for everywhere. A polygon that is a rectangle becomes a :class:`Box`.
+    Accepts a region, a shapely geometry, a GeoJSON mapping, text (WKT, or what :func:`to_text` writes), WKB,
+    four numbers (xmin, ymin, xmax, ymax), or ``None`` for everywhere. A polygon that is a rectangle becomes a
+    :class:`Box`.
 
     >>> as_region((-74.1, 40.6, -73.8, 40.9))
     Box(-74.1, 40.6, -73.8, 40.9)
@@ -501,7 +506,7 @@ def as_region(value: Any, space: Space = WGS84) -> Region:
 
 
 def as_place(value: Any, space: Space = WGS84) -> Place:
-    """Return *value* as the place of a message: like :func:`as_region`, with points and without everywhere."""
+    """Return *value* as the place of a message: as :func:`as_region`, with points, without everywhere."""
     place = None if value is None else _read(value, space)
     if place is None or isinstance(place, Everywhere):
         raise GeometryError(
@@ -530,8 +535,8 @@ def _read(value: Any, space: Space) -> Place | Region:
 def to_geojson(place: Place | Region) -> dict[str, Any] | None:
     """Return *place* as a GeoJSON geometry; everywhere is ``None``.
 
-    A box is a rectangle with a ``bbox`` member (a MultiPolygon where it crosses the antimeridian), a circle a Point with a
-    ``radius`` member. :func:`from_geojson` reads all of them back.
+    A box is a rectangle with a ``bbox`` member (a MultiPolygon where it crosses the antimeridian), a circle a
+    Point with a ``radius`` member. :func:`from_geojson` reads all of them back.
 
     >>> to_geojson(Circle(lon=1, lat=2, radius=800))
     {'type': 'Point', 'coordinates': [1.0, 2.0], 'radius': 800.0}
@@ -609,9 +614,10 @@ def to_text(place: Place | Region) -> str:
 
 
 def from_text(text: str, space: Space = WGS84) -> Place | Region:
-    """Return the place that *text* describes; the inverse of :func:`to_text`, and any POINT, POLYGON or MULTIPOLYGON of WKT.
+    """Return the place that *text* describes: what :func:`to_text` writes, and points and polygons of WKT.
 
-    The radius of a circle is in metres (``800 m``, or ``800``) or kilometres (``1.5 km``) in WGS84, a plain number in a planar space.
+    The radius of a circle is in metres (``800 m``, or ``800``) or kilometres (``1.5 km``) in WGS84, a plain
+    number in a planar space.
 
     >>> from_text("circle (-73.99 40.73, 1.5 km)")
     Circle(lon=-73.99, lat=40.73, radius=1500.0)
@@ -624,8 +630,8 @@ def from_text(text: str, space: Space = WGS84) -> Place | Region:
         if kind in ("POLYGON", "MULTIPOLYGON"):
             return _from_shapely(_as_shapely(text.strip()), space)
         raise GeometryError(
-            f"{shown(text)} is not a place; write POINT (x y), BOX (xmin ymin, xmax ymax), CIRCLE (x y, radius m), "
-            "POLYGON ((x y, …)), MULTIPOLYGON (((x y, …))) or EVERYWHERE"
+            f"{shown(text)} is not a place; write POINT (x y), BOX (xmin ymin, xmax ymax), "
+            "CIRCLE (x y, radius m), POLYGON ((x y, …)), MULTIPOLYGON (((x y, …))) or EVERYWHERE"
         )
     pattern, form = _PATTERNS[kind]
     found = pattern.fullmatch(rest.strip())
@@ -751,8 +757,8 @@ def _lists(value: Any) -> Any:
 
 
 # --- Shapely, loaded at first use --------------------------------------------------------------------------
-def _as_shapely(value: Any) -> BaseGeometry:
-    """Return a shapely geometry from one, from GeoJSON, WKT or WKB; errors of shapely become :class:`GeometryError`."""
+def _as_shapely(value: Any) -> Any:
+    """Return a shapely geometry from one, from GeoJSON, WKT or WKB."""
     import shapely
     import shapely.geometry
 
@@ -766,23 +772,24 @@ def _as_shapely(value: Any) -> BaseGeometry:
         if isinstance(value, Mapping):
             return shapely.geometry.shape(dict(value))
     except (shapely.errors.ShapelyError, ValueError, TypeError, LookupError, AttributeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise GeometryError(
-            f"{shown(value)} is not a geometry: {str(error).splitlines()[0] if str(error) else type(error).__name__}; "
-            "give GeoJSON, WKT, WKB or a shapely geometry"
+            f"{shown(value)} is not a geometry ({reason}); give GeoJSON, WKT, WKB or a shapely geometry"
         ) from None
     raise GeometryError(
-        f"{shown(value)} is not a geometry; give a region, GeoJSON, WKT, WKB, a shapely geometry or four numbers"
+        f"{shown(value)} is not a geometry; give a region, GeoJSON, WKT, WKB, a shapely geometry, or the "
+        "four numbers xmin, ymin, xmax, ymax"
     )
 
 
-def _from_shapely(geometry: BaseGeometry, space: Space) -> Place:
+def _from_shapely(geometry: Any, space: Space) -> Place:
     if geometry.geom_type == "Point" and not geometry.is_empty:
         return Point(x=geometry.x, y=geometry.y, space=space)
     return _as_box(geometry, space) or Polygon(geometry, space)
 
 
 def _as_box(geometry: BaseGeometry, space: Space) -> Box | None:
-    """Return the box that a polygon is, or two polygons that meet at the antimeridian are; ``None`` for other shapes."""
+    """Return the box that a polygon is (or two that meet at the antimeridian), ``None`` for other shapes."""
     parts = [_rectangle(part) for part in getattr(geometry, "geoms", (geometry,))]
     if len(parts) == 1 and parts[0] is not None:
         return Box(*parts[0], space=space)
@@ -793,7 +800,7 @@ def _as_box(geometry: BaseGeometry, space: Space) -> Box | None:
     return Box(east[0], east[1], west[2], west[3]) if crosses and west[1::2] == east[1::2] else None
 
 
-def _rectangle(polygon: BaseGeometry) -> Bounds | None:
+def _rectangle(polygon: Any) -> Bounds | None:
     """Return the bounds of a polygon that is an axis-parallel rectangle with four corners."""
     if polygon.geom_type != "Polygon" or polygon.is_empty or len(polygon.interiors) > 0:
         return None
@@ -830,7 +837,8 @@ def _checked_polygon(geometry: BaseGeometry, space: Space) -> BaseGeometry:
         space.check(_number(x, space.axes[0]), _number(y, space.axes[1]))
     if not shapely.is_valid(geometry):
         raise GeometryError(
-            f"the polygon is not valid: {shapely.is_valid_reason(geometry)}; repair it with shapely.make_valid"
+            f"the polygon is not valid: {shapely.is_valid_reason(geometry)}; "
+            "repair it with shapely.make_valid"
         )
     return shapely.normalize(geometry)
 

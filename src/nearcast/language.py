@@ -1,18 +1,23 @@
 """The written forms: expressions as text; messages and subscriptions as text and as JSON.
 
-**Expressions.** ``coffee AND (discount OR "happy hour") NOT decaf`` asks for words. ``NOT`` binds closest, then ``AND``, then ``OR``; words side by side are joined by
-``AND``; a phrase in double quotes asks for all of its words; ``*`` is every message. Attributes are compared:
-``price < 3300``, ``100 <= capacity <= 256``, ``brand = "Huawei"``, ``brand != "Huawei"``, ``rating IN (4, 5)``, ``rating NOT IN (1, 2)``. A name that is not an
-identifier stands in backticks. The operators ``AND OR NOT IN WITHIN`` are recognised in any case, so that ``coffee or
-tea`` means what it says; to ask for such a word, quote it: ``"or"``.
+**Expressions.** ``coffee AND (discount OR "happy hour") NOT decaf`` asks for words. ``NOT`` binds closest,
+then ``AND``, then ``OR``; words side by side are joined by ``AND``; a phrase in double quotes asks for all of
+its words; ``*`` is every message. Attributes are compared: ``price < 3300``, ``100 <= capacity <= 256``,
+``brand = "Huawei"``, ``brand != "Huawei"``, ``rating IN (4, 5)``, ``rating NOT IN (1, 2)``. A name that is
+not an identifier stands in backticks. The operators ``AND OR NOT IN WITHIN`` are recognised in any case, so
+that ``coffee or tea`` means what it says; to ask for such a word, quote it: ``"or"``.
 
-**Subscriptions**: ``anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)``, the id and the region optional.
+**Subscriptions**: ``anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)``, the id and the region
+optional.
 
-**Messages**: ``m1: Half price coffee WITH price = 2.5, brand = "Blue Bottle" AT POINT (-73.99 40.73) FROM 2026-11-15T08:00:00Z UNTIL
-2026-11-15T10:00:00Z``. The text before is free; ``WITH``, ``AT``, ``FROM`` and ``UNTIL`` are in capitals. An id that is an integer is an integer;
-write the string in double quotes (``"17": …``).
+**Messages**: ``m1: Half price coffee WITH price = 2.5, brand = "Blue Bottle" AT POINT (-73.99 40.73) FROM
+2026-11-15T08:00:00Z UNTIL 2026-11-15T10:00:00Z``. The text before ``WITH`` is free; ``WITH``, ``AT``,
+``FROM`` and ``UNTIL`` are in capitals.
 
-**JSON**: see :func:`message_from_json` and :func:`subscription_from_json`. Whatever is written here is read back equal.
+In both, digits are an integer id; an id that is a string of digits, or has spaces, stands in double quotes.
+
+**JSON**: see :func:`message_from_json` and :func:`subscription_from_json`. Whatever is written here is read
+back equal.
 """
 
 from __future__ import annotations
@@ -83,11 +88,12 @@ class _Token(NamedTuple):
     at: int
 
 
-# --- Expressions: reading ------------------------------------------------------------------------------------------
+# --- Expressions: reading -----------------------------------------------------------------------------------
 def parse(text: str) -> Expression:
     """Return the expression that *text* says.
 
-    Raises :class:`ExpressionError`, which shows the place in the text, when it cannot be read or breaks a limit.
+    Raises :class:`ExpressionError`, which shows the place in the text, when it cannot be read or breaks a
+    limit.
 
     >>> parse("coffee NOT decaf")
     AllOf(parts=(Word(keyword='coffee'), Not(part=Word(keyword='decaf'))))
@@ -176,9 +182,8 @@ class _Reader:
         while True:
             if self.sees("operator", "AND"):
                 self.take()
-            elif self.token.kind not in _BEGINNINGS and not self.sees("operator", "NOT"):
-                if not (self.sees("mark", "(") or self.sees("mark", "*")):
-                    break
+            elif self.token.kind not in _BEGINNINGS and self.token.text not in ("NOT", "(", "*"):
+                break
             parts.append(self._negation())
         return AllOf(tuple(parts)) if len(parts) > 1 else parts[0]
 
@@ -215,8 +220,8 @@ class _Reader:
             self.fail("something is missing at the end: a word, a phrase or a comparison")
         if token.kind == "operator":
             self.fail(
-                f"{token.text} stands where a word, a phrase or a comparison should; to ask for the word, quote it: "
-                f'"{token.text.lower()}"'
+                f"{token.text} stands where a word, a phrase or a comparison should; to ask for the word, "
+                f'quote it: "{token.text.lower()}"'
             )
         if token.kind == "compare":
             self.fail(f"{token.text} needs the name of an attribute before it, like price {token.text} 3")
@@ -232,29 +237,29 @@ class _Reader:
 
     # Comparisons
     def _comparison(self, left: _Token) -> Expression:
-        """Read on after *left*, which a comparison follows: ``name < value``, or ``value < name [< value]``."""
-        operator = self.take().text
+        """Read on after *left*: ``name < value``, or ``value < name [< value]``."""
+        sign = self.take().text
         if left.kind in ("word", "quoted"):
             name, value = self._name(left), self._value()
             if self.sees("compare"):
                 self.fail("an interval is written low <= name <= high, with the name in the middle")
-            return self._test(left, name, operator, value)
+            return self._test(left, name, sign, value)
         low = self._value_of(left)
         name = self._name(self.take())
         if not self.sees("compare"):
-            return self._test(left, name, _FLIPPED[operator], low)
+            return self._test(left, name, _FLIPPED[sign], low)
         second = self.take().text
         high = self._value()
-        if {operator, second} <= {">", ">="}:
-            operator, second, low, high = _FLIPPED[second], _FLIPPED[operator], high, low
-        if not {operator, second} <= {"<", "<="}:
+        if {sign, second} <= {">", ">="}:
+            sign, second, low, high = _FLIPPED[second], _FLIPPED[sign], high, low
+        if not {sign, second} <= {"<", "<="}:
             self.fail("an interval is written low <= name <= high, with both signs in one direction", left)
         return self._built(
-            left, lambda: Test(name, Interval(low, high, low_open=operator == "<", high_open=second == "<"))
+            left, lambda: Test(name, Interval(low, high, low_open=sign == "<", high_open=second == "<"))
         )
 
-    def _test(self, at: _Token, name: str, operator: str, value: Value) -> Expression:
-        return self._built(at, lambda: _COMPARISONS[operator](attribute(name), value))
+    def _test(self, at: _Token, name: str, sign: str, value: Value) -> Expression:
+        return self._built(at, lambda: _COMPARISONS[sign](attribute(name), value))
 
     def _membership(self, name: _Token) -> Expression | None:
         """Read ``[NOT] IN (value, …)`` after a name, or nothing."""
@@ -347,8 +352,8 @@ class _Nested:
         self.reader.depth += 1
         if self.reader.depth > config.MAX_EXPRESSION_DEPTH:
             self.reader.fail(
-                f"nested more than {config.MAX_EXPRESSION_DEPTH} levels deep (config.MAX_EXPRESSION_DEPTH); flatten the "
-                "expression, or split it into several subscriptions"
+                f"nested more than {config.MAX_EXPRESSION_DEPTH} levels deep (config.MAX_EXPRESSION_DEPTH); "
+                "flatten the expression, or split it into several subscriptions"
             )
 
     def __exit__(self, *_: object) -> None:
@@ -390,7 +395,7 @@ def _located(text: str, at: int, reason: str) -> str:
     return f"{reason} (line {line}, column {at - begin + 1})\n    {excerpt}\n    {' ' * (at - shown_from)}^"
 
 
-# --- Expressions: writing ----------------------------------------------------------------------------------------
+# --- Expressions: writing -----------------------------------------------------------------------------------
 def format_expression(expression: Expression) -> str:
     """Return the text of *expression*; :func:`parse` reads it back equal.
 
@@ -419,7 +424,7 @@ def _part(part: Expression, inside: type[Expression]) -> str:
     return f"({text})" if isinstance(part, AllOf) and inside is Not else text
 
 
-def _in_list(expression: AnyOf, operator: str) -> str | None:
+def _in_list(expression: AnyOf, verb: str) -> str | None:
     """Return ``name IN (…)`` for alternatives that are one attribute's equality with different values."""
     tests = [
         part
@@ -432,7 +437,7 @@ def _in_list(expression: AnyOf, operator: str) -> str | None:
     if not plain or len({test.attribute for test in tests}) > 1:
         return None
     values = ", ".join(_written_value(test.interval.low) for test in tests)
-    return f"{_written_name(tests[0].attribute)} {operator} ({values})"
+    return f"{_written_name(tests[0].attribute)} {verb} ({values})"
 
 
 def _written_test(name: str, interval: Interval) -> str:
@@ -469,7 +474,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-# --- Text --------------------------------------------------------------------------------------------------------
+# --- Text ---------------------------------------------------------------------------------------------------
 _CLAUSES: Final = frozenset({"WITH", "AT", "FROM", "UNTIL"})
 _ID: Final = re.compile(r"""\s*(?:("(?:[^"\\]|\\.)*")|([^\s:"`(),]+))\s*:(?=\s|$)""", re.DOTALL)
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
@@ -489,7 +494,9 @@ def subscription_to_text(subscription: Subscription) -> str:
 
 
 def subscription_from_text(text: str, *, id: Id | None = None, space: Space = WGS84) -> Subscription:
-    """Return the subscription of a line: ``[id:] expression [WITHIN region]``; with *id* given, the line has none.
+    """Return the subscription of a line: ``[id:] expression [WITHIN region]``.
+
+    With *id* given, the line has none.
 
     >>> subscription_from_text("anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)")
     Subscription('anna', 'coffee AND NOT decaf', Circle(lon=-73.99, lat=40.73, radius=800.0))
@@ -526,8 +533,8 @@ def message_from_text(text: str, *, id: Id | None = None, space: Space = WGS84) 
 
     With *id* given, the line has none.
 
-    >>> message_from_text('m1: Half price! WITH price = 2.5 AT POINT (-73.99 40.73) UNTIL 2026-11-15T10:00:00Z')
-    Message('m1', 'half price', Point(lon=-73.99, lat=40.73), {'price': 2.5}, expires_at='2026-11-15T10:00:00Z')
+    >>> message_from_text("m1: Half price! WITH price = 2.5 AT POINT (1 2) UNTIL 2026-11-15T10:00:00Z")
+    Message('m1', 'half price', Point(lon=1.0, lat=2.0), {'price': 2.5}, expires_at='2026-11-15T10:00:00Z')
     """
     id, start = _read_id(text, id)
     found = _AFTER_WORDS.search(text, start)
@@ -535,7 +542,8 @@ def message_from_text(text: str, *, id: Id | None = None, space: Space = WGS84) 
         raise ModelError(
             f"the message {shown(text)} has no place; end it with one, like AT POINT (-73.99 40.73)"
         )
-    end, attributes = found.end(), {}
+    end = found.end()
+    attributes: dict[str, Value] = {}
     if found.group() == "WITH":
         attributes, end = _read_attributes(text, end)
     times = _FIRST_TIME.search(text, end)
@@ -543,7 +551,8 @@ def message_from_text(text: str, *, id: Id | None = None, space: Space = WGS84) 
     read = _TIMES.match(text, place_end)
     if read is None:
         raise ModelError(
-            f"{shown(text[place_end:])} cannot be read; after the place comes FROM time UNTIL time, each optional, in this order"
+            f"{shown(text[place_end:])} cannot be read; after the place comes FROM time UNTIL time, each "
+            "optional, in this order"
         )
     published_at, expires_at = (_read_time(time) for time in read.groups())
     return Message(
@@ -612,12 +621,12 @@ def _read_time(text: str | None) -> int | str | None:
 
 def _record_too_long(length: int) -> ModelError:
     return ModelError(
-        f"{length} characters are over the limit of {config.MAX_RECORD_CHARS} for one message or subscription "
-        "(config.MAX_RECORD_CHARS); shorten its text, or simplify its polygon"
+        f"{length} characters are over the limit of {config.MAX_RECORD_CHARS} for one message or "
+        "subscription (config.MAX_RECORD_CHARS); shorten its text, or simplify its polygon"
     )
 
 
-# --- JSON --------------------------------------------------------------------------------------------------------
+# --- JSON ---------------------------------------------------------------------------------------------------
 _MESSAGE_FIELDS: Final = ("id", "keywords", "text", "place", "attributes", "published_at", "expires_at")
 _SUBSCRIPTION_FIELDS: Final = ("id", "expression", "region")
 
@@ -640,9 +649,9 @@ def message_to_json(message: Message) -> str:
 def message_from_json(document: str | bytes | Mapping[str, Any], *, space: Space = WGS84) -> Message:
     """Return the message of a JSON object.
 
-    Fields: ``id``; ``keywords`` (words) or ``text`` (free text); ``place`` (GeoJSON); ``attributes`` (object); ``published_at``,
-    ``expires_at`` (ISO 8601 with offset, or microseconds). Or a GeoJSON Feature: its geometry is the place, its
-    properties are the other fields.
+    Fields: ``id``; ``keywords`` (words) or ``text`` (free text); ``place`` (GeoJSON); ``attributes``
+    (object); ``published_at``, ``expires_at`` (ISO 8601 with offset, or microseconds). Or a GeoJSON Feature:
+    its geometry is the place, its properties are the other fields.
 
     >>> message_from_json('{"id": 7, "text": "Hot soup", "place": {"type": "Point", "coordinates": [1, 2]}}')
     Message(7, 'hot soup', Point(lon=1.0, lat=2.0))
@@ -681,8 +690,9 @@ def subscription_from_json(
 ) -> Subscription:
     """Return the subscription of a JSON object.
 
-    Fields: ``id``; ``expression`` (its text; absent or null for every message); ``region`` (GeoJSON; absent or null for everywhere). Or a
-    GeoJSON Feature: its geometry is the region, its properties are the other fields.
+    Fields: ``id``; ``expression`` (its text; absent or null for every message); ``region`` (GeoJSON; absent
+    or null for everywhere). Or a GeoJSON Feature: its geometry is the region, its properties are the other
+    fields.
 
     >>> subscription_from_json('{"id": "anna", "expression": "coffee"}')
     Subscription('anna', 'coffee', EVERYWHERE)

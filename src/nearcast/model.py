@@ -41,12 +41,13 @@ class Message:
     keywords
         A text, whose words become the keywords, or several words.
     place
-        A ``Point``, or an area (``Box``, ``Circle``, ``Polygon``); or its written form: GeoJSON, WKT, WKB, shapely.
+        A ``Point``, or an area (``Box``, ``Circle``, ``Polygon``); or its written form: GeoJSON, WKT, WKB,
+        shapely.
     attributes
         Names to numbers or strings; ``True`` and ``False`` are 1 and 0.
     published_at, expires_at
-        From when until when it may be delivered: aware ``datetime``, ISO 8601 with an offset, or microseconds since 1970 UTC. Kept
-        as microseconds; ``None`` leaves the end open.
+        From when until when it may be delivered: aware ``datetime``, ISO 8601 with an offset, or microseconds
+        since 1970 UTC. Kept as microseconds; ``None`` leaves the end open.
     """
 
     id: Id
@@ -141,7 +142,8 @@ class Subscription:
     id
         A string, or an integer of 64 bits.
     expression
-        An ``Expression``, its written form (see :func:`nearcast.language.parse`), or ``None`` for every message.
+        An ``Expression``, its written form (see :func:`nearcast.language.parse`), or ``None`` for every
+        message.
     region
         A region, or its written form: GeoJSON, WKT, WKB, shapely, four numbers; everywhere if not given.
 
@@ -162,8 +164,8 @@ class Subscription:
             expression = language.parse(expression)
         elif not isinstance(expression, Expression):
             raise ModelError(
-                f"{shown(expression)} is not an expression; give its text, word(…), phrase(…), attribute(…), or None "
-                "for every message"
+                f"{shown(expression)} is not an expression; give its text, word(…), phrase(…), attribute(…), "
+                "or None for every message"
             )
         for name, value in (
             ("id", _checked_id(id)),
@@ -174,7 +176,7 @@ class Subscription:
             object.__setattr__(self, name, value)
 
     def matches(self, message: Message) -> bool:
-        """Return whether *message* satisfies a clause and its place touches the region. Its times play no part."""
+        """Return whether *message* satisfies a clause and its place touches the region (at any time)."""
         return any(
             clause.matches(message.keywords, message.attributes) for clause in self.clauses
         ) and touches(self.region, message.place)
@@ -269,7 +271,8 @@ def _checked_attributes(attributes: Any) -> dict[str, Value]:
 def _checked_name(name: Any) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= config.MAX_KEYWORD_CHARS:
         raise ModelError(
-            f"{shown(name)} is not the name of an attribute; give a string of 1 to {config.MAX_KEYWORD_CHARS} characters"
+            f"{shown(name)} is not the name of an attribute; give a string of 1 to "
+            f"{config.MAX_KEYWORD_CHARS} characters"
         )
     return name
 
@@ -279,7 +282,7 @@ def _checked_value(name: str, value: Any) -> Value:
         return value
     if not isinstance(value, Real):
         raise ModelError(
-            f"attribute {shown(name)} is {shown(value)}; give a number or a string, or leave the attribute out"
+            f"attribute {shown(name)} is {shown(value)}; give a number or a string, or leave it out"
         )
     try:
         number = float(value) + 0.0  # -0.0 becomes 0.0

@@ -1,31 +1,36 @@
 """Expressions over keywords and attributes, and their normal form.
 
-An expression is built with :func:`word`, :func:`phrase` and :func:`attribute`, and combined with ``&``, ``|`` and ``~``:
+An expression is built with :func:`word`, :func:`phrase` and :func:`attribute`, and combined with ``&``, ``|``
+and ``~``:
 
->>> wish = word("coffee") & (word("discount") | phrase("happy hour")) & ~word("decaf") & (attribute("price") < 3)
+>>> wish = word("coffee") & (word("discount") | phrase("happy hour")) & (attribute("price") < 3)
 >>> wish.matches({"coffee", "happy", "hour"}, {"price": 2.5})
 True
 >>> [sorted(clause.keywords) for clause in wish.clauses()]
 [['coffee', 'discount'], ['coffee', 'happy', 'hour']]
 
-Logic is three-valued, as in SQL: a test of an attribute that the message lacks (or has as the other type) is *unknown*, the
-negation of unknown is unknown, and a message matches only if the whole is true. So neither ``price < 3`` nor its negation holds
-for a message without a price. Keywords are known: a message has a word or has it not.
+Logic is three-valued, as in SQL: a test of an attribute that the message lacks (or has as the other type) is
+*unknown*, the negation of unknown is unknown, and a message matches only if the whole is true. So neither
+``price < 3`` nor its negation holds for a message without a price. Keywords are known: a message has a word
+or has it not.
 
-The normal form (:meth:`Expression.clauses`) is a disjunction of :class:`Clause`; a message matches the expression if and only if it
-matches one of them. ``Expression.matches`` evaluates the tree directly and is the specification of that.
+The normal form (:meth:`Expression.clauses`) is a disjunction of :class:`Clause`; a message matches the
+expression if and only if it matches one of them. ``Expression.matches`` evaluates the tree directly and is
+the specification of that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nearcast import config, text
 from nearcast.errors import ExpressionError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Set
 
 __all__ = [
     "ANYTHING",
@@ -48,10 +53,10 @@ __all__ = [
 Value: TypeAlias = float | str
 
 
-# --- Intervals -----------------------------------------------------------------------------------------------------
+# --- Intervals ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values that a test accepts: a range of numbers, or one string; or, *negated*, all other values of that type.
+    """The values that a test accepts: a range of numbers, or one string; *negated*, all others of that type.
 
     Parameters
     ----------
@@ -79,8 +84,8 @@ class Interval:
         if isinstance(low, str) or isinstance(high, str):
             if low != high or self.low_open or self.high_open:
                 raise ExpressionError(
-                    f"an interval of strings is one string, not from {shown(low)} to {shown(high)}; strings have no order "
-                    "here: use ==, != or one_of"
+                    f"an interval of strings is one string, not from {shown(low)} to {shown(high)}; strings "
+                    "have no order here: use ==, != or one_of"
                 )
         elif low > high:
             raise ExpressionError(f"the interval's low end {low!r} is above its high end {high!r}; swap them")
@@ -103,7 +108,7 @@ class Interval:
         return isinstance(self.low, str)
 
     def holds(self, value: Value | None) -> bool | None:
-        """Return whether *value* is accepted; ``None`` (unknown) if there is no value, or one of the other type."""
+        """Return whether *value* is accepted; ``None`` (unknown) if it is missing or of the other type."""
         if value is None or isinstance(value, str) != self.textual:
             return None
         return self._contains(value) != self.negated
@@ -155,9 +160,9 @@ def _value(value: Any) -> Value:
     return number
 
 
-# --- Expressions ---------------------------------------------------------------------------------------------------
+# --- Expressions --------------------------------------------------------------------------------------------
 class Expression:
-    """What a subscriber asks of a message's keywords and attributes; immutable, hashable, combined with ``&``, ``|``, ``~``."""
+    """What is asked of a message's keywords and attributes; immutable; combined with ``&``, ``|``, ``~``."""
 
     __slots__ = ()
 
@@ -174,8 +179,8 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise ExpressionError(
-            "an expression is not true or false by itself; combine expressions with &, | and ~ (not and, or, not), and "
-            "write 100 <= capacity <= 256 as attribute('capacity').between(100, 256)"
+            "an expression is not true or false by itself; combine with &, | and ~ (not with and, or, not), "
+            "and write 100 <= capacity <= 256 as attribute('capacity').between(100, 256)"
         )
 
     def matches(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool:
@@ -189,8 +194,9 @@ class Expression:
     def clauses(self, limit: int = config.MAX_CLAUSES) -> tuple[Clause, ...]:
         """Return the normal form: the conjunctions of which a matching message satisfies at least one.
 
-        The order is that of the expression. Contradictions, duplicates and clauses that another one makes superfluous are dropped. Raises
-        :class:`ExpressionError` when more than *limit* clauses are needed, or when nothing can ever match.
+        The order is that of the expression. Contradictions, duplicates and clauses that another one makes
+        superfluous are dropped. Raises :class:`ExpressionError` when more than *limit* clauses are needed, or
+        when nothing can ever match.
         """
         found = _normal(self, False, _Budget(limit))
         if not found:
@@ -349,11 +355,12 @@ def _deeper(parts: Iterable[Expression]) -> int:
 def _check_attribute(name: object) -> None:
     if not isinstance(name, str) or not name or len(name) > config.MAX_KEYWORD_CHARS:
         raise ExpressionError(
-            f"{shown(name)} is not the name of an attribute; give a string of 1 to {config.MAX_KEYWORD_CHARS} characters"
+            f"{shown(name)} is not the name of an attribute; give a string of 1 to "
+            f"{config.MAX_KEYWORD_CHARS} characters"
         )
 
 
-# --- Builders ------------------------------------------------------------------------------------------------------
+# --- Builders -----------------------------------------------------------------------------------------------
 def word(keyword: str) -> Word:
     """Return the expression for one keyword.
 
@@ -419,11 +426,12 @@ class Attribute:
             raise ExpressionError(f"one_of for {self.name!r} needs at least one value")
         return AnyOf(tests) if len(tests) > 1 else tests[0]
 
-    def _between(self, low: float, high: float, low_open: bool = False, high_open: bool = False) -> Test:
+    def _between(self, low: Any, high: Any, low_open: bool = False, high_open: bool = False) -> Test:
         for end in (low, high):
             if isinstance(end, str):
                 raise ExpressionError(
-                    f"{self.name!r} cannot be above or below {shown(end)}: strings have no order here; use ==, != or one_of"
+                    f"{self.name!r} cannot be above or below {shown(end)}: strings have no order here; "
+                    "use ==, != or one_of"
                 )
         return Test(self.name, Interval(low, high, low_open, high_open))
 
@@ -437,10 +445,10 @@ def attribute(name: str) -> Attribute:
     return Attribute(name)
 
 
-# --- Normal form ---------------------------------------------------------------------------------------------------
+# --- Normal form --------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One conjunction: all of the keywords, none of the forbidden ones, every test. The unit that indexes hold."""
+    """One conjunction: all keywords, none of the forbidden ones, every test. The unit that indexes hold."""
 
     keywords: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
@@ -476,7 +484,7 @@ class Clause:
 
 
 class _Budget:
-    """How many clauses there may be, and how many may be tried on the way: bounds the work on hostile expressions."""
+    """How many clauses there may be, and how many may be tried: bounds the work on any expression."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -484,8 +492,8 @@ class _Budget:
 
     def exceeded(self, count: int) -> ExpressionError:
         return ExpressionError(
-            f"the expression needs more than {count} clauses in its normal form, over the limit of {self.limit} "
-            "(config.MAX_CLAUSES); split it into several subscriptions"
+            f"the expression needs more than {count} clauses in its normal form, over the limit of "
+            f"{self.limit} (config.MAX_CLAUSES); split it into several subscriptions"
         )
 
 
@@ -547,7 +555,7 @@ def _add(kept: list[Clause], clause: Clause, budget: _Budget) -> None:
 
 
 def _merged(clauses: list[Clause]) -> Clause | None:
-    """Return the conjunction of several clauses as one, with the tests of each attribute simplified; ``None`` if contradictory."""
+    """Return the conjunction of several clauses as one, its tests simplified; ``None`` if contradictory."""
     keywords: frozenset[str] = frozenset().union(*(clause.keywords for clause in clauses))
     forbidden: frozenset[str] = frozenset().union(*(clause.forbidden for clause in clauses))
     if not keywords.isdisjoint(forbidden):

@@ -1,8 +1,9 @@
 """From a text to its keywords.
 
-A keyword is a run of letters and digits, normalised: NFKC, then casefold. Combining marks stay with the letter that they follow, so that words of
-Hindi, Thai or Arabic are not torn; soft hyphens and joiners, which nobody sees, are dropped; everything else separates.
-The normal form is stable: the keyword of a keyword is itself.
+A keyword is a run of letters and digits, normalised: NFKC, then casefold. Combining marks stay with the
+letter that they follow, so that words of Hindi, Thai or Arabic are not torn; soft hyphens and joiners, which
+nobody sees, are dropped; everything else separates. The normal form is stable: the keyword of a keyword is
+itself.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def keywords(text_or_words: str | Iterable[str]) -> frozenset[str]:
     """
     if isinstance(text_or_words, str):
         return frozenset(tokens(text_or_words))
-    if isinstance(text_or_words, bytes) or not isinstance(text_or_words, Iterable):
+    if not isinstance(text_or_words, Iterable):
         raise ExpressionError(
             f"{shown(text_or_words)} is neither a text nor words; give a string or several strings"
         )
@@ -86,7 +87,7 @@ def _unicode_words(text: str) -> list[str]:
 
 
 def _normal(text: str) -> str:
-    """Return *text* in NFKC and casefolded, both at once: each step can undo the other, so they alternate until nothing changes."""
+    """Return *text* in NFKC and casefolded. Each step can undo the other: they alternate until both hold."""
     while True:
         normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         if normal == text:
