@@ -1,0 +1,28 @@
+"""The demonstration: sample data that ships with the package, and the report that shows a run on a map."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from nearcast.demo.report import write_report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["sample", "write_report"]
+
+
+def sample(name: str) -> pa.Table:
+    """Return one table of the sample data: ``"messages"``, ``"subscriptions"`` or ``"places"``.
+
+    One invented day around New York. The place names are those of GNIS, a work of the US government in the
+    public domain; the messages and subscriptions are generated.
+
+    >>> sample("messages").column_names[:4]
+    ['id', 'text', 'lon', 'lat']
+    """
+    import pyarrow.parquet as pq
+
+    with files("nearcast.demo").joinpath("data", f"{name}.parquet").open("rb") as file:
+        return pq.read_table(file)
