@@ -12,6 +12,7 @@ import pytest
 import shapely
 
 from nearcast.demo import sample
+from nearcast.errors import UnknownError
 from nearcast.language import parse
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,11 @@ def test_files_are_small():
         "subscriptions.parquet",
     ]
     assert sum(file.stat().st_size for file in files) < 1_000_000
+
+
+def test_an_unknown_table_is_named():
+    with pytest.raises(UnknownError, match="'tweets'; there are messages, subscriptions, places"):
+        sample("tweets")
 
 
 def test_places():

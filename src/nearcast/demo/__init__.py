@@ -6,11 +6,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from nearcast.demo.report import write_report
+from nearcast.errors import UnknownError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["sample", "write_report"]
+
+_SAMPLES = ("messages", "subscriptions", "places")
 
 
 def sample(name: str) -> pa.Table:
@@ -24,5 +27,7 @@ def sample(name: str) -> pa.Table:
     """
     import pyarrow.parquet as pq
 
+    if name not in _SAMPLES:
+        raise UnknownError(f"there is no sample table {shown(name)}; there are {', '.join(_SAMPLES)}")
     with files("nearcast.demo").joinpath("data", f"{name}.parquet").open("rb") as file:
         return pq.read_table(file)
