@@ -759,18 +759,20 @@ def _lists(value: Any) -> Any:
 # --- Shapely, loaded at first use --------------------------------------------------------------------------
 def _as_shapely(value: Any) -> Any:
     """Return a shapely geometry from one, from GeoJSON, WKT or WKB."""
+    import numpy as np
     import shapely
     import shapely.geometry
 
     if isinstance(value, shapely.Geometry):
         return value
     try:
-        if isinstance(value, str):
-            return shapely.from_wkt(value)
-        if isinstance(value, bytes | bytearray | memoryview):
-            return shapely.from_wkb(bytes(value))
-        if isinstance(value, Mapping):
-            return shapely.geometry.shape(dict(value))
+        with np.errstate(invalid="ignore"):  # nan is found, and named, when the vertices are checked
+            if isinstance(value, str):
+                return shapely.from_wkt(value)
+            if isinstance(value, bytes | bytearray | memoryview):
+                return shapely.from_wkb(bytes(value))
+            if isinstance(value, Mapping):
+                return shapely.geometry.shape(dict(value))
     except (shapely.errors.ShapelyError, ValueError, TypeError, LookupError, AttributeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise GeometryError(

@@ -30,8 +30,13 @@ def tokens(text: str) -> list[str]:
     """
     if not isinstance(text, str):
         raise ExpressionError(f"{shown(text)} is not a text; keywords are strings")
-    words = _ASCII_WORD.findall(text.lower()) if text.isascii() else _unicode_words(text)
-    if len(text) > config.MAX_KEYWORD_CHARS:
+    if text.isascii():
+        words = _ASCII_WORD.findall(text.lower())
+        longest = len(text)  # a bound is enough here, and free
+    else:
+        words = _unicode_words(text)
+        longest = max(map(len, words), default=0)
+    if longest > config.MAX_KEYWORD_CHARS:
         for word in words:
             _check_length(word)
     return words
