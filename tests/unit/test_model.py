@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import shapely
 from hypothesis import given
-from values import messages, subscriptions
 
 from nearcast.errors import ExpressionError, GeometryError, ModelError
 from nearcast.geometry import EVERYWHERE, Box, Circle, Point, touches
 from nearcast.model import Delivery, Message, Subscription
 from nearcast.predicates import ANYTHING, attribute, word
+from values import messages, subscriptions
 
 HERE = Point(lon=-73.99, lat=40.73)
 

@@ -62,13 +62,13 @@ def test_keyword():
     assert keyword(" Coffee! ") == "coffee"
     with pytest.raises(ExpressionError, match="'happy hour' is 2 words, not one keyword; use a phrase"):
         keyword("happy hour")
-    with pytest.raises(ExpressionError, match="'!' has no letter and no digit"):
+    with pytest.raises(ExpressionError, match="has no letter and no digit"):
         keyword("!")
 
 
 @pytest.mark.parametrize("value", [None, 5, b"coffee", [b"coffee"], ["coffee", None]])
 def test_what_is_no_text_is_refused(value):
-    with pytest.raises(ExpressionError, match="is not a text|neither a text nor words"):
+    with pytest.raises(ExpressionError, match=r"is not a text|neither a text nor words"):
         keywords(value)
 
 
