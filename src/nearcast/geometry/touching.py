@@ -1,0 +1,163 @@
+"""Whether two places have a point in common: the definition that indexes only make fast."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from nearcast import config
+from nearcast.errors import GeometryError
+from nearcast.geometry.polygons import bounds_of
+from nearcast.geometry.regions import Box, Circle, Everywhere, Place, Point, Polygon, Region
+from nearcast.geometry.spaces import Bounds, Geographic, Planar, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from shapely.geometry.base import BaseGeometry
+
+__all__ = ["great_circle", "touches"]
+
+
+def great_circle(lon1: float, lat1: float, lon2: float, lat2: float) -> float:
+    """Return the distance in metres between two positions in degrees, on a sphere of the Earth's mean radius.
+
+    >>> round(great_circle(0, 0, 1, 0))
+    111195
+    """
+    phi1, phi2 = math.radians(lat1), math.radians(lat2)
+    sine_phi = math.sin(math.radians(lat2 - lat1) / 2)
+    sine_lambda = math.sin(math.radians(lon2 - lon1) / 2)
+    haversine = sine_phi * sine_phi + math.cos(phi1) * math.cos(phi2) * sine_lambda * sine_lambda
+    return 2 * config.EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(haversine)))
+
+
+def touches(a: Place | Region, b: Place | Region) -> bool:
+    """Return whether *a* and *b* have a point in common; their boundaries count.
+
+    Symmetric. Distances to a circle are great-circle distances in WGS84 and Euclidean in a planar space; the
+    outline of a polygon is followed in pieces of ``config.OUTLINE_STEP_DEG`` degrees for that. If two values
+    touch, a box of one meets a box of the other (the one exception: two points with the two names of the
+    antimeridian).
+
+    >>> touches(Box(170, 0, 180, 10), Point(lon=-180, lat=5))
+    True
+    """
+    if isinstance(a, Everywhere) or isinstance(b, Everywhere):
+        return True
+    if a.space != b.space:
+        raise GeometryError(f"{a!r} and {b!r} lie in different spaces; give both the same space=")
+    if isinstance(a, Point) and isinstance(b, Point):
+        apart = abs(a.x - b.x)
+        return a.y == b.y and (apart == 0 or (apart == 360 and isinstance(a.space, Geographic)))
+    if not any(_overlap(one, other) for one in a.boxes() for other in b.boxes()):
+        return False
+    if a.exact and b.exact:
+        return True
+    if isinstance(a, Circle):
+        return _reaches(a, b)
+    if isinstance(b, Circle):
+        return _reaches(b, a)
+    return _shapes_meet(a, b)
+
+
+def _overlap(a: Bounds, b: Bounds) -> bool:
+    return a[0] <= b[2] and b[0] <= a[2] and a[1] <= b[3] and b[1] <= a[3]
+
+
+def _reaches(circle: Circle, other: Place) -> bool:
+    """Return whether *other* comes within the radius of the circle's centre."""
+    x, y, radius, planar = circle.x, circle.y, circle.radius, isinstance(circle.space, Planar)
+    if isinstance(other, Point | Circle):
+        distance = _euclidean if planar else great_circle
+        return distance(x, y, other.x, other.y) <= radius + (other.radius if isinstance(other, Circle) else 0)
+    if isinstance(other, Box):
+        to_box = _planar_box_distance if planar else _box_distance
+        return any(to_box(x, y, box) <= radius for box in other.boxes())
+    if _shapes_meet(Point(x=x, y=y, space=circle.space), other):
+        return True
+    if planar:
+        import shapely
+
+        return bool(shapely.distance(shapely.Point(x, y), other.geometry) <= radius)
+    return _outline_distance(x, y, other.geometry) <= radius
+
+
+def _euclidean(x1: float, y1: float, x2: float, y2: float) -> float:
+    return math.hypot(x1 - x2, y1 - y2)
+
+
+def _planar_box_distance(x: float, y: float, box: Bounds) -> float:
+    return math.hypot(max(box[0] - x, 0.0, x - box[2]), max(box[1] - y, 0.0, y - box[3]))
+
+
+def _box_distance(x: float, y: float, box: Bounds) -> float:
+    """Return the great-circle distance from a position to a box of meridians and parallels.
+
+    On a given parallel the point with the smallest difference in longitude is closest. So the answer is on
+    the position's own meridian where the box has it, and on the nearer of the two meridian edges elsewhere:
+    there, at the foot of the great circle that is perpendicular to the edge, or at an end of it.
+    """
+    xmin, ymin, xmax, ymax = box
+    if xmin <= x <= xmax:
+        return great_circle(x, y, x, min(max(y, ymin), ymax))
+    edge = min(xmin, xmax, key=lambda lon: abs(wrapped(lon - x)))
+    phi = math.radians(y)
+    foot = math.degrees(math.atan2(math.sin(phi), math.cos(phi) * math.cos(math.radians(edge - x))))
+    nearest = [ymin, ymax, foot] if ymin <= foot <= ymax else [ymin, ymax]
+    return min(great_circle(x, y, edge, lat) for lat in nearest)
+
+
+def _outline_distance(x: float, y: float, geometry: BaseGeometry) -> float:
+    """Return the distance in metres from a position to the rings of a polygon.
+
+    The rings are cut into short pieces and projected (azimuthal equidistant) around the position: distances
+    from the origin are then true at every cut. Pieces on the far side of the sphere are judged by their ends
+    alone, since the projection tears there.
+    """
+    import numpy as np
+    import shapely
+
+    rings = shapely.get_rings(shapely.get_parts(shapely.segmentize(geometry, config.OUTLINE_STEP_DEG)))
+    coordinates, ring = shapely.get_coordinates(rings, return_index=True)
+    lon, lat = np.radians(coordinates[:, 0] - x), np.radians(coordinates[:, 1])
+    phi = math.radians(y)
+    haversine = np.sin((lat - phi) / 2) ** 2 + math.cos(phi) * np.cos(lat) * np.sin(lon / 2) ** 2
+    distance = 2 * np.arcsin(np.minimum(1.0, np.sqrt(haversine)))
+    azimuth = np.arctan2(
+        np.sin(lon) * np.cos(lat), math.cos(phi) * np.sin(lat) - math.sin(phi) * np.cos(lat) * np.cos(lon)
+    )
+    projected = np.column_stack((distance * np.sin(azimuth), distance * np.cos(azimuth)))
+    nearest = float(distance.min())
+    pieces = (ring[1:] == ring[:-1]) & (np.minimum(distance[1:], distance[:-1]) < math.pi / 2)
+    start, step = projected[:-1][pieces], np.diff(projected, axis=0)[pieces]
+    if len(start):
+        squared = np.maximum((step * step).sum(axis=1), np.finfo(np.float64).tiny)
+        along = np.clip(-(start * step).sum(axis=1) / squared, 0.0, 1.0)
+        foot = start + along[:, None] * step
+        nearest = min(nearest, float(np.hypot(foot[:, 0], foot[:, 1]).min()))
+    return nearest * config.EARTH_RADIUS_M
+
+
+def _shapes_meet(a: Place, b: Place) -> bool:
+    """Return whether two places meet as shapes in the plane, under either name of the antimeridian."""
+    return any(one.intersects(other) for one in _shapes(a) for other in _shapes(b))
+
+
+def _shapes(place: Place) -> Iterable[BaseGeometry]:
+    import shapely
+
+    if isinstance(place, Polygon):
+        yield place.geometry
+        west, _, east, _ = bounds_of(place.geometry)
+        if isinstance(place.space, Geographic) and west == -180:
+            yield shapely.transform(place.geometry, lambda xy: xy - [-360.0, 0.0])
+        if isinstance(place.space, Geographic) and east == 180:
+            yield shapely.transform(place.geometry, lambda xy: xy - [360.0, 0.0])
+        return
+    for xmin, ymin, xmax, ymax in place.boxes():
+        corners = dict.fromkeys(((xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax)))
+        if len(corners) == 4:
+            yield shapely.box(xmin, ymin, xmax, ymax)
+        else:  # a box without width or height is a line or a point, which shapely must be told
+            yield shapely.LineString(corners) if len(corners) > 1 else shapely.Point(xmin, ymin)
