@@ -1,0 +1,236 @@
+"""The commands under ``nearcast bench``: tables and JSON on stdout, talk and progress on stderr.
+
+Exit codes: 0 all well; 1 an index answered wrongly, a floor was missed, or something outside is lacking; 2
+the command cannot be run as given.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast import config
+from nearcast.errors import InputError, NearcastError, UnknownError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from nearcast.bench.measure import Progress
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="bench",
+    no_args_is_help=True,
+    help="Measure Nearcast on this machine: seeded workloads, rivals and floors in the same run.",
+)
+
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same workload.", min=0)]
+Repeat = Annotated[int, typer.Option("--repeat", help="Runs of each measurement; the best counts.", min=1)]
+JsonFile = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the results as JSON; '-' writes them to stdout instead of the table.",
+    ),
+]
+PlotFile = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the results, as .svg or .png.")
+]
+Check = Annotated[bool, typer.Option("--check", help="Compare with the floors and exit 1 below one.")]
+FloorsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--floors", metavar="FILE", help="The floors to check; benchmarks/floors.toml unless given."
+    ),
+]
+
+
+@app.command()
+def matching(
+    subscriptions: Annotated[
+        int, typer.Option(help="How many subscriptions.", min=1)
+    ] = config.BENCH_SUBSCRIPTIONS,
+    messages: Annotated[int, typer.Option(help="How many messages.", min=1)] = config.BENCH_MESSAGES,
+    index: Annotated[
+        str,
+        typer.Option(metavar="NAME[,NAME…]", help="The indexes to measure; the scan is always among them."),
+    ] = config.DEFAULT_INDEX,
+    workload: Annotated[
+        str, typer.Option(metavar="NAME", help="ap-tree, mo-tree, or real data: tweets, places.")
+    ] = "ap-tree",
+    seed: Seed = 0,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the real data is.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads of one match call.", min=1)] = 1,
+    repeat: Repeat = config.BENCH_REPEAT,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure matching: which subscriptions want each message.
+
+    Builds each index, matches all messages, one message at a time too, then inserts and removes. The naive
+    scan and the floor (verifying and writing answers that are known) run beside them, and the answers of all
+    are compared with the scan's.
+
+    Example: nearcast bench matching --subscriptions 100000 --messages 2000 --index ranked-list --json
+    run.json --plot run.svg
+    """
+
+    def run(tell: Progress) -> dict[str, Any]:
+        from nearcast.bench import matching as benchmark
+        from nearcast.bench import workloads
+
+        tell(f"making the {workload} workload", 0.0)
+        made = workloads.make(workload, subscriptions, messages, seed=seed, data=data)
+        return benchmark.run(made, names, threads=threads, repeat=repeat, progress=tell)
+
+    with _failures():
+        names = _index_names(index)
+        _known_workload(workload)
+        command = (
+            f"nearcast bench matching --subscriptions {subscriptions} --messages {messages} "
+            f"--index {','.join(names)} --workload {workload} --seed {seed} "
+            f"--threads {threads} --repeat {repeat}"
+        )
+        if data:
+            command += " --data DIR"
+        _measure("matching", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+
+
+@app.command()
+def vocabulary(
+    words: Annotated[int, typer.Option(help="Words in the vocabulary.", min=1)] = config.BENCH_WORDS,
+    keywords: Annotated[int, typer.Option(help="Keywords to look up.", min=1)] = config.BENCH_KEYWORDS,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure how fast strings become codes, on one core.
+
+    Looks up keywords of an Arrow array, drawn by a Zipf law and uniformly, some of them unknown, beside
+    pyarrow's own ways and a loop over a dict.
+
+    Example: nearcast bench vocabulary --keywords 1000000 --check
+    """
+
+    def run(tell: Progress) -> dict[str, Any]:
+        from nearcast.bench import vocabulary as benchmark
+
+        return benchmark.run(vocabulary=words, keywords=keywords, seed=seed, repeat=repeat, progress=tell)
+
+    command = (
+        f"nearcast bench vocabulary --words {words} --keywords {keywords} --seed {seed} --repeat {repeat}"
+    )
+    with _failures():
+        _measure("vocabulary", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+
+
+def _measure(
+    benchmark: str,
+    command: str,
+    run: Callable[[Progress], dict[str, Any]],
+    *,
+    json: str | None,
+    plot: Path | None,
+    floors: Path | None,
+) -> None:
+    """Run, then show, write, draw and check; what cannot work is said before the measurement."""
+    from nearcast.bench import floors as floor_files
+    from nearcast.bench import plots, report
+
+    limits = floor_files.read(floors) if floors else []
+    if plot:
+        plots.check(plot)
+    for file in (plot, Path(json) if json and json != "-" else None):
+        if file and not file.absolute().parent.is_dir():
+            raise InputError(
+                f"cannot write {shown(str(file))}: its directory does not exist; create it first"
+            )
+
+    with _progress() as tell:
+        document = report.document(benchmark, command, run(tell))
+    verdicts = floor_files.check(document, limits)
+    if floors:
+        document["floors"] = report.floors_as_json(verdicts)
+
+    talk = _console(stderr=True)
+    data = talk if json == "-" else _console()
+    if json == "-":
+        sys.stdout.write(report.to_json(document))
+    else:
+        data.print(report.table(document))
+        if json:
+            Path(json).write_text(report.to_json(document), encoding="utf-8")
+    if plot:
+        plots.draw(document, plot)
+    if floors:
+        data.print(report.floors_table(verdicts) if verdicts else "no floor applies to this run")
+    for mismatch in document["mismatches"]:
+        talk.print(f"[bold red]wrong answer[/] {mismatch}", highlight=False)
+    if document["mismatches"] or not all(verdict.passed for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def _index_names(given: str) -> list[str]:
+    """Return the names in ``a,b,c``, each once; one that does not exist is refused."""
+    from nearcast.matching import INDEXES
+
+    names = list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    for name in names:
+        if name not in INDEXES:
+            raise UnknownError(f"no index {shown(name)}; there are {', '.join(INDEXES)}")
+    return names
+
+
+def _known_workload(name: str) -> None:
+    from nearcast.bench.workloads import WORKLOADS
+
+    if name not in WORKLOADS:
+        raise UnknownError(f"no workload {shown(name)}; there are {', '.join(WORKLOADS)}")
+
+
+def _floors_file(check: bool, floors: Path | None) -> Path | None:
+    from nearcast.bench.floors import DEFAULT_FILE
+
+    return (floors or DEFAULT_FILE) if check else None
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turn Nearcast's errors into a line on stderr and an exit code."""
+    try:
+        yield
+    except NearcastError as error:
+        _console(stderr=True).print(f"[bold red]error[/] {error}", highlight=False)
+        raise typer.Exit(2 if isinstance(error, (InputError, UnknownError)) else 1) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Show a bar on stderr, on a terminal; it is gone when the work is done."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda text, share: bar.update(task, description=text, completed=share)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """Return a console that does not squeeze tables when they go to a file or a pipe."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=120)

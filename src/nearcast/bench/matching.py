@@ -1,0 +1,263 @@
+"""``nearcast bench matching``: build, match, insert and remove, beside the scan and the floor."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast import config
+from nearcast.bench.measure import Progress, best_of, each, resident_bytes, timed
+from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.kernels import kernel
+from nearcast.kernels.sets import includes, meets
+from nearcast.kernels.verify import Clauses, Probes, boxes_touch, tests_hold
+from nearcast.matching import Matcher, build_index
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.bench.workloads import Workload
+
+__all__ = ["run", "touch"]
+
+_CALIBRATION = 8  # messages from which the speed of the scan is guessed
+_SHOWN_MISMATCHES = 5
+
+Build = Callable[[str, SubscriptionTable], Matcher]
+
+
+def run(
+    workload: Workload,
+    indexes: Sequence[str],
+    *,
+    threads: int = 1,
+    repeat: int = config.BENCH_REPEAT,
+    scan_seconds: float = config.BENCH_SCAN_SECONDS,
+    singles: int = config.BENCH_SINGLES,
+    progress: Progress | None = None,
+    build: Build = build_index,
+) -> dict[str, Any]:
+    """Measure the *indexes* by name, and always ``scan`` and the floor; return the body of the report.
+
+    The scan matches as many of the messages as it can in *scan_seconds*, and every index must give its
+    answers on these; indexes must also agree with each other on all messages, and the floor verifies each
+    match. ``mismatches`` tells where they do not.
+    """
+    names = ["scan", *(name for name in dict.fromkeys(indexes) if name != "scan")]
+    tell = progress or (lambda _text, _share: None)
+    _warm_up(workload, names, threads, build)
+
+    results: list[dict[str, Any]] = []
+    mismatches: list[str] = []
+    truth: Matches | None = None  # the scan's answers on the first messages
+    told: Matches | None = None  # the answers of the first index that matched the most messages
+    teller = "scan"
+    for number, name in enumerate(names):
+
+        def step(what: str, share: float, name: str = name, number: int = number) -> None:
+            tell(f"{name}: {what}", (number + share) / (len(names) + 1))
+
+        step("build", 0.0)
+        before = resident_bytes()
+        build_seconds, index = timed(lambda name=name: build(name, workload.subscriptions))  # type: ignore[misc]
+        after = resident_bytes()
+        batch = workload.messages
+        if name == "scan":
+            batch = _affordable(index, batch, threads, scan_seconds)
+        step(f"match {len(batch):,} messages", 0.3)
+        runs = 1 if name == "scan" else repeat
+        seconds, found = best_of(runs, lambda index=index, batch=batch: index.match(batch, threads=threads))  # type: ignore[misc]
+        found = found.sorted()
+        if truth is None or told is None:
+            truth = told = found
+        else:
+            mismatches += [f"{name} against scan: {text}" for text in _differences(found, truth)]
+            if len(told) < len(found):
+                told, teller = found, name
+            elif teller != "scan":
+                mismatches += [f"{name} against {teller}: {text}" for text in _differences(found, told)]
+        step("match one by one", 0.7)
+        latency = _latency(index, batch, singles)
+        stats = index.stats()
+        step("insert and remove", 0.9)
+        insert, remove = _changes(index, workload.newcomers)
+        results.append(
+            {
+                "index": name,
+                "build_seconds": build_seconds,
+                "bytes_per_subscription": stats["bytes"] / len(workload.subscriptions),
+                "resident_bytes_per_subscription": (
+                    (after - before) / len(workload.subscriptions) if before and after else None
+                ),
+                "messages_matched": len(batch),
+                "microseconds_per_message": seconds / len(batch) * 1e6,
+                "messages_per_second": len(batch) / seconds,
+                "single_message_microseconds": latency,
+                "insert_microseconds": insert,
+                "remove_microseconds": remove,
+                "stats": _plain(stats),
+            }
+        )
+        del index
+
+    assert truth is not None
+    assert told is not None
+    tell("floor", len(names) / (len(names) + 1))
+    floor, refused = _floor(workload, told, threads, repeat)
+    if refused:
+        mismatches.append(f"{refused:,} of {len(told.rows):,} matches do not satisfy their subscription")
+    _add_ratios(results, floor)
+    tell("done", 1.0)
+    pairs = len(workload.subscriptions) * len(told)
+    return {
+        "workload": {
+            "name": workload.name,
+            "seed": workload.seed,
+            "description": workload.description,
+            "facts": workload.facts,
+        },
+        "sizes": {"subscriptions": len(workload.subscriptions), "messages": len(workload.messages)},
+        "threads": threads,
+        "repeat": repeat,
+        "selectivity": len(told.rows) / pairs,
+        "matches_per_message": len(told.rows) / len(told),
+        "checked_messages": len(truth),
+        "results": results,
+        "floor": floor,
+        "mismatches": mismatches,
+    }
+
+
+@kernel
+def touch(
+    clauses: Clauses,
+    probes: Probes,
+    offsets: NDArray[np.int64],
+    rows: NDArray[Any],
+    start: int,
+    stop: int,
+    out: NDArray[np.int32],
+) -> int:
+    """Verify the known matches of the messages from *start* to *stop* and write them; return how many hold.
+
+    This is the floor of matching: no index can do less than to check and to write its answers. It works on a
+    table and a batch without several rows of one owner, as all workloads are.
+    """
+    # Arrays are taken out of their tuples before the loop: each look into a tuple would count references, and cost
+    # more than the check itself.
+    boxes, need_offsets, needed, refuse_offsets, refused, test_offsets = clauses[:6]
+    places, word_offsets, words, _ = probes
+    refusing, testing = refused.size > 0, test_offsets[-1] > 0
+    written = offsets[start]
+    for p in range(start, stop):
+        first, last = word_offsets[p], word_offsets[p + 1]
+        for i in range(offsets[p], offsets[p + 1]):
+            c = rows[i]
+            if (
+                boxes_touch(boxes, c, places, p)
+                and includes(words, first, last, needed, need_offsets[c], need_offsets[c + 1])
+                and not (
+                    refusing and meets(words, first, last, refused, refuse_offsets[c], refuse_offsets[c + 1])
+                )
+                and (not testing or tests_hold(clauses, c, probes, p))
+            ):
+                out[written] = c
+                written += 1
+    return int(written - offsets[start])
+
+
+def _floor(workload: Workload, found: Matches, threads: int, repeat: int) -> tuple[dict[str, Any], int]:
+    """Return the figures of the floor, and how many matches it refused."""
+    clauses, probes = workload.subscriptions.clauses, workload.messages.probes
+    out = np.empty_like(found.rows)
+    edges = np.linspace(0, len(found), threads + 1).astype(np.int64)
+    with ThreadPoolExecutor(threads) as pool:
+
+        def call() -> int:
+            parts = [
+                pool.submit(touch, clauses, probes, found.offsets, found.rows, start, stop, out)
+                for start, stop in itertools.pairwise(edges)
+            ]
+            return sum(part.result() for part in parts)
+
+        call()  # the first call compiles
+        seconds, held = best_of(repeat, call)
+    return {"microseconds_per_message": seconds / len(found) * 1e6}, len(found.rows) - held
+
+
+def _warm_up(workload: Workload, names: Sequence[str], threads: int, build: Build) -> None:
+    """Compile everything that is going to be timed, on a few rows."""
+    few = workload.subscriptions.take(np.arange(min(100, len(workload.subscriptions))))
+    more = workload.newcomers.take(np.arange(min(10, len(workload.newcomers))))
+    batch = workload.messages.take(np.arange(min(10, len(workload.messages))))
+    for name in names:
+        index = build(name, few)
+        index.match(batch, threads=threads)
+        index.remove(index.insert(more))
+
+
+def _affordable(index: Matcher, batch: MessageBatch, threads: int, seconds: float) -> MessageBatch:
+    """Return as many of the first messages as *index* can match in so many seconds, but at least a few."""
+    few = min(_CALIBRATION * threads, len(batch))
+    took, _ = timed(lambda: index.match(batch.take(np.arange(few)), threads=threads))
+    count = int(seconds / max(took, 1e-9) * few)
+    return batch if count >= len(batch) else batch.take(np.arange(max(count, few)))
+
+
+def _latency(index: Matcher, batch: MessageBatch, count: int) -> dict[str, float]:
+    """Return percentiles of the microseconds that the public call takes for one message."""
+    ones = [batch.take([row]) for row in range(min(count, len(batch)))]
+    times = each([lambda one=one: index.match(one) for one in ones]) * 1e6  # type: ignore[misc]
+    p50, p99 = np.percentile(times, [50, 99])
+    return {"p50": float(p50), "p99": float(p99), "messages": len(ones)}
+
+
+def _changes(index: Matcher, newcomers: SubscriptionTable) -> tuple[float | None, float | None]:
+    """Return the microseconds a subscription of inserting the newcomers, and of removing them, in batches."""
+    if not len(newcomers):
+        return None, None
+    starts = range(0, len(newcomers), config.BENCH_BATCH)
+    batches = [
+        newcomers.take(np.arange(start, min(start + config.BENCH_BATCH, len(newcomers)))) for start in starts
+    ]
+    inserting, rows = timed(lambda: [index.insert(batch) for batch in batches])
+
+    def remove() -> None:
+        for batch in rows:
+            index.remove(batch)
+
+    removing, _ = timed(remove)
+    return inserting / len(newcomers) * 1e6, removing / len(newcomers) * 1e6
+
+
+def _differences(found: Matches, expected: Matches) -> list[str]:
+    """Say on which of the messages that both have matched they differ; both are sorted."""
+    texts = []
+    for message in range(min(len(found), len(expected))):
+        if not np.array_equal(found[message], expected[message]):
+            extra = np.setdiff1d(found[message], expected[message])
+            missing = np.setdiff1d(expected[message], found[message])
+            texts.append(f"message {message} has {extra.size} rows too many and lacks {missing.size}")
+            if len(texts) == _SHOWN_MISMATCHES:
+                return [*texts, "and so on"]
+    return texts
+
+
+def _add_ratios(results: list[dict[str, Any]], floor: dict[str, Any]) -> None:
+    """Add to each result, and to the floor, how it compares with the others of the run."""
+    for result in [*results, floor]:
+        own = result["microseconds_per_message"]
+        result["speedup_over"] = {
+            other["index"]: other["microseconds_per_message"] / own for other in results
+        }
+    for result in results:
+        result["over_floor"] = result["microseconds_per_message"] / floor["microseconds_per_message"]
+
+
+def _plain(stats: dict[str, Any]) -> dict[str, Any]:
+    """Return *stats* as JSON can hold them."""
+    return {key: value.item() if isinstance(value, np.generic) else value for key, value in stats.items()}

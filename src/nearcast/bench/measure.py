@@ -1,0 +1,97 @@
+"""How to measure: the best of several runs, single calls, memory, and on what machine it was."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+__all__ = ["Progress", "best_of", "each", "machine", "resident_bytes", "timed", "versions"]
+
+Progress = Callable[[str, float], None]  # what is being done, and the share of it that is over (0 to 1)
+
+_T = TypeVar("_T")
+
+
+def timed(call: Callable[[], _T]) -> tuple[float, _T]:
+    """Return the seconds that one call took, and its answer. The garbage collector rests meanwhile."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        answer = call()
+        return time.perf_counter() - start, answer
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def best_of(repeat: int, call: Callable[[], _T]) -> tuple[float, _T]:
+    """Return the seconds of the fastest of *repeat* calls, and the last answer.
+
+    The best says what the code can do; the others say what else the machine did.
+    """
+    best, answer = timed(call)
+    for _ in range(repeat - 1):
+        seconds, answer = timed(call)
+        best = min(best, seconds)
+    return best, answer
+
+
+def each(calls: Iterable[Callable[[], object]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the seconds of each call, made one after the other."""
+    return np.array([timed(call)[0] for call in calls])
+
+
+def resident_bytes() -> int | None:
+    """Return the memory that the process occupies now, or None where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that decide the speed."""
+    found = {"python": platform.python_version()}
+    for package in ("nearcast", "numpy", "numba", "pyarrow"):
+        found[package] = importlib.metadata.version(package)
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine without naming it: processor, cores that may be used, memory, system."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    memory: int | None = None
+    if {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= os.sysconf_names.keys():
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": _processor(),
+        "cores": cores,
+        "memory_bytes": memory,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    """Return the model of the processor as the system writes it."""
+    if sys.platform == "linux":
+        try:
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+        except OSError:
+            pass
+    return platform.processor() or "unknown"

@@ -1,0 +1,183 @@
+"""What a benchmark tells: one JSON document, and the table that a person reads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nearcast.bench.measure import machine, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nearcast.bench.floors import Verdict
+
+__all__ = ["SCHEMA_VERSION", "document", "floors_as_json", "floors_table", "table", "to_json"]
+
+SCHEMA_VERSION = 1
+
+
+def document(benchmark: str, command: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the whole report of a run: the benchmark's own *body*, the command, the versions, the machine.
+
+    The document holds no path and no name of a machine: it may be shown to anybody.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "benchmark": benchmark,
+        "command": command,
+        "versions": versions(),
+        "machine": machine(),
+        **body,
+    }
+
+
+def to_json(report: Mapping[str, Any]) -> str:
+    """Return the document as indented JSON that ends with a line break."""
+    return json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def floors_as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Return the floors that applied as the document holds them."""
+    return [
+        {
+            **verdict.floor.conditions,
+            "measure": verdict.floor.measure,
+            "at_least": verdict.floor.at_least,
+            "at_most": verdict.floor.at_most,
+            "measured": verdict.measured,
+            "passed": verdict.passed,
+        }
+        for verdict in verdicts
+    ]
+
+
+def table(report: Mapping[str, Any]) -> RenderableType:
+    """Return what a person reads of the document: title, table, and notes with the machine."""
+    return {"matching": _matching_table, "vocabulary": _vocabulary_table}[report["benchmark"]](report)
+
+
+def _matching_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each index, and the floor as the last."""
+    sizes, workload = report["sizes"], report["workload"]
+    threads = report["threads"]
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions × {sizes['messages']:,} messages, "
+        f"{workload['name']}, seed {workload['seed']}, {threads} thread{'s' * (threads > 1)}"
+    )
+    table = Table()
+    table.add_column("index", no_wrap=True)
+    for heading in ("build s", "bytes/\nsub", "µs/\nmessage", "faster\nthan scan", "× the\nfloor",
+                    "single µs\np50", "\np99", "insert µs\neach", "remove µs\neach"):  # fmt: skip
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in report["results"]:
+        single = result["single_message_microseconds"]
+        faster = result["speedup_over"]["scan"]
+        table.add_row(
+            result["index"] + ("*" if result["messages_matched"] < sizes["messages"] else ""),
+            _figure(result["build_seconds"]),
+            _figure(result["bytes_per_subscription"]),
+            _figure(result["microseconds_per_message"]),
+            f"{_figure(faster)}×",
+            f"{_figure(result['over_floor'])}×",
+            _figure(single["p50"]),
+            _figure(single["p99"]),
+            _figure(result["insert_microseconds"]),
+            _figure(result["remove_microseconds"]),
+        )
+    table.add_section()
+    floor = report["floor"]["microseconds_per_message"]
+    table.add_row(
+        "floor", "", "", _figure(floor), f"{_figure(report['floor']['speedup_over']['scan'])}×", "1×"
+    )
+    return _titled(title, table, _matching_notes(report))
+
+
+def _matching_notes(report: Mapping[str, Any]) -> list[str]:
+    checked = report["checked_messages"]
+    lines = [
+        f"{_figure(report['matches_per_message'])} matches a message; the answers of all indexes "
+        + (
+            "DIFFER: see the mismatches"
+            if report["mismatches"]
+            else f"equal the scan's on {checked:,} messages"
+        ),
+        "floor: the time to verify and write the matches when they are known beforehand",
+    ]
+    if checked < report["sizes"]["messages"]:
+        lines.append(f"* scan matched the first {checked:,} messages only, to keep the run short")
+    return [*lines, _machine_line(report)]
+
+
+def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each method, by the way in which words were drawn."""
+    sizes = report["sizes"]
+    title = f"{sizes['keywords']:,} keywords, {sizes['words']:,} words, seed {report['seed']}, one core"
+    table = Table()
+    table.add_column("words drawn")
+    table.add_column("method", no_wrap=True)
+    table.add_column("million keywords/s", justify="right")
+    last = None
+    for result in report["results"]:
+        if last not in (None, result["workload"]):
+            table.add_section()
+        first = result["workload"] != last
+        last = result["workload"]
+        table.add_row(last if first else "", result["index"], _figure(result["keywords_per_second"] / 1e6))
+    return _titled(title, table, [_machine_line(report)])
+
+
+def floors_table(verdicts: Sequence[Verdict]) -> Table:
+    """Return the floors that applied, each with the figure that the run measured."""
+    table = Table("floor", "must be", title="Floors", title_justify="left")
+    table.add_column("measured", justify="right")
+    table.add_column("")
+    for verdict in verdicts:
+        floor = verdict.floor
+        conditions = " ".join(
+            str(value) for key, value in floor.conditions.items() if key in ("workload", "index")
+        )
+        table.add_row(
+            f"{conditions} {floor.measure}".strip(),
+            floor.limit,
+            _figure(verdict.measured),
+            "[green]reached[/]" if verdict.passed else "[bold red]MISSED[/]",
+        )
+    return table
+
+
+def _titled(title: str, table: Table, notes: Sequence[str]) -> RenderableType:
+    return Group(Text(title, style="bold"), table, Text("\n".join(notes), style="dim"))
+
+
+def _machine_line(report: Mapping[str, Any]) -> str:
+    version, host = report["versions"], report["machine"]
+    memory = host["memory_bytes"]
+    parts = [
+        host["processor"],
+        f"{host['cores']} cores",
+        *([f"{memory / 2**30:.0f} GiB"] if memory else []),
+        f"Python {version['python']}",
+        f"NumPy {version['numpy']}",
+        f"Numba {version['numba']}",
+        f"Nearcast {version['nearcast']}",
+    ]
+    return ", ".join(parts)
+
+
+def _figure(value: float | None) -> str:
+    """Return a number with about three digits, as tables show it.
+
+    >>> _figure(0.01234), _figure(3.14159), _figure(61.72), _figure(12345.6), _figure(None)
+    ('0.0123', '3.14', '61.7', '12,346', '–')
+    """
+    if value is None:
+        return "–"
+    size = abs(value)
+    if size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3g}"

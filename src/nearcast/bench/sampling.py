@@ -1,0 +1,216 @@
+"""Seeded random rows: Zipf words, clustered places, and the AP-Tree paper's subscriptions from messages.
+
+The loops are kernels that draw from a NumPy generator: a million subscriptions take about a second, and the
+same seed gives the same rows on any machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.kernels import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Clusters",
+    "Extent",
+    "Ragged",
+    "Regions",
+    "Zipf",
+    "choose_attributes",
+    "clustered",
+    "distinct_words",
+    "in_chunks",
+    "joined",
+    "places",
+    "regions_from",
+    "zipf",
+]
+
+_CHUNK = 1 << 18  # rows made at a time, which bounds the memory of what is between
+
+
+class Ragged(NamedTuple):
+    """Rows of words of different lengths: row i is ``words[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: NDArray[np.int64]
+    words: NDArray[np.int32]
+
+
+class Regions(NamedTuple):
+    """What :func:`regions_from` makes: a box and some keywords for each subscription."""
+
+    boxes: NDArray[np.float64]
+    keywords: Ragged
+
+
+class Extent(NamedTuple):
+    """The rectangle in which all places lie."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+    @property
+    def low(self) -> NDArray[np.float64]:
+        """The lower left corner."""
+        return np.array([self.xmin, self.ymin])
+
+    @property
+    def size(self) -> NDArray[np.float64]:
+        """Width and height."""
+        return np.array([self.xmax - self.xmin, self.ymax - self.ymin])
+
+
+class Zipf(NamedTuple):
+    """A Zipf law to draw from: cumulative shares, and for each of as many equal steps where to look."""
+
+    cumulative: NDArray[np.float64]
+    guide: NDArray[np.int32]
+
+
+def zipf(size: int, exponent: float) -> Zipf:
+    """Return the law in which word r (from 0) has a share proportional to ``(r + 1) ** -exponent``.
+
+    >>> zipf(3, 1.0).cumulative.round(3)
+    array([0.545, 0.818, 1.   ])
+    """
+    cumulative = np.cumsum(np.arange(1, size + 1, dtype=np.float64) ** -exponent)
+    cumulative /= cumulative[-1]
+    guide = np.searchsorted(cumulative, np.arange(size) / size, side="right").astype(np.int32)
+    return Zipf(cumulative, guide)
+
+
+@kernel
+def _draw(rng: np.random.Generator, law: Zipf) -> int:
+    """Draw one word by inversion: the guide leads to the right neighbourhood, about one step is left."""
+    share = rng.random()
+    word = law.guide[int(share * law.guide.size)]
+    while law.cumulative[word] <= share:
+        word += 1
+    return int(word)
+
+
+@kernel
+def _fill_distinct(rng: np.random.Generator, law: Zipf, out: NDArray[np.int32]) -> None:
+    """Fill each row of *out* with the first distinct words of an endless draw."""
+    for row in range(out.shape[0]):
+        filled = 0
+        while filled < out.shape[1]:
+            word = _draw(rng, law)
+            known = False
+            for i in range(filled):
+                known |= out[row, i] == word
+            if not known:
+                out[row, filled] = word
+                filled += 1
+
+
+@kernel
+def _pick(rng: np.random.Generator, rows: Ragged, offsets: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    """Write as many random words of each row as *offsets* has room for, each once; shuffles the rows."""
+    for row in range(offsets.size - 1):
+        start, end = rows.offsets[row], rows.offsets[row + 1]
+        for i in range(offsets[row + 1] - offsets[row]):
+            other = start + i + int(rng.random() * (end - start - i))
+            word = rows.words[other]
+            rows.words[other] = rows.words[start + i]
+            rows.words[start + i] = word
+            out[offsets[row] + i] = word
+
+
+def distinct_words(rng: np.random.Generator, law: Zipf, rows: int, per_row: int) -> Ragged:
+    """Return *rows* rows of exactly *per_row* different words each, or of all that *law* has."""
+    words = np.empty((rows, min(per_row, law.guide.size)), np.int32)
+    _fill_distinct(rng, law, words)
+    return Ragged(np.arange(rows + 1, dtype=np.int64) * words.shape[1], words.ravel())
+
+
+class Clusters(NamedTuple):
+    """Where places gather: centres with Zipf weights, their spread, the share that lies anywhere."""
+
+    extent: Extent
+    centres: NDArray[np.float64]
+    law: Zipf
+    spread: float
+    background: float
+
+
+def clustered(
+    rng: np.random.Generator, extent: Extent, centres: int, spread: float, background: float
+) -> Clusters:
+    """Return *centres* random cluster centres; *spread* is one standard deviation in widths of the extent.
+
+    Centres keep three standard deviations from the edges, so that hardly a place has to be pulled back
+    inside.
+    """
+    inside = rng.uniform(3 * spread, 1 - 3 * spread, (centres, 2))
+    return Clusters(extent, inside, zipf(centres, 1.0), spread, background)
+
+
+def places(rng: np.random.Generator, clusters: Clusters, count: int) -> NDArray[np.float64]:
+    """Return *count* points: most around the centres, the background share uniform over the extent."""
+    chosen = np.searchsorted(clusters.law.cumulative, rng.random(count), side="right")
+    unit = clusters.centres[chosen] + clusters.spread * rng.standard_normal((count, 2))
+    anywhere = rng.random(count) < clusters.background
+    unit[anywhere] = rng.random((int(anywhere.sum()), 2))
+    return np.asarray(clusters.extent.low + np.clip(unit, 0.0, 1.0) * clusters.extent.size)
+
+
+def regions_from(
+    rng: np.random.Generator,
+    points: NDArray[np.float64],
+    rows: Ragged,
+    extent: Extent,
+    *,
+    keywords: tuple[int, int],
+    area: tuple[float, float],
+) -> Regions:
+    """Turn messages into subscriptions, the AP-Tree paper's recipe (section 5.1.1).
+
+    Each takes j of its message's keywords, j uniform in *keywords* (all of them, if the message has fewer),
+    and a box around the message's place in the proportions of *extent*, whose share of the area is uniform in
+    *area*. Shuffles the words of *rows* within each row.
+    """
+    available = np.diff(rows.offsets)
+    wanted = np.minimum(rng.integers(keywords[0], keywords[1], available.size, endpoint=True), available)
+    offsets = np.concatenate([[0], np.cumsum(wanted)])
+    words = np.empty(offsets[-1], np.int32)
+    _pick(rng, rows, offsets, words)
+    half = 0.5 * np.sqrt(rng.uniform(area[0], area[1], available.size))[:, None] * extent.size
+    return Regions(np.hstack([points - half, points + half]), Ragged(offsets, words))
+
+
+def in_chunks(total: int) -> list[int]:
+    """Return the sizes of the pieces in which *total* rows are made.
+
+    >>> sum(in_chunks(1_000_000)), len(in_chunks(1_000_000))
+    (1000000, 4)
+    """
+    return [min(_CHUNK, total - start) for start in range(0, total, _CHUNK)]
+
+
+def joined(pieces: list[Regions]) -> Regions:
+    """Put pieces of subscriptions one after the other."""
+    lengths = np.concatenate([np.diff(piece.keywords.offsets) for piece in pieces])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    words = np.concatenate([piece.keywords.words for piece in pieces])
+    return Regions(np.concatenate([piece.boxes for piece in pieces]), Ragged(offsets, words))
+
+
+def choose_attributes(
+    rng: np.random.Generator, rows: int, attributes: int, chosen: int, exponent: float
+) -> NDArray[np.int32]:
+    """Return for each row *chosen* different attributes of *attributes*, by a Zipf law, in the order drawn.
+
+    One draw after the other without putting back: the order of exponential waiting times with the weights as
+    rates.
+    """
+    rates = np.arange(1, attributes + 1, dtype=np.float64) ** -exponent
+    waits = rng.standard_exponential((rows, attributes)) / rates
+    return np.argsort(waits, axis=1)[:, :chosen].astype(np.int32)

@@ -1,0 +1,326 @@
+"""Seeded workloads with named distributions.
+
+========== ==========================================================================================
+ap-tree    Zipf words and clustered places; subscriptions by the AP-Tree paper's recipe
+mo-tree    20 numeric attributes and a place; subscriptions of six intervals, after the MO-Tree paper
+tweets     real messages from a data directory; subscriptions by the AP-Tree recipe from other messages
+places     the same with the names of places
+========== ==========================================================================================
+
+The same name, sizes and seed give the same workload. Messages do not depend on the number of subscriptions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearcast import config
+from nearcast.bench import sampling
+from nearcast.bench.sampling import Extent, Ragged, Regions
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import InputError, UnknownError, shown
+from nearcast.geometry import WGS84, Planar, Space
+from nearcast.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["WORKLOADS", "Workload", "make"]
+
+CONTIGUOUS_US = Extent(-125.0, 24.5, -66.5, 49.5)  # degrees of longitude and latitude
+_UNIT_SQUARE = Extent(0.0, 0.0, 1.0, 1.0)
+_JITTER_DEG = 0.05  # standard deviation by which a message that serves twice is moved
+
+# file and text columns of the workloads that read real data
+_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "tweets": ("messages_tweets.parquet", ("text",)),
+    "places": ("places_gn.parquet", ("name", "feature_class", "admin2", "admin1")),
+}
+
+WORKLOADS = ("ap-tree", "mo-tree", *_FILES)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Subscriptions and messages to measure with.
+
+    *newcomers* are further subscriptions of the same kind, for measuring inserts; *facts* are the numbers
+    that define the distributions, for the report.
+    """
+
+    name: str
+    seed: int
+    description: str
+    subscriptions: SubscriptionTable
+    newcomers: SubscriptionTable
+    messages: MessageBatch
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def make(
+    name: str,
+    subscriptions: int,
+    messages: int,
+    *,
+    seed: int = 0,
+    newcomers: int = config.BENCH_BATCH * config.BENCH_BATCHES,
+    data: Path | None = None,
+) -> Workload:
+    """Return the workload *name* with so many subscriptions and messages.
+
+    *data* is the directory of the real data, for the workloads that need one.
+    """
+    if name not in WORKLOADS:
+        raise UnknownError(f"no workload {shown(name)}; there are {', '.join(WORKLOADS)}")
+    for what, count in (("subscriptions", subscriptions), ("messages", messages)):
+        if count < 1:
+            raise InputError(f"a workload needs at least one of its {what}, not {count}")
+    if name == "ap-tree":
+        return ap_tree(subscriptions, messages, seed=seed, newcomers=newcomers)
+    if name == "mo-tree":
+        return mo_tree(subscriptions, messages, seed=seed, newcomers=newcomers)
+    if data is None:
+        raise InputError(f"the workload {name!r} reads real data; say where it is with --data DIR")
+    return real(name, data, subscriptions, messages, seed=seed, newcomers=newcomers)
+
+
+def ap_tree(
+    subscriptions: int,
+    messages: int,
+    *,
+    seed: int = 0,
+    newcomers: int = 0,
+    vocabulary: int = config.AP_VOCABULARY,
+    exponent: float = config.AP_EXPONENT,
+    message_keywords: int = config.AP_MESSAGE_KEYWORDS,
+) -> Workload:
+    """Return synthetic messages and the AP-Tree paper's subscriptions from others of their kind.
+
+    A message has *message_keywords* different words by a Zipf law over *vocabulary* words, and a place around
+    one of many cities in the unit square. Code r is the r-th most frequent word.
+    """
+    world, for_messages, for_subscriptions = _streams(seed)
+    law = sampling.zipf(vocabulary, exponent)
+    clusters = sampling.clustered(
+        world, _UNIT_SQUARE, config.AP_CITIES, config.AP_CITY_SPREAD, config.AP_BACKGROUND
+    )
+
+    def sampled(rng: np.random.Generator, count: int) -> tuple[NDArray[np.float64], Ragged]:
+        return sampling.places(rng, clusters, count), sampling.distinct_words(
+            rng, law, count, message_keywords
+        )
+
+    pieces = [
+        _recipe(for_subscriptions, *sampled(for_subscriptions, count), _UNIT_SQUARE)
+        for count in sampling.in_chunks(subscriptions + newcomers)
+    ]
+    space = Planar(*_UNIT_SQUARE)
+    table, more = _tables(sampling.joined(pieces), subscriptions, space)
+    points, words = sampled(for_messages, messages)
+    return Workload(
+        name="ap-tree",
+        seed=seed,
+        description="Zipf words, clustered places; subscriptions by the AP-Tree paper's recipe",
+        subscriptions=table,
+        newcomers=more,
+        messages=MessageBatch.from_arrays(points, words.offsets, words.words, space=space),
+        facts={
+            "vocabulary": vocabulary,
+            "zipf_exponent": exponent,
+            "keywords_per_message": message_keywords,
+            "keywords_per_subscription": list(config.AP_KEYWORDS),
+            "area_share": list(config.AP_AREA),
+            "cities": config.AP_CITIES,
+            "city_spread": config.AP_CITY_SPREAD,
+            "background_share": config.AP_BACKGROUND,
+        },
+    )
+
+
+def mo_tree(
+    subscriptions: int,
+    messages: int,
+    *,
+    seed: int = 0,
+    newcomers: int = 0,
+    predicates: int = config.MO_PREDICATES,
+    exponent: float = config.MO_EXPONENT,
+) -> Workload:
+    """Return events with numeric attributes and subscriptions of intervals: Table 4 of the MO-Tree paper.
+
+    An event has 15 to 20 of the 20 attributes, a subscription *predicates* intervals whose two ends are
+    uniform in [0, 1]; both choose their attributes by a Zipf law with *exponent*. Places gather at hot spots
+    of a city of 100 km; a region reaches 0.5 to 2 km from its centre to each side.
+    """
+    world, for_messages, for_subscriptions = _streams(seed)
+    city = Extent(0.0, 0.0, config.MO_CITY_KM, config.MO_CITY_KM)
+    clusters = sampling.clustered(
+        world, city, config.MO_HOT_SPOTS, config.MO_HOT_SPOT_SPREAD, config.MO_BACKGROUND
+    )
+    space = Planar(*city)
+    total = subscriptions + newcomers
+    boxes = np.empty((total, 4))
+    attribute = np.empty((total, predicates), np.int32)
+    low = np.empty((total, predicates))
+    high = np.empty((total, predicates))
+    start = 0
+    rng = for_subscriptions
+    for count in sampling.in_chunks(total):
+        rows = slice(start, start + count)
+        centres = sampling.places(rng, clusters, count)
+        reach = rng.uniform(*config.MO_RADIUS_KM, (count, 1))
+        boxes[rows] = np.hstack([centres - reach, centres + reach])
+        attribute[rows] = sampling.choose_attributes(rng, count, config.MO_ATTRIBUTES, predicates, exponent)
+        ends = np.sort(rng.random((count, predicates, 2)), axis=2)
+        low[rows], high[rows] = ends[:, :, 0], ends[:, :, 1]
+        start += count
+
+    def table(rows: slice) -> SubscriptionTable:
+        count = len(boxes[rows])
+        intervals = (
+            np.arange(count + 1, dtype=np.int64) * predicates,
+            attribute[rows].ravel(),
+            low[rows].ravel(),
+            high[rows].ravel(),
+        )
+        return SubscriptionTable.from_arrays(boxes[rows], *_no_words(count), intervals=intervals, space=space)
+
+    events = sampling.places(for_messages, clusters, messages)
+    fewest, most = config.MO_EVENT_ATTRIBUTES
+    eager = sampling.choose_attributes(for_messages, messages, config.MO_ATTRIBUTES, most, exponent)
+    present = np.arange(most) < for_messages.integers(fewest, most, (messages, 1), endpoint=True)
+    attributes = np.full((messages, config.MO_ATTRIBUTES), np.nan)
+    np.put_along_axis(
+        attributes, eager, np.where(present, for_messages.random((messages, most)), np.nan), axis=1
+    )
+    return Workload(
+        name="mo-tree",
+        seed=seed,
+        description="numeric attributes by a Zipf law, hot spots in a city; the MO-Tree paper's Table 4",
+        subscriptions=table(slice(0, subscriptions)),
+        newcomers=table(slice(subscriptions, total)),
+        messages=MessageBatch.from_arrays(events, *_no_words(messages), attributes=attributes, space=space),
+        facts={
+            "attributes": config.MO_ATTRIBUTES,
+            "attributes_per_message": list(config.MO_EVENT_ATTRIBUTES),
+            "predicates_per_subscription": predicates,
+            "zipf_exponent": exponent,
+            "radius_km": list(config.MO_RADIUS_KM),
+            "city_km": config.MO_CITY_KM,
+            "hot_spots": config.MO_HOT_SPOTS,
+            "hot_spot_spread": config.MO_HOT_SPOT_SPREAD,
+            "background_share": config.MO_BACKGROUND,
+        },
+    )
+
+
+def real(
+    name: str, data: Path, subscriptions: int, messages: int, *, seed: int = 0, newcomers: int = 0
+) -> Workload:
+    """Return real messages from a file of *data*, and the AP-Tree paper's subscriptions from its other rows.
+
+    Only rows inside the contiguous United States with at least one word count. Half of them, at random, are
+    messages, the other half makes subscriptions. When more are wanted than there are, rows serve repeatedly;
+    a subscription that comes from a repeated row is moved a little.
+    """
+    file, columns = _FILES[name]
+    points, rows, vocabulary = _read(data / file, columns)
+    world, for_messages, for_subscriptions = _streams(seed)
+    order = world.permutation(len(points))
+    half = len(order) // 2
+    chosen = _drawn(for_messages, order[:half], messages)
+    words = _take(rows, chosen)
+
+    sources = _drawn(for_subscriptions, order[half:], subscriptions + newcomers)
+    pieces = []
+    for part in np.split(sources, np.cumsum(sampling.in_chunks(sources.size))[:-1]):
+        centres = points[part]
+        if sources.size > order.size - half:
+            centres = centres + for_subscriptions.normal(0.0, _JITTER_DEG, centres.shape)
+        pieces.append(_recipe(for_subscriptions, centres, _take(rows, part), CONTIGUOUS_US))
+    table, more = _tables(sampling.joined(pieces), subscriptions, WGS84)
+    return Workload(
+        name=name,
+        seed=seed,
+        description=f"real {name} of the contiguous US; subscriptions by the AP-Tree paper's recipe",
+        subscriptions=table,
+        newcomers=more,
+        messages=MessageBatch.from_arrays(points[chosen], words.offsets, words.words),
+        facts={
+            "rows": len(points),
+            "vocabulary": len(vocabulary),
+            "keywords_per_message": round(words.words.size / messages, 2),
+            "keywords_per_subscription": list(config.AP_KEYWORDS),
+            "area_share": list(config.AP_AREA),
+        },
+    )
+
+
+def _streams(seed: int) -> list[np.random.Generator]:
+    """Return independent generators for what both sides share, for the messages, for the subscriptions."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
+
+
+def _recipe(rng: np.random.Generator, points: NDArray[np.float64], rows: Ragged, extent: Extent) -> Regions:
+    return sampling.regions_from(rng, points, rows, extent, keywords=config.AP_KEYWORDS, area=config.AP_AREA)
+
+
+def _tables(regions: Regions, first: int, space: Space) -> tuple[SubscriptionTable, SubscriptionTable]:
+    """Split into the first *first* subscriptions and the newcomers."""
+    boxes, (offsets, words) = regions
+    cut = offsets[first]
+    return (
+        SubscriptionTable.from_arrays(boxes[:first], offsets[: first + 1], words[:cut], space=space),
+        SubscriptionTable.from_arrays(boxes[first:], offsets[first:] - cut, words[cut:], space=space),
+    )
+
+
+def _no_words(rows: int) -> Ragged:
+    return Ragged(np.zeros(rows + 1, np.int64), np.empty(0, np.int32))
+
+
+def _drawn(rng: np.random.Generator, pool: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return *count* members of *pool*: the first ones if they suffice, else draws with repetition."""
+    return pool[:count] if count <= pool.size else rng.choice(pool, count)
+
+
+def _take(rows: Ragged, chosen: NDArray[np.int64]) -> Ragged:
+    """Return a copy of the chosen rows, in that order."""
+    lengths = np.diff(rows.offsets)[chosen]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    return Ragged(offsets, rows.words[np.repeat(rows.offsets[chosen], lengths) + within])
+
+
+def _read(path: Path, columns: Sequence[str]) -> tuple[NDArray[np.float64], Ragged, Vocabulary]:
+    """Return the places, distinct words and vocabulary of a file with ``lon``, ``lat`` and text columns."""
+    if not path.is_file():
+        raise InputError(
+            f"there is no {path.name} in the data directory; give the directory that holds it with --data DIR"
+        )
+    table = pq.read_table(path, columns=["lon", "lat", *columns])
+    points = np.column_stack([table["lon"].to_numpy(), table["lat"].to_numpy()])
+    # runs of a-z and 0-9 of the lower-cased text, as the statistics of the data count them
+    texts = [pc.fill_null(table[column].cast(pa.large_string()), "") for column in columns]
+    text = pc.utf8_lower(pc.binary_join_element_wise(*texts, pa.scalar(" ", pa.large_string())))
+    text = pc.utf8_trim(pc.replace_substring_regex(text, "[^a-z0-9]+", " "), " ")
+    low, high = CONTIGUOUS_US.low, CONTIGUOUS_US.low + CONTIGUOUS_US.size
+    inside = ((points >= low) & (points <= high)).all(axis=1)
+    usable = inside & pc.not_equal(text, "").to_numpy(zero_copy_only=False)
+    lists = pc.split_pattern(text.filter(pa.array(usable)), " ").combine_chunks()
+    vocabulary = Vocabulary()
+    codes = vocabulary.add(lists.flatten()).astype(np.int64)
+    count = int(usable.sum())
+    row = np.repeat(np.arange(count), pc.list_value_length(lists).to_numpy())
+    row, word = np.divmod(np.unique(row * len(vocabulary) + codes), len(vocabulary))
+    offsets = np.searchsorted(row, np.arange(count + 1))
+    return points[usable], Ragged(offsets.astype(np.int64), word.astype(np.int32)), vocabulary
