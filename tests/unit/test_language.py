@@ -259,6 +259,14 @@ def test_a_subscription_line():
     assert Subscription.from_text("a: coffee WITHIN EVERYWHERE").region is EVERYWHERE
 
 
+@pytest.mark.parametrize(
+    "id", [-(2**63), 2**63 - 1, str(2**63), "9" * 19, "9" * 30, "-0", "007", "a b", "é:", '"', "x:y", "—"]
+)
+def test_every_id_is_read_back(id):
+    assert Subscription.from_text(Subscription(id).to_text()).id == id
+    assert Subscription.from_json(Subscription(id).to_json()).id == id
+
+
 def test_a_message_line():
     line = (
         'm1: Half price coffee, at noon! WITH price = 2.5, brand = "Blue AT POINT (9 9)" AT POINT (-73.99 40.73) '
