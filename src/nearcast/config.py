@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 # --- Meaning -----------------------------------------------------------------------------------------------------
-EARTH_RADIUS_M: Final = 6_371_008.8  # mean radius of WGS84 (IUGG R1): distances are great-circle distances on this sphere
-OUTLINE_STEP_DEG: Final = 0.1  # the longest straight piece of a polygon's edge when its distance to a circle is taken
+EARTH_RADIUS_M: Final = (
+    6_371_008.8  # mean radius of WGS84 (IUGG R1): distances are great-circle distances on this sphere
+)
+OUTLINE_STEP_DEG: Final = (
+    0.1  # the longest straight piece of a polygon's edge when its distance to a circle is taken
+)
 CIRCLE_PAD_DEG: Final = 1e-7  # how much wider than a circle its boxes are, in degrees (about a centimetre)
 CIRCLE_PAD: Final = 1e-12  # the same, as a share of the size, where there are no degrees
 
@@ -23,7 +27,9 @@ MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 
 # --- Indexes -------------------------------------------------------------------------------------------------------
 DEFAULT_INDEX: Final = "ranked-list"  # what the engine, the command line and the pipeline build
-GRID_LEVELS: Final = 10  # ranked-list: levels of the grid that holds clauses without keywords (finest: 2^9 × 2^9 cells)
+GRID_LEVELS: Final = (
+    10  # ranked-list: levels of the grid that holds clauses without keywords (finest: 2^9 × 2^9 cells)
+)
 POSTING_START: Final = 4  # ranked-list: room of a posting list when it is first used; it doubles when full
 COMPACT_WASTE: Final = 0.5  # a pool is compacted when more than this share of it is abandoned room
 MATCH_CHUNK: Final = 2_048  # messages that one kernel call matches; the unit of work of a thread
@@ -33,6 +39,7 @@ HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
 
 # --- Spark ---------------------------------------------------------------------------------------------------------
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker hands back
+SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the latest used ones
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over
 

@@ -1,0 +1,90 @@
+"""The session helper: quiet, local, complete, and clear about what is missing."""
+
+import ast
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import nearcast.spark
+from nearcast.errors import InputError, RuntimeUnavailableError
+from nearcast.spark import session
+from nearcast.spark.session import quietly
+
+
+@pytest.fixture
+def only_settings(monkeypatch):
+    """No session is active, and none starts."""
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+class TestStarted:
+    def test_it_starts_and_runs_a_job_without_a_word(self, started):
+        assert started.said == ""
+
+    def test_settings(self, spark):
+        expected = {
+            "spark.app.name": "nearcast tests",
+            "spark.master": "local[2]",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.execution.arrow.pyspark.enabled": "true",
+            "spark.ui.enabled": "false",
+        }
+        assert {name: spark.conf.get(name) for name in expected} == expected
+
+    def test_workers_run_this_interpreter(self, spark):
+        def executable(batches):
+            import pyarrow
+
+            yield pyarrow.RecordBatch.from_pydict({"path": [sys.executable]})
+
+        with quietly():
+            rows = spark.range(1, numPartitions=1).mapInArrow(executable, "path string").collect()
+        assert [row.path for row in rows] == [sys.executable]
+
+    def test_a_second_call_returns_the_active_session(self, spark):
+        assert session("another name") is spark
+
+    def test_the_environment_is_as_before(self, spark):
+        assert "nearcast-java" not in os.environ.get("JAVA_HOME", "")
+        assert os.environ.get("SPARK_LOCAL_IP") is None
+
+
+def test_without_pyspark_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeUnavailableError, match=r"pip install 'nearcast\[spark\]'"):
+        session()
+
+
+@pytest.mark.usefixtures("only_settings")
+@pytest.mark.parametrize("cores", [0, -1, "two", 1.5])
+def test_cores_must_be_a_number_or_a_star(cores):
+    with pytest.raises(InputError, match="cores must be"):
+        session(cores=cores)
+
+
+def test_nothing_reaches_past_spark_connect():
+    """Under Spark Connect there is no Java gateway and no RDD: no code of ours may name them."""
+    forbidden = {"sparkContext", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "rdd", "SparkContext"}
+    files = list(Path(nearcast.spark.__file__).parent.glob("*.py"))
+    assert len(files) >= 5
+    for file in files:
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        names |= {node.id for node in nodes if isinstance(node, ast.Name)}
+        names |= {
+            alias.name
+            for node in nodes
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        assert not names & forbidden, file.name
