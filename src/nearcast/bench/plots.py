@@ -73,6 +73,7 @@ def _bars(
     line: tuple[float, str] | None,
     highlight: Callable[[str], bool],
 ) -> None:
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -98,5 +99,6 @@ def _bars(
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    # no date in the file: the same figures give the same picture
-    figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+    # neither date nor random names in the file: the same figures give the same picture
+    with matplotlib.rc_context({"svg.hashsalt": "nearcast"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
