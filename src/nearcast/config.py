@@ -21,6 +21,7 @@ CIRCLE_PAD: Final = 1e-12  # the same, as a share of the size, where there are n
 MAX_EXPRESSION_CHARS: Final = 65_536  # a written expression; longer ones are refused before they are read
 MAX_EXPRESSION_DEPTH: Final = 64  # nested parentheses and NOTs
 MAX_CLAUSES: Final = 64  # conjunctions in the normal form of one expression
+MAX_NORMAL_FORM_WORK: Final = 262_144  # keywords, tests and clauses looked at on the way to one normal form
 MAX_RECORD_CHARS: Final = 8_388_608  # a whole written message or subscription: room for the largest polygon
 MAX_POLYGON_VERTICES: Final = 100_000  # of one region
 MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation

@@ -453,6 +453,14 @@ class Clause:
     keywords: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
     tests: tuple[Test, ...] = ()
+    attributes: frozenset[str] = field(init=False, repr=False, compare=False)  # the names in the tests
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", frozenset(test.attribute for test in self.tests))
+
+    @property
+    def _size(self) -> int:
+        return len(self.keywords) + len(self.forbidden) + len(self.tests)
 
     def matches(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool:
         """Return whether a message with these keywords and attributes satisfies the clause."""
@@ -471,29 +479,38 @@ class Clause:
 
     def _implies(self, other: Clause) -> bool:
         """Return whether every message that matches this clause is seen to match *other* too."""
-        if not (other.keywords <= self.keywords and other.forbidden <= self.forbidden):
+        if not (
+            other.keywords <= self.keywords
+            and other.forbidden <= self.forbidden
+            and other.attributes <= self.attributes
+        ):
             return False
         mine: dict[str, set[Interval]] = {}
         for test in self.tests:
             mine.setdefault(test.attribute, set()).add(test.interval)
         return all(
-            test.interval in (intervals := mine.get(test.attribute, set()))
+            test.interval in (intervals := mine[test.attribute])
             or any(_narrower(interval, test.interval) for interval in intervals)
             for test in other.tests
         )
 
 
 class _Budget:
-    """How many clauses there may be, and how many may be tried: bounds the work on any expression."""
+    """How many clauses there may be, and how much work finding them may take; bounds the time on any expression."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.trials = limit * limit
+        self.work = config.MAX_NORMAL_FORM_WORK
 
-    def exceeded(self, count: int) -> ExpressionError:
+    def spend(self, work: int) -> None:
+        self.work -= work
+        if self.work < 0:
+            raise self.exceeded()
+
+    def exceeded(self) -> ExpressionError:
         return ExpressionError(
-            f"the expression needs more than {count} clauses in its normal form, over the limit of "
-            f"{self.limit} (config.MAX_CLAUSES); split it into several subscriptions"
+            f"the normal form of the expression goes over the limit of {self.limit} clauses (config.MAX_CLAUSES); "
+            "split it into several subscriptions"
         )
 
 
@@ -506,14 +523,14 @@ def _normal(expression: Expression, negated: bool, budget: _Budget) -> list[Clau
         conjunction = isinstance(expression, AllOf) != negated
         return _conjunction(parts, budget) if conjunction else _disjunction(parts, budget)
     if isinstance(expression, Word):
-        return (
-            [Clause(forbidden=frozenset((expression.keyword,)))]
-            if negated
-            else [Clause(frozenset((expression.keyword,)))]
-        )
+        only = frozenset((expression.keyword,))
+        return [Clause(forbidden=only) if negated else Clause(only)]
     if isinstance(expression, Test):
-        clause = _merged([Clause(tests=(~expression if negated else expression,))])
-        return [] if clause is None else [clause]
+        test = ~expression if negated else expression
+        interval = test.interval._positive()
+        if interval.negated and interval.low == -math.inf:
+            return []  # outside of everything
+        return [Clause(tests=(Test(test.attribute, interval),))]
     return [] if negated else [Clause()]
 
 
@@ -532,12 +549,9 @@ def _conjunction(parts: list[list[Clause]], budget: _Budget) -> list[Clause]:
     kept = [] if common is None else [common]
     for part in alternatives:
         product: list[Clause] = []
-        if len(kept) > 1:
-            budget.trials -= len(kept) * len(part)
-            if budget.trials < 0:
-                raise budget.exceeded(budget.limit)
         for left in kept:
             for right in part:
+                budget.spend(left._size + right._size + len(product))
                 if (clause := _merged([left, right])) is not None:
                     _add(product, clause, budget)
         kept = product
@@ -551,7 +565,7 @@ def _add(kept: list[Clause], clause: Clause, budget: _Budget) -> None:
     kept[:] = [other for other in kept if not other._implies(clause)]
     kept.append(clause)
     if len(kept) > budget.limit:
-        raise budget.exceeded(budget.limit)
+        raise budget.exceeded()
 
 
 def _merged(clauses: list[Clause]) -> Clause | None:
@@ -560,16 +574,18 @@ def _merged(clauses: list[Clause]) -> Clause | None:
     forbidden: frozenset[str] = frozenset().union(*(clause.forbidden for clause in clauses))
     if not keywords.isdisjoint(forbidden):
         return None
-    by_attribute: dict[str, list[Interval]] = {}
+    by_attribute: dict[str, list[Test]] = {}
     for clause in clauses:
         for test in clause.tests:
-            by_attribute.setdefault(test.attribute, []).append(test.interval._positive())
+            by_attribute.setdefault(test.attribute, []).append(test)
     tests: list[Test] = []
-    for name, intervals in by_attribute.items():
-        simpler = _simplified(intervals)
-        if simpler is None:
-            return None
-        tests.extend(Test(name, interval) for interval in simpler)
+    for name, same in by_attribute.items():
+        if len(same) > 1:
+            intervals = _simplified([test.interval for test in same])
+            if intervals is None:
+                return None
+            same = [Test(name, interval) for interval in intervals]
+        tests += same
     return Clause(keywords, forbidden, tuple(tests))
 
 
@@ -584,8 +600,6 @@ def _simplified(intervals: list[Interval]) -> list[Interval] | None:
             if within is None:
                 return None
     outside = list(dict.fromkeys(interval for interval in intervals if interval.negated))
-    if any(hole.low == -math.inf and hole.high == math.inf for hole in outside):
-        return None
     if within is None:
         return outside
     if any(hole._covers(within) for hole in outside):

@@ -253,7 +253,11 @@ def test_hostile_expressions_end_soon():
     assert len((tests & ((price < 1) | (brand == "x"))).clauses()) == 2
     holes = AllOf(tuple(price != n for n in range(8000)))
     assert len((holes & (a | b)).clauses()) == 2
-    assert time.perf_counter() - began < 5
+    values = AnyOf(tuple(attribute(f"y{n}") < 1 for n in range(30)))
+    assert len((tests & values).clauses()) == 30
+    with pytest.raises(ExpressionError, match="over the limit"):
+        AllOf((tests, *[AnyOf((a, b, word(f"c{n}"))) for n in range(2000)])).clauses()
+    assert time.perf_counter() - began < 10
 
 
 # --- Clauses -------------------------------------------------------------------------------------------------

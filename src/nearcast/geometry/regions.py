@@ -208,13 +208,14 @@ class Polygon:
             return _both_names(bounds)
         # It meets the antimeridian from both sides: leave out the widest gap between its parts, if any.
         spans = sorted((part[0], part[2]) for part in map(bounds_of, shapely.get_parts(self.geometry)))
-        west, gap = spans[0][1], (0.0, 180.0, -180.0)
+        covered, gap = spans[0][1], (0.0, 0.0, 0.0)  # so far to the east; width and ends of the gap
         for low, high in spans:
-            gap = max(gap, (low - west, west, low))
-            west = max(west, high)
-        if gap[0] <= 0:
+            gap = max(gap, (low - covered, covered, low))
+            covered = max(covered, high)
+        width, west, east = gap
+        if width <= 0:
             return (bounds,)
-        return (-180.0, bounds[1], gap[1], bounds[3]), (gap[2], bounds[1], 180.0, bounds[3])
+        return (-180.0, bounds[1], west, bounds[3]), (east, bounds[1], 180.0, bounds[3])
 
     def __repr__(self) -> str:
         written = wkt_of(self.geometry)
