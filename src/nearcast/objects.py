@@ -182,7 +182,7 @@ def _common_space(places: Sequence[Any], like: SubscriptionTable | None) -> Spac
         raise ColumnError(
             f"places of several spaces cannot stand in one table: {shown(sorted(map(repr, spaces)))}"
         )
-    if like is not None and like.size and spaces and like.space not in spaces:
+    if like is not None and spaces and like.space not in spaces:
         raise ColumnError(f"the subscriptions live in {like.space!r}, this place in {next(iter(spaces))!r}")
     if planar:
         return planar[0]

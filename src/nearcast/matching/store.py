@@ -97,16 +97,27 @@ class ClauseStore:
         """What is stored, as a table of all subscription rows; removed ones are without clauses."""
         rows = np.flatnonzero(self.alive)
         rows = rows[np.argsort(self.owners[rows], kind="stable")]
-        whole = np.array_equal(rows, np.arange(self.rows))
+        return self._table(rows, self.owners[rows], self.size, self.ids)
+
+    def take(self, rows: NDArray[Any]) -> SubscriptionTable:
+        """Return the table of the given subscription rows."""
+        picks = self.clause_rows(rows)
+        new_row = {int(row): i for i, row in enumerate(rows)}
+        owners = np.array([new_row[owner] for owner in self.owners[picks].tolist()], np.int32)
+        order = np.argsort(owners, kind="stable")
+        ids = None if self.ids is None else self.ids.take(pa.array(rows))
+        return self._table(picks[order], owners[order], len(rows), ids)
+
+    def _table(
+        self, rows: NDArray[np.int64], owners: NDArray[np.int32], size: int, ids: pa.Array | None
+    ) -> SubscriptionTable:
+        """Return the table of the given clause rows, which *owners* own."""
+        clauses = (
+            self.clauses if np.array_equal(rows, np.arange(self.rows)) else take_clauses(self.clauses, rows)
+        )
+        shapes = self.shapes.take(rows)
         return SubscriptionTable(
-            self.clauses if whole else take_clauses(self.clauses, rows),
-            self.owners[rows],
-            self.size,
-            self.shapes.take(rows),
-            self.ids,
-            self.vocabulary,
-            self.attributes,
-            self.space,
+            clauses, owners, size, shapes, ids, self.vocabulary, self.attributes, self.space
         )
 
     @property
@@ -126,6 +137,10 @@ class ClauseStore:
 
     def check_insert(self, table: SubscriptionTable) -> SubscriptionTable:
         """Return *table* in this store's codes, or raise before anything has changed."""
+        if table.size and table.space != self.space:
+            raise ColumnError(
+                f"the subscriptions here live in {self.space!r}, those of the insert in {table.space!r}"
+            )
         if self.size and table.size:
             if bool(self._ids) != (table.ids is not None):
                 raise ColumnError(

@@ -1,0 +1,211 @@
+"""Insert, remove and move: the index that changed equals the index that was built so."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import naive
+from nearcast import Box, Circle, Message, MessageBatch, Point, Subscription, SubscriptionTable, build_index
+from nearcast.errors import ColumnError, UnknownError
+from nearcast.matching import INDEXES
+from strategies import batches, tables
+
+ALL = sorted(INDEXES)
+
+
+def answers(index, batch):
+    return [set(group.tolist()) for group in index.match(batch)]
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(table=tables(), batch=batches())
+def test_build_equals_inserts_one_by_one(name, table, batch):
+    built = build_index(name, table)
+    grown = build_index(name, table.take([]))
+    for row in range(table.size):
+        assert grown.insert(table.take([row])).tolist() == [row]
+    assert answers(grown, batch) == answers(built, batch)
+    assert len(grown) == len(built) == table.size
+    assert grown.check() == []
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(table=tables(), batch=batches(), data=st.data())
+def test_remove(name, table, batch, data):
+    index = build_index(name, table)
+    gone = data.draw(st.sets(st.integers(0, table.size - 1)) if table.size else st.just(set()))
+    index.remove(sorted(gone))
+    assert answers(index, batch) == [rows - gone for rows in naive.match(table, batch)]
+    assert len(index) == table.size - len(gone)
+    assert index.check() == []
+
+
+def words(n=1):
+    return SubscriptionTable.from_arrays([[0, 0, 1, 1]] * n, np.arange(n + 1), np.zeros(n, np.int32))
+
+
+HERE = MessageBatch.from_arrays([[0.5, 0.5]], [0, 1], [0])
+THERE = MessageBatch.from_arrays([[7.5, 7.5]], [0, 1], [0])
+
+
+def test_rows_are_stable(name):
+    index = build_index(name, words(3))
+    index.remove([1])
+    assert index.insert(words(2)).tolist() == [3, 4]
+    assert answers(index, HERE) == [{0, 2, 3, 4}]
+
+
+def test_move_with_a_box(name):
+    index = build_index(name, words(3))
+    index.move(1, [7, 7, 8, 8])
+    assert answers(index, HERE) == [{0, 2}]
+    assert answers(index, THERE) == [{1}]
+    index.move(1, np.array([0, 0, 9, 9]))
+    assert answers(index, HERE) == [{0, 1, 2}]
+    assert answers(index, THERE) == [{1}]
+    assert index.check() == []
+
+
+def test_move_between_shapes(name):
+    """From a circle to a box across the antimeridian, with two clauses, and back."""
+    subs = [Subscription("a", "tea OR milk", Circle(lon=0, lat=0, radius=1000)), Subscription("b", "tea")]
+    table = SubscriptionTable.from_subscriptions(subs)
+    index = build_index(name, table)
+
+    def at(lon, lat, text="tea and milk"):
+        batch = MessageBatch.from_messages([Message(1, text, Point(lon=lon, lat=lat))], like=table)
+        return answers(index, batch)[0]
+
+    assert at(0, 0) == {0, 1}
+    index.move(0, Box(170, -10, -170, 10))
+    assert at(0, 0) == {1}
+    assert at(175, 0) == at(-175, 0) == at(180, 0) == {0, 1}
+    assert at(175, 0, "milk") == {0}
+    index.move(0, Circle(lon=10, lat=10, radius=50_000))
+    assert at(175, 0) == {1}
+    assert at(10.1, 10.1) == {0, 1}
+    assert at(10.4, 10.4) == {1}  # in the circle's box only
+    assert index.check() == []
+
+
+def test_moving_does_not_touch_the_table_it_was_built_from(name):
+    table = words(2)
+    before = table.clauses.boxes.copy()
+    index = build_index(name, table)
+    index.move(0, [5, 5, 6, 6])
+    index.insert(words(1))
+    index.remove([1])
+    np.testing.assert_array_equal(table.clauses.boxes, before)
+    assert answers(build_index(name, table), HERE) == [{0, 1}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "words_"),
+    [
+        ([5], UnknownError, "row 5"),
+        ([-1], UnknownError, "row -1"),
+        ([0, 0], ColumnError, "twice"),
+        ([0.5], ColumnError, "integers"),
+        ([1, 99], UnknownError, "row 99"),
+    ],
+)
+def test_a_refused_removal_changes_nothing(name, rows, error, words_):
+    index = build_index(name, words(2))
+    with pytest.raises(error, match=words_):
+        index.remove(rows)
+    assert answers(index, HERE) == [{0, 1}]
+    assert index.check() == []
+
+
+def test_a_removed_row_is_gone(name):
+    index = build_index(name, words(2))
+    index.remove([0])
+    for change in (lambda: index.remove([0]), lambda: index.move(0, [0, 0, 1, 1])):
+        with pytest.raises(UnknownError, match="row 0"):
+            change()
+
+
+@pytest.mark.parametrize("region", [[1, 1, 0, 0], [0, 0, np.nan, 1], "nowhere", [0, 0, 1]])
+def test_a_refused_move_changes_nothing(name, region):
+    index = build_index(name, words(2))
+    with pytest.raises(ValueError):
+        index.move(0, region)
+    assert answers(index, HERE) == [{0, 1}]
+
+
+def test_a_table_with_its_own_vocabulary_is_translated(name):
+    first = SubscriptionTable.from_subscriptions([Subscription("a", 'tea AND price < 3 AND brand = "x"')])
+    index = build_index(name, first)
+    other = SubscriptionTable.from_subscriptions(
+        [
+            Subscription("b", 'milk AND brand = "y"'),
+            Subscription("c", 'tea NOT milk AND brand != "y" AND weight > 1'),
+        ]
+    )
+    index.insert(other)
+    here = Point(lon=0, lat=0)
+    cases = [
+        ("tea", {"price": 1, "brand": "x"}, {"a"}),
+        ("milk tea", {"price": 1, "brand": "y"}, {"b"}),
+        ("tea", {"price": 5, "brand": "x", "weight": 2}, {"c"}),
+        ("tea", {"brand": "z", "weight": 2}, {"c"}),
+        ("tea", {"weight": 2}, set()),  # without a brand, brand != "y" does not hold
+    ]
+    batch = MessageBatch.from_messages(
+        [Message(i, *c[:1], here, c[1]) for i, c in enumerate(cases)], like=index.table
+    )
+    ids = index.table.ids.to_pylist()
+    assert [{ids[row] for row in rows} for rows in answers(index, batch)] == [case[2] for case in cases]
+
+
+def test_bare_codes_and_words_do_not_mix(name):
+    index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", "tea")]))
+    with pytest.raises(ColumnError, match="bare codes"):
+        index.insert(SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [0], ids=["b"]))
+    assert len(index) == 1
+
+
+def test_turnover_does_not_grow_the_index(name):
+    """Ten full turnovers: dead clauses are compacted away, and answers stay right."""
+    rng = np.random.default_rng(1)
+    n = 4_000
+
+    def generation():
+        low = rng.random((n, 2))
+        counts = rng.integers(0, 3, n)
+        return SubscriptionTable.from_arrays(
+            np.hstack([low, low + 0.2]), np.append(0, np.cumsum(counts)), rng.integers(0, 50, counts.sum())
+        )
+
+    table = generation()
+    index = build_index(name, table)
+    rows = np.arange(n)
+    sizes = []
+    for _ in range(10):
+        table = generation()
+        fresh = index.insert(table)
+        index.remove(rows)
+        rows = fresh
+        sizes.append(
+            index.stats()["bytes"] - 9 * index.store.size
+        )  # 9 bytes a subscription row ever given out
+    assert max(sizes[1:]) < 1.5 * sizes[0]
+    assert index.check() == []
+    batch = MessageBatch.from_arrays(rng.random((50, 2)), np.arange(51) * 8, rng.integers(0, 50, 400))
+    fresh_index = build_index(name, table)
+    assert [{r - rows[0] for r in group} for group in answers(index, batch)] == answers(fresh_index, batch)
+
+
+def test_the_grid_follows_what_is_inserted(name):
+    """An index built empty, then filled with clauses that have only a place, far from each other."""
+    index = build_index(name, SubscriptionTable.from_arrays(np.empty((0, 4)), [0], []))
+    rng = np.random.default_rng(2)
+    low = rng.normal(size=(5_000, 2)) * 1e6
+    boxes = np.hstack([low, low + rng.random((5_000, 2)) * 10.0 ** rng.integers(-3, 6, (5_000, 1))])
+    for part in np.split(boxes, 50):
+        index.insert(SubscriptionTable.from_arrays(part, [0] * (len(part) + 1), []))
+    batch = MessageBatch.from_arrays(low[::50], [0] * 101, [])
+    expected = answers(build_index("scan", SubscriptionTable.from_arrays(boxes, [0] * 5_001, [])), batch)
+    assert answers(index, batch) == expected
+    assert index.check() == []

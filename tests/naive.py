@@ -1,0 +1,73 @@
+"""The specification of matching, slow and obvious: plain Python, no arrays, nothing shared with the kernels.
+
+``wants`` says it for objects, ``match`` for columns of codes. Every index must give these answers on any input.
+"""
+
+import math
+
+from nearcast.geometry import touches
+from nearcast.shapes import region_of_boxes
+
+LOW_OPEN, HIGH_OPEN, NEGATED = 1, 2, 4
+
+
+def wants(subscription, message):
+    """Does the message match the subscription? By the expression itself, not by its normal form."""
+    words = subscription.expression.matches(message.keywords, message.attributes)
+    return words and touches(subscription.region, message.place)
+
+
+def match(table, batch):
+    """Return the set of subscription rows that each message of a batch matches, from the columns."""
+    found = [set() for _ in range(batch.size)]
+    for probe, message in enumerate(batch.owners.tolist()):
+        for clause, subscription in enumerate(table.owners.tolist()):
+            if satisfies(table, clause, batch, probe):
+                found[message].add(subscription)
+    return found
+
+
+def satisfies(table, clause, batch, probe):
+    """Does one probe row satisfy one clause row?"""
+    c, p = table.clauses, batch.probes
+    have = set(row(p.keyword_offsets, p.keywords, probe))
+    return (
+        set(row(c.keyword_offsets, c.keywords, clause)) <= have
+        and not set(row(c.forbidden_offsets, c.forbidden, clause)) & have
+        and all(holds(test, p.attributes[probe].tolist()) for test in tests(c, clause))
+        and boxes_touch(c.boxes[clause].tolist(), p.boxes[probe].tolist())
+        and shapes_touch(table, clause, batch, probe)
+    )
+
+
+def row(offsets, values, i):
+    return values[offsets[i] : offsets[i + 1]].tolist()
+
+
+def tests(c, clause):
+    columns = (c.test_attributes, c.test_lows, c.test_highs, c.test_flags)
+    return list(zip(*(row(c.test_offsets, column, clause) for column in columns)))
+
+
+def holds(test, attributes):
+    attribute, low, high, flags = test
+    if attribute >= len(attributes) or math.isnan(attributes[attribute]):
+        return False
+    value = attributes[attribute]
+    above = low < value if flags & LOW_OPEN else low <= value
+    below = value < high if flags & HIGH_OPEN else value <= high
+    return not (above and below) if flags & NEGATED else above and below
+
+
+def boxes_touch(a, b):
+    return max(a[0], b[0]) <= min(a[2], b[2]) and max(a[1], b[1]) <= min(a[3], b[3])
+
+
+def shapes_touch(table, clause, batch, probe):
+    ours = table.shapes.region(clause, table.space)
+    theirs = batch.shapes.region(probe, batch.space)
+    if ours is None and theirs is None:
+        return True
+    ours = ours or region_of_boxes(table.clauses.boxes[table.owners == table.owners[clause]], table.space)
+    theirs = theirs or region_of_boxes(batch.probes.boxes[batch.owners == batch.owners[probe]], batch.space)
+    return touches(ours, theirs)
