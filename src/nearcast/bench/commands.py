@@ -77,12 +77,14 @@ def matching(
 ) -> None:
     """Measure matching: which subscriptions want each message.
 
-    Builds each index, matches all messages, one message at a time too, then inserts and removes. The naive
-    scan and the floor (verifying and writing answers that are known) run beside them, and the answers of all
-    are compared with the scan's.
+    Builds each index, matches all messages, one message at a time too, then
+    inserts and removes. The naive scan and the floor (verifying and writing
+    answers that are known) run beside them, and the answers of all are
+    compared with the scan's.
 
-    Example: nearcast bench matching --subscriptions 100000 --messages 2000 --index ranked-list --json
-    run.json --plot run.svg
+    Example:
+
+    nearcast bench matching --subscriptions 100000 --messages 2000 --plot a.svg
     """
 
     def run(tell: Progress) -> dict[str, Any]:
@@ -119,10 +121,12 @@ def vocabulary(
 ) -> None:
     """Measure how fast strings become codes, on one core.
 
-    Looks up keywords of an Arrow array, drawn by a Zipf law and uniformly, some of them unknown, beside
-    pyarrow's own ways and a loop over a dict.
+    Looks up keywords of an Arrow array, drawn by a Zipf law and uniformly,
+    some of them unknown, beside pyarrow's own ways and a loop over a dict.
 
-    Example: nearcast bench vocabulary --keywords 1000000 --check
+    Example:
+
+    nearcast bench vocabulary --keywords 1000000 --check
     """
 
     def run(tell: Progress) -> dict[str, Any]:
