@@ -85,7 +85,9 @@ def microseconds(value: int | datetime | str, name: str = "time") -> int:
             "or an integer of microseconds since 1970-01-01 UTC"
         )
     if not -_INT64_MAX <= value <= _INT64_MAX:
-        raise ModelError(f"{name} {value} does not fit in 64 bits; times are microseconds since 1970-01-01 UTC")
+        raise ModelError(
+            f"{name} {value} does not fit in 64 bits; times are microseconds since 1970-01-01 UTC"
+        )
     return value
 
 

@@ -96,12 +96,9 @@ class SubscriptionTable:
         box_array = box_rows(boxes, "boxes")
         n = len(box_array)
         words = code_sets(keyword_offsets, keywords, n, "keyword")
-        unwanted = (
-            code_sets(*forbidden, n, "forbidden")
-            if forbidden is not None
-            else code_sets(None, None, n, "forbidden")
-        )
-        clauses = Clauses(box_array, *words, *unwanted, *interval_rows(intervals, n))
+        unwanted = code_sets(*_pair(forbidden, "forbidden"), n=n, name="forbidden")
+        tests = interval_rows(intervals, n)
+        clauses = Clauses(box_array, *words, *unwanted, tests[0], tests[1], tests[2], tests[3], tests[4])
         owner_rows, size = _owners(owners, n, "owners")
         return cls(clauses, owner_rows, size, NO_SHAPES, id_array(ids, size, "ids"), None, None, space)
 
@@ -379,6 +376,15 @@ def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
         row = array.is_null().to_numpy(zero_copy_only=False).argmax()
         raise ColumnError(f"{name} has no value in row {row}; every row needs an id")
     return array
+
+
+def _pair(value: Sequence[Any] | None, name: str) -> tuple[Any, Any]:
+    """Return (offsets, codes), or a pair of None."""
+    if value is None:
+        return None, None
+    if len(value) != 2:
+        raise ColumnError(f"{name} is a pair of arrays, (offsets, codes), not {len(value)} of them")
+    return value[0], value[1]
 
 
 def _owners(owners: Any, n: int, name: str) -> tuple[NDArray[np.int32], int]:

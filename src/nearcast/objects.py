@@ -143,11 +143,13 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
     for i in range(columns.test_offsets[row], columns.test_offsets[row + 1]):
         name, text = names[columns.test_attributes[i]]
         flags = int(columns.test_flags[i])
-        ends: list[Any] = [float(columns.test_lows[i]), float(columns.test_highs[i])]
+        low: float | str | None = float(columns.test_lows[i])
+        high: float | str | None = float(columns.test_highs[i])
         if text:
-            ends = table.attributes.strings.decode([int(end) for end in ends])
-        interval = Interval(*ends, bool(flags & LOW_OPEN), bool(flags & HIGH_OPEN), bool(flags & NEGATED))
-        tests.append(Test(name, interval))
+            low, high = table.attributes.strings.decode([columns.test_lows[i], columns.test_highs[i]])
+        assert low is not None and high is not None
+        ends_open = bool(flags & LOW_OPEN), bool(flags & HIGH_OPEN)
+        tests.append(Test(name, Interval(low, high, *ends_open, negated=bool(flags & NEGATED))))
     keywords = words(columns.keyword_offsets, columns.keywords)
     return Clause(keywords, words(columns.forbidden_offsets, columns.forbidden), tuple(tests))
 

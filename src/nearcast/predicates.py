@@ -376,7 +376,7 @@ def phrase(words: str) -> Expression:
     >>> phrase("Happy hour")
     AllOf(parts=(Word(keyword='happy'), Word(keyword='hour')))
     """
-    found = tuple(Word(token) for token in dict.fromkeys(text.tokens(words)))
+    found = tuple(Word(token) for token in dict.fromkeys(text.asked_words(words)))
     if not found:
         raise ExpressionError(f"{shown(words)} has no letter and no digit, so it is not a phrase")
     return AllOf(found) if len(found) > 1 else found[0]

@@ -16,7 +16,7 @@ from typing import Final
 from nearcast import config
 from nearcast.errors import ExpressionError, shown
 
-__all__ = ["keyword", "keywords", "tokens"]
+__all__ = ["asked_words", "keyword", "keywords", "tokens"]
 
 _ASCII_WORD: Final = re.compile("[0-9a-z]+")
 _INVISIBLE: Final = dict.fromkeys(map(ord, "\u00ad\u200c\u200d"))  # soft hyphen, zero-width (non-)joiner
@@ -25,20 +25,23 @@ _INVISIBLE: Final = dict.fromkeys(map(ord, "\u00ad\u200c\u200d"))  # soft hyphen
 def tokens(text: str) -> list[str]:
     """Return the words of *text*, normalised, in their order.
 
+    A run of more than ``config.MAX_KEYWORD_CHARS`` characters is no word that anybody can ask for; it is left out.
+
     >>> tokens("Café: HALF-PRICE until 10 o'clock!")
     ['café', 'half', 'price', 'until', '10', 'o', 'clock']
     """
-    if not isinstance(text, str):
-        raise ExpressionError(f"{shown(text)} is not a text; keywords are strings")
-    if text.isascii():
-        words = _ASCII_WORD.findall(text.lower())
-        longest = len(text)  # a bound is enough here, and free
-    else:
-        words = _unicode_words(text)
-        longest = max(map(len, words), default=0)
-    if longest > config.MAX_KEYWORD_CHARS:
-        for word in words:
-            _check_length(word)
+    return [word for word in _words(text) if len(word) <= config.MAX_KEYWORD_CHARS]
+
+
+def asked_words(text: str) -> list[str]:
+    """Return the words of *text* as a subscriber asks for them: like :func:`tokens`, but a run that is too long is an error."""
+    words = _words(text)
+    for word in words:
+        if len(word) > config.MAX_KEYWORD_CHARS:
+            raise ExpressionError(
+                f"keyword {shown(word)} is over the limit of {config.MAX_KEYWORD_CHARS} characters "
+                "(config.MAX_KEYWORD_CHARS); leave it out"
+            )
     return words
 
 
@@ -65,7 +68,7 @@ def keyword(word: str) -> str:
     >>> keyword("Coffee")
     'coffee'
     """
-    found = tokens(word)
+    found = asked_words(word)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -73,6 +76,12 @@ def keyword(word: str) -> str:
     raise ExpressionError(
         f"{shown(word)} is {len(found)} words, not one keyword; use a phrase, which asks for all of them"
     )
+
+
+def _words(text: str) -> list[str]:
+    if not isinstance(text, str):
+        raise ExpressionError(f"{shown(text)} is not a text; keywords are strings")
+    return _ASCII_WORD.findall(text.lower()) if text.isascii() else _unicode_words(text)
 
 
 def _unicode_words(text: str) -> list[str]:
@@ -98,11 +107,3 @@ def _normal(text: str) -> str:
         if normal == text:
             return text
         text = normal
-
-
-def _check_length(word: str) -> None:
-    if len(word) > config.MAX_KEYWORD_CHARS:
-        raise ExpressionError(
-            f"keyword {shown(word)} is over the limit of {config.MAX_KEYWORD_CHARS} characters "
-            "(config.MAX_KEYWORD_CHARS); leave it out"
-        )

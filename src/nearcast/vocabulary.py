@@ -14,7 +14,7 @@ from nearcast.errors import ColumnError, shown
 from nearcast.kernels import hashing
 from nearcast.kernels.hashing import NO_CODE, Words
 
-__all__ = ["NO_CODE", "Vocabulary"]
+__all__ = ["NO_CODE", "Vocabulary", "string_array", "string_buffers"]
 
 _MAX_WORDS = 2**31 - 1
 
@@ -67,7 +67,7 @@ class Vocabulary:
         """The words by code, as an Arrow array over the vocabulary's own bytes (no copy)."""
         offsets = self._words.offsets[: self._size + 1]
         data = self._words.bytes[: offsets[-1]]
-        return pa.LargeStringArray.from_buffers(self._size, pa.py_buffer(offsets), pa.py_buffer(data))
+        return pa.LargeStringArray.fromstring_buffers(self._size, pa.py_buffer(offsets), pa.py_buffer(data))
 
     @property
     def nbytes(self) -> int:
@@ -83,7 +83,7 @@ class Vocabulary:
         array = string_array(strings)
         if pa.types.is_dictionary(array.type):
             return _through_dictionary(self.encode(array.dictionary), array)
-        data, offsets, valid = _buffers(array)
+        data, offsets, valid = string_buffers(array)
         out = np.full(len(array), NO_CODE, np.int32)
         if self._words.bytes.size == 0:  # restored without a word
             return out
@@ -102,7 +102,7 @@ class Vocabulary:
             out = np.full(len(array), NO_CODE, np.int32)
             out[present] = self.add(array.drop_null())
             return out
-        data, offsets, _ = _buffers(array)
+        data, offsets, _ = string_buffers(array)
         out = np.empty(len(array), np.int32)
         done = 0
         while True:
@@ -183,7 +183,7 @@ def string_array(strings: Iterable[str] | pa.Array) -> pa.Array:
     raise ColumnError(f"words must be a column of strings, not of {shown(str(kind))}")
 
 
-def _buffers(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.bool_] | None]:
+def string_buffers(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.bool_] | None]:
     """Return (bytes, offsets, validity) of a string array as read-only NumPy views; no copy."""
     _, offset_buffer, data_buffer = array.buffers()
     kind: Any = np.int64 if pa.types.is_large_string(array.type) else np.int32
@@ -202,4 +202,5 @@ def _buffers(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[
 def _through_dictionary(codes: NDArray[np.int32], array: pa.DictionaryArray) -> NDArray[np.int32]:
     """Return the code of each element of a dictionary array, from the codes of its dictionary."""
     indices = array.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.append(codes, np.int32(NO_CODE))[indices]
+    through: NDArray[np.int32] = np.append(codes, np.int32(NO_CODE))[indices]
+    return through

@@ -46,7 +46,7 @@ class Words(NamedTuple):
     counts: NDArray[np.int64]  # how often each word was added
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _load(typing_context: Any, data: Any, at: Any) -> Any:
     """Read the eight bytes data[at:at+8] as a little-endian number in one unaligned load; the caller keeps it inside."""
 
@@ -61,7 +61,7 @@ def _load(typing_context: Any, data: Any, at: Any) -> Any:
 
 
 @kernel
-def _eight(data: NDArray[np.uint8], at: np.int64, stop: np.int64) -> Any:
+def _eight(data: NDArray[np.uint8], at: int, stop: int) -> Any:
     """Return the next (up to) eight bytes of data[at:stop] as a number, zeros after the end."""
     if at >= stop:
         return _ZERO
@@ -77,7 +77,7 @@ def _eight(data: NDArray[np.uint8], at: np.int64, stop: np.int64) -> Any:
 
 
 @kernel
-def _hash(data: NDArray[np.uint8], start: np.int64, stop: np.int64) -> Any:
+def _hash(data: NDArray[np.uint8], start: int, stop: int) -> Any:
     """Multiply and fold, eight bytes a step. Slots use the low bits of the result, tags the high ones."""
     h = _SEED
     for at in range(start, stop, 8):
@@ -87,13 +87,13 @@ def _hash(data: NDArray[np.uint8], start: np.int64, stop: np.int64) -> Any:
 
 
 @kernel
-def _tag(h: np.uint64, length: np.int64) -> Any:
+def _tag(h: np.uint64, length: int) -> Any:
     """Return what a slot shows of a word before its code: hash bits and length."""
     return (h & _HASH_BITS) | np.uint64(min(length, _LONGEST_TAGGED)) << _U32
 
 
 @kernel
-def _find(words: Words, h: np.uint64, data: NDArray[np.uint8], start: np.int64, stop: np.int64) -> Any:
+def _find(words: Words, h: np.uint64, data: NDArray[np.uint8], start: int, stop: int) -> Any:
     """Return the code of the word data[start:stop], or ``~slot`` of the empty slot where it would stand."""
     mask = np.uint64(words.slots.shape[0] - 1)
     tag = _tag(h, stop - start)

@@ -50,7 +50,7 @@ def outward(box: NDArray[np.float64], out: NDArray[np.float32]) -> None:
 
 
 @kernel
-def _put(pool: Pool, homes: Homes, target: np.int64, clauses: Clauses, c: np.int64) -> None:
+def _put(pool: Pool, homes: Homes, target: int, clauses: Clauses, c: int) -> None:
     """Write the posting of clause *c* at the end of a list that has room."""
     position = pool.sizes[target]
     at = pool.starts[target] + position
@@ -134,12 +134,12 @@ def compact(pool: Pool, boxes: NDArray[np.float32], rows: NDArray[np.int32]) -> 
 @kernel
 def scan_list(
     pool: Pool,
-    target: np.int64,
+    target: int,
     clauses: Clauses,
     probes: Probes,
-    p: np.int64,
+    p: int,
     out: NDArray[np.int32],
-    filled: np.int64,
+    filled: int,
 ) -> Any:
     """Write the clauses of one list that probe *p* satisfies; return *filled*, or FULL when *out* has no room."""
     xmin, ymin = probes.boxes[p, 0], probes.boxes[p, 1]

@@ -66,11 +66,11 @@ def to_sets(
 @kernel
 def includes(
     have: NDArray[np.int32],
-    start: np.int64,
-    stop: np.int64,
+    start: int,
+    stop: int,
     need: NDArray[np.int32],
-    first: np.int64,
-    last: np.int64,
+    first: int,
+    last: int,
 ) -> bool:
     """Tell whether the set have[start:stop] contains every code of the set need[first:last]."""
     if last - first > stop - start:
@@ -103,11 +103,11 @@ def includes(
 @kernel
 def meets(
     have: NDArray[np.int32],
-    start: np.int64,
-    stop: np.int64,
+    start: int,
+    stop: int,
     other: NDArray[np.int32],
-    first: np.int64,
-    last: np.int64,
+    first: int,
+    last: int,
 ) -> bool:
     """Tell whether the sets have[start:stop] and other[first:last] share a code."""
     i, j = start, first

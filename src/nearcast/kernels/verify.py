@@ -6,7 +6,7 @@ polygons, which their boxes only contain, are settled after the index (``matchin
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,13 +57,13 @@ class Probes(NamedTuple):
 
 
 @kernel
-def boxes_touch(a: NDArray[np.float64], i: np.int64, b: NDArray[np.float64], j: np.int64) -> bool:
+def boxes_touch(a: NDArray[np.float64], i: int, b: NDArray[np.float64], j: int) -> Any:
     """Tell whether box a[i] and box b[j] share a point; boundaries belong to both."""
     return a[i, 0] <= b[j, 2] and a[i, 2] >= b[j, 0] and a[i, 1] <= b[j, 3] and a[i, 3] >= b[j, 1]
 
 
 @kernel
-def tests_hold(clauses: Clauses, c: np.int64, probes: Probes, p: np.int64) -> bool:
+def tests_hold(clauses: Clauses, c: int, probes: Probes, p: int) -> bool:
     """Tell whether every test of clause *c* holds; an absent attribute (NaN) satisfies no test, negated or not."""
     for i in range(clauses.test_offsets[c], clauses.test_offsets[c + 1]):
         attribute = clauses.test_attributes[i]
@@ -82,7 +82,7 @@ def tests_hold(clauses: Clauses, c: np.int64, probes: Probes, p: np.int64) -> bo
 
 
 @kernel
-def words_hold(clauses: Clauses, c: np.int64, probes: Probes, p: np.int64) -> bool:
+def words_hold(clauses: Clauses, c: int, probes: Probes, p: int) -> bool:
     """Tell whether the probe has all keywords of clause *c* and none of its forbidden ones."""
     start, stop = probes.keyword_offsets[p], probes.keyword_offsets[p + 1]
     first, last = clauses.keyword_offsets[c], clauses.keyword_offsets[c + 1]
@@ -93,7 +93,7 @@ def words_hold(clauses: Clauses, c: np.int64, probes: Probes, p: np.int64) -> bo
 
 
 @kernel
-def satisfies(clauses: Clauses, c: np.int64, probes: Probes, p: np.int64) -> bool:
+def satisfies(clauses: Clauses, c: int, probes: Probes, p: int) -> bool:
     """Tell whether probe *p* satisfies clause *c*: words, box, tests."""
     return (
         words_hold(clauses, c, probes, p)

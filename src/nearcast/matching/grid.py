@@ -33,7 +33,7 @@ class Grid(NamedTuple):
     @property
     def cells(self) -> int:
         """Cells of all levels."""
-        return (4**self.levels - 1) // 3
+        return int(4**self.levels - 1) // 3
 
 
 def grid_over(boxes: NDArray[np.float64]) -> Grid:

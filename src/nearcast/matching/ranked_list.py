@@ -92,7 +92,7 @@ class RankedList(Matcher):
         out: NDArray[np.int32],
         filled: int,
     ) -> tuple[int, int]:
-        return _search(
+        done: tuple[int, int] = _search(
             self.store.clauses,
             self._by_word.pool,
             self._by_cell.pool,
@@ -104,6 +104,7 @@ class RankedList(Matcher):
             out,
             filled,
         )
+        return done
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of every index, and the lengths of the lists."""

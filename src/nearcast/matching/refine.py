@@ -99,7 +99,7 @@ def _circles(
 
 
 @kernel
-def _great_circle(lon1: float, lat1: float, lon2: float, lat2: float, radius: float) -> float:
+def _great_circle(lon1: float, lat1: float, lon2: float, lat2: float, radius: float) -> Any:
     """Haversine distance, as :func:`nearcast.geometry.great_circle`."""
     a, b = np.radians(lat1), np.radians(lat2)
     h = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin(np.radians(lon2 - lon1) / 2) ** 2

@@ -39,7 +39,9 @@ class Scan(Matcher):
         out: NDArray[np.int32],
         filled: int,
     ) -> tuple[int, int]:
-        return _scan(self.store.clauses, self.store.alive, probes, start, stop, counts, out, filled)
+        done: tuple[int, int]
+        done = _scan(self.store.clauses, self.store.alive, probes, start, stop, counts, out, filled)
+        return done
 
 
 @kernel

@@ -141,8 +141,9 @@ class ClauseStore:
             raise ColumnError(
                 f"the subscriptions here live in {self.space!r}, those of the insert in {table.space!r}"
             )
+        new = table.ids
         if self.size and table.size:
-            if bool(self._ids) != (table.ids is not None):
+            if bool(self._ids) != (new is not None):
                 raise ColumnError(
                     "either all subscriptions of an index have ids or none has; this insert differs"
                 )
@@ -275,4 +276,4 @@ class ClauseStore:
 
 
 def _same_kind(a: pa.DataType, b: pa.DataType) -> bool:
-    return pa.types.is_integer(a) == pa.types.is_integer(b)
+    return bool(pa.types.is_integer(a) == pa.types.is_integer(b))

@@ -1,0 +1,211 @@
+"""Arrow, pandas, GeoPandas and Polars tables to columns and back.
+
+Anything that speaks the Arrow C stream protocol is read, and so is a mapping of columns. The columns by name:
+
+=====================================  ==========================================================================
+``id``                                 string or integer; the row number where there is no such column
+*a region or a place*
+``geometry``                           WKB (also GeoArrow's and GeoParquet's) or WKT; a null falls through
+``lon``, ``lat``, ``radius_m``         a circle
+``lon``, ``lat``                       a point of a message
+``xmin``, ``ymin``, ``xmax``, ``ymax`` a box, ``xmin > xmax`` across the antimeridian (or one struct ``bbox``)
+nothing, or nulls                      everywhere, for a subscription; an error for a message
+*words*
+``expression``                         of a subscription, in the written language
+``keywords``                           list of strings: all needed (subscription), all there (message)
+``text``                               of a message: its words are the keywords
+*the rest of a message*
+``published_at``, ``expires_at``       timestamps, or integers of microseconds since 1970 UTC
+any other number or string             an attribute; null where absent
+=====================================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast import language
+from nearcast.assembly import ClauseLists, code_clauses, cross
+from nearcast.attributes import AttributeNames
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import ColumnError, shown
+from nearcast.geometry import WGS84, Box, Circle, Polygon, Space
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.objects import NEVER, codes_like, expression_of, needed_codes, region_of, rows_by_owner
+from nearcast.predicates import Clause
+from nearcast.ragged import code_sets, interval_rows, ragged_take
+from nearcast.tables.places import BOX, places, regions
+from nearcast.tables.source import Source, arrow_table
+from nearcast.tables.words import text_codes, word_lists
+from nearcast.vocabulary import Vocabulary
+
+__all__ = [
+    "MESSAGE_COLUMNS",
+    "SUBSCRIPTION_COLUMNS",
+    "arrow_table",
+    "messages_from_arrow",
+    "subscriptions_from_arrow",
+    "subscriptions_to_arrow",
+]
+
+_REGION = ("geometry", "lon", "lat", "radius_m", *BOX, "bbox")
+SUBSCRIPTION_COLUMNS = ("id", "expression", "keywords", *_REGION)
+MESSAGE_COLUMNS = ("id", "text", "keywords", *_REGION, "published_at", "expires_at")
+
+
+def subscriptions_from_arrow(
+    table: Any, *, like: SubscriptionTable | None = None, space: Space = WGS84
+) -> SubscriptionTable:
+    """Read subscriptions; see the module's list of columns. A column that means nothing here is an error.
+
+    >>> subscriptions_from_arrow({"id": ["a", "b"], "expression": ["tea", "tea OR milk"], "lon": [0, 1],
+    ...     "lat": [0, 1], "radius_m": [500, 800]})
+    <SubscriptionTable of 2 subscriptions in 3 clause rows>
+    """
+    source = Source(table, "subscription")
+    unknown = [name for name in source.names if name not in SUBSCRIPTION_COLUMNS]
+    if unknown:
+        raise ColumnError(
+            f"a table of subscriptions has no column {shown(unknown[0])}; "
+            f"the columns are {', '.join(SUBSCRIPTION_COLUMNS)}"
+        )
+    if "expression" in source and "keywords" in source:
+        raise ColumnError("a table of subscriptions has either expressions or keywords, not both")
+    space = space if like is None else like.space
+    vocabulary, attributes = codes_like(like)
+    placed = regions(source, space)
+    if "expression" in source:
+        lists, expression_of_row = _expression_clauses(source, vocabulary, attributes)
+    else:
+        lists, expression_of_row = _keyword_clauses(source, vocabulary), np.arange(source.size)
+    clauses, owners, shapes = cross(lists, expression_of_row, placed)
+    return SubscriptionTable(clauses, owners, source.size, shapes, source.ids, vocabulary, attributes, space)
+
+
+def messages_from_arrow(table: Any, *, like: SubscriptionTable) -> MessageBatch:
+    """Read messages in the codes of *like*; see the module's list of columns.
+
+    Words and attributes that no subscription asks for are left out, and so are columns of other types.
+    """
+    source = Source(table, "message")
+    vocabulary, attributes = needed_codes(like)
+    placed = places(source, like.space)
+    m = source.size
+    if "keywords" in source:
+        offsets, words = word_lists(source["keywords"])
+        codes = vocabulary.encode(words)
+    elif "text" in source:
+        offsets, codes = text_codes(source["text"], vocabulary)
+    else:
+        offsets, codes = np.zeros(m + 1, np.int64), np.empty(0, np.int32)
+    offsets, codes = code_sets(offsets, codes, m, "keyword", drop_negative=True)
+    values = np.full((m, len(attributes)), np.nan)
+    for number, (name, textual) in enumerate(attributes):
+        if name in source and name not in MESSAGE_COLUMNS:
+            _attribute_values(source[name], textual, attributes.strings, values[:, number])
+    owners = np.repeat(np.arange(m, dtype=np.int32), np.diff(placed.offsets))
+    if len(owners) != m:
+        offsets, codes = ragged_take(offsets, codes, owners.astype(np.int64))
+        values = values[owners]
+    boxes = placed.boxes
+    points = bool((boxes[:, :2] == boxes[:, 2:]).all()) and not placed.shapes
+    return MessageBatch(
+        Probes(boxes, offsets, codes, values),
+        owners,
+        m,
+        placed.shapes,
+        points,
+        source.ids,
+        _times(source, "published_at", 0),
+        _times(source, "expires_at", NEVER),
+        like.space,
+    )
+
+
+def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
+    """Return the columns that :func:`subscriptions_from_arrow` reads; subscriptions without clauses are left out."""
+    rows = [(row, owned) for row, owned in enumerate(rows_by_owner(table)) if len(owned)]
+    kept = pa.array([row for row, _ in rows], pa.int64())
+    found = [region_of(table, owned) for _, owned in rows]
+    written = [language.format_expression(expression_of(table, owned)) for _, owned in rows]
+    columns = {
+        "id": kept if table.ids is None else table.ids.take(kept),
+        "expression": pa.array(written, pa.string()),
+        "geometry": pa.array([r.wkb if isinstance(r, Polygon) else None for r in found], pa.binary()),
+    }
+    for name, field in (("lon", "x"), ("lat", "y"), ("radius_m", "radius")):
+        numbers = [getattr(r, field) if isinstance(r, Circle) else None for r in found]
+        columns[name] = pa.array(numbers, pa.float64())
+    for name in BOX:
+        numbers = [getattr(r, name) if isinstance(r, Box) else None for r in found]
+        columns[name] = pa.array(numbers, pa.float64())
+    return pa.table(columns)
+
+
+def _expression_clauses(
+    source: Source, vocabulary: Vocabulary, attributes: AttributeNames
+) -> tuple[ClauseLists, NDArray[np.int64]]:
+    """Return the clauses of each distinct expression, and which expression each row has."""
+    column = source.strings("expression").dictionary_encode()
+    if column.null_count:
+        row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+        raise ColumnError(f"{source.name_of(row)} has no expression; write * for every message")
+    numbers = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    written = column.dictionary.to_pylist()
+    first = np.zeros(len(written), np.int64)
+    first[numbers[::-1]] = np.arange(source.size)[::-1]
+    clauses = [source.at(first[i], _parsed, expression) for i, expression in enumerate(written)]
+    return code_clauses(clauses, vocabulary, attributes), numbers
+
+
+def _parsed(expression: str) -> tuple[Clause, ...]:
+    return language.parse(expression).clauses()
+
+
+def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
+    """Return a clause for each row: all of its keywords, or none where there is no such column."""
+    n = source.size
+    offsets, codes = np.zeros(n + 1, np.int64), np.empty(0, np.int32)
+    if "keywords" in source:
+        offsets, words = word_lists(source["keywords"])
+        codes = vocabulary.add(words)
+    keywords = code_sets(offsets, codes, n, "keyword")
+    forbidden = code_sets(None, None, n, "forbidden")
+    tests = interval_rows(None, n)
+    clauses = Clauses(
+        np.empty((0, 4)), *keywords, *forbidden, tests[0], tests[1], tests[2], tests[3], tests[4]
+    )
+    return ClauseLists(np.arange(n + 1), clauses)
+
+
+def _attribute_values(column: pa.Array, textual: bool, strings: Vocabulary, out: NDArray[np.float64]) -> None:
+    """Write one attribute of all messages to *out*; a column of the other type leaves NaN."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if textual and is_text:
+        out[:] = strings.encode(column)
+        out[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    elif not textual and (is_number or pa.types.is_boolean(kind)):
+        out[:] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+
+
+def _times(source: Source, name: str, absent: int) -> NDArray[np.int64]:
+    """Return a column of times as microseconds."""
+    if name not in source:
+        return np.full(source.size, absent, np.int64)
+    column = source[name]
+    if pa.types.is_timestamp(column.type):
+        if column.type.tz is None:
+            raise ColumnError(f"{name} has no time zone; make it a timestamp with one, UTC for instance")
+        column = column.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())
+    elif not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise ColumnError(
+            f"{name} must be timestamps with a zone or integers of microseconds, not {column.type}"
+        )
+    times: NDArray[np.int64] = column.cast(pa.int64()).fill_null(absent).to_numpy(zero_copy_only=False)
+    return times.copy()

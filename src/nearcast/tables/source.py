@@ -1,0 +1,116 @@
+"""A table that is being read: its columns, and how errors name its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast.columns import id_array
+from nearcast.errors import ColumnError, InputError, shown
+
+__all__ = ["Source", "arrow_table"]
+
+_T = TypeVar("_T")
+
+
+def arrow_table(table: Any) -> pa.Table:
+    """Return *table* as an Arrow table; no copy where it is one already."""
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    try:
+        if isinstance(table, Mapping):
+            return pa.table(dict(table))
+        if hasattr(table, "to_arrow") and hasattr(table, "geometry"):  # GeoPandas: its own export writes WKB
+            return pa.table(table.to_arrow(index=False))
+        if hasattr(table, "__arrow_c_stream__"):
+            return pa.table(table)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise ColumnError(f"this {type(table).__name__} cannot be read as a table: {error}") from None
+    raise ColumnError(
+        f"{shown(table)} is not a table; give an Arrow, pandas, GeoPandas or Polars table, or a dict of columns"
+    )
+
+
+class Source:
+    """The columns of a table, each as one Arrow array."""
+
+    def __init__(self, table: Any, what: str) -> None:
+        self._table = arrow_table(table)
+        self._what = what
+        names = self._table.column_names
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ColumnError(f"the {what}s have two columns {shown(twice)}; leave one out")
+        self.ids = id_array(self["id"], self.size, "id") if "id" in self else None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._table.column_names
+
+    def __getitem__(self, name: str) -> pa.Array:
+        column = self._table[name]
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        return int(self._table.num_rows)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        names: list[str] = self._table.column_names
+        return names
+
+    def strings(self, name: str) -> pa.Array:
+        """Return a column of strings."""
+        column = self[name]
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (
+            pa.types.is_string(kind)
+            or pa.types.is_large_string(kind)
+            or pa.types.is_string_view(kind)
+            or pa.types.is_null(kind)
+        ):
+            raise ColumnError(f"{name} must be a column of strings, not of {kind}")
+        return column.cast(pa.large_string())
+
+    def numbers(self, names: tuple[str, ...]) -> NDArray[np.float64] | None:
+        """Return columns side by side as float64[n, k], NaN for null; None where none of them is there."""
+        missing = [name for name in names if name not in self]
+        if len(missing) == len(names):
+            return None
+        if missing:
+            raise ColumnError(
+                f"the columns {', '.join(names)} belong together; there is no {' and no '.join(missing)}"
+            )
+        return self.floats([self[name] for name in names], ", ".join(names))
+
+    def floats(self, columns: list[pa.Array], name: str) -> NDArray[np.float64]:
+        """Return arrays side by side as float64[n, k], NaN for null."""
+        out = np.empty((self.size, len(columns)))
+        for i, column in enumerate(columns):
+            try:
+                out[:, i] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise ColumnError(f"{name} must be columns of numbers, not of {column.type}") from None
+        return out
+
+    def name_of(self, row: int | np.int64) -> str:
+        """Return how an error names a row."""
+        if self.ids is None:
+            return f"{self._what} row {row}"
+        return f"{self._what} row {row} (id {shown(self.ids[int(row)].as_py())})"
+
+    def at(self, row: int | np.int64, make: Callable[..., _T], *arguments: Any) -> _T:
+        """Call *make*; an error that it raises says which row it is about."""
+        try:
+            return make(*arguments)
+        except InputError as error:
+            raise type(error)(f"{self.name_of(row)}: {error}") from None
