@@ -67,7 +67,7 @@ class Vocabulary:
         """The words by code, as an Arrow array over the vocabulary's own bytes (no copy)."""
         offsets = self._words.offsets[: self._size + 1]
         data = self._words.bytes[: offsets[-1]]
-        return pa.LargeStringArray.fromstring_buffers(self._size, pa.py_buffer(offsets), pa.py_buffer(data))
+        return pa.LargeStringArray.from_buffers(self._size, pa.py_buffer(offsets), pa.py_buffer(data))
 
     @property
     def nbytes(self) -> int:
