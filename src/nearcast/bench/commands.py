@@ -82,7 +82,7 @@ def matching(
     answers that are known) run beside them, and the answers of all are
     compared with the scan's.
 
-    Example:
+    For example:
 
     nearcast bench matching --subscriptions 100000 --messages 2000 --plot a.svg
     """
@@ -124,7 +124,7 @@ def vocabulary(
     Looks up keywords of an Arrow array, drawn by a Zipf law and uniformly,
     some of them unknown, beside pyarrow's own ways and a loop over a dict.
 
-    Example:
+    For example:
 
     nearcast bench vocabulary --keywords 1000000 --check
     """

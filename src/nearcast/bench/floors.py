@@ -53,17 +53,19 @@ class Floor:
         """The limits as a person writes them."""
         parts = []
         if self.at_least is not None:
-            parts.append(f"at least {self.at_least:,g}")
+            parts.append(f"at least {_written(self.at_least)}")
         if self.at_most is not None:
-            parts.append(f"at most {self.at_most:,g}")
+            parts.append(f"at most {_written(self.at_most)}")
         return ", ".join(parts)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A floor, the figure that the run measured for it, and whether it holds."""
+    """A floor, what it was applied to, the figure that the run measured, and whether it holds."""
 
     floor: Floor
+    workload: str | None
+    index: str
     measured: float
 
     @property
@@ -127,7 +129,7 @@ def check(document: Mapping[str, Any], floors: Sequence[Floor]) -> list[Verdict]
             if floor.applies(run):
                 measured = _figure(result, floor.measure)
                 if measured is not None:
-                    verdicts.append(Verdict(floor, measured))
+                    verdicts.append(Verdict(floor, run["workload"], run["index"], measured))
     return verdicts
 
 
@@ -140,3 +142,12 @@ def _figure(result: Mapping[str, Any], measure: str) -> float | None:
     if member:
         value = value.get(member) if isinstance(value, Mapping) else None
     return None if value is None else float(value)
+
+
+def _written(limit: float) -> str:
+    """Return a limit in full.
+
+    >>> _written(10_000_000), _written(1.7)
+    ('10,000,000', '1.7')
+    """
+    return f"{limit:,.0f}" if limit == int(limit) else f"{limit:,g}"

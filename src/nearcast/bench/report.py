@@ -138,11 +138,8 @@ def floors_table(verdicts: Sequence[Verdict]) -> Table:
     table.add_column("")
     for verdict in verdicts:
         floor = verdict.floor
-        conditions = " ".join(
-            str(value) for key, value in floor.conditions.items() if key in ("workload", "index")
-        )
         table.add_row(
-            f"{conditions} {floor.measure}".strip(),
+            " ".join(part for part in (verdict.workload, verdict.index, floor.measure) if part),
             floor.limit,
             _figure(verdict.measured),
             "[green]reached[/]" if verdict.passed else "[bold red]MISSED[/]",
