@@ -48,7 +48,7 @@ JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within
 CLI_CHUNK: Final = 32_768  # messages between two movements of the progress bar, and two writes of deliveries
 CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
 DEMO_FILES: Final = 10  # files that the sample messages come in, one a micro-batch
-DEMO_POLL_SECONDS: Final = 0.2  # how often the progress of the stream is looked at
+DEMO_POLL_SECONDS: Final = 1  # how often the progress of the stream is looked at
 
 # --- Benchmarks: how long to measure -------------------------------------------------------------------------------
 BENCH_SUBSCRIPTIONS: Final = 1_000_000

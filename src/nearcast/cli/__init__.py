@@ -1,0 +1,83 @@
+"""The command line: ``nearcast demo``, ``match``, ``explain`` and ``bench``.
+
+Data goes to stdout, talk and progress to stderr; ``--json`` is for machines. Exit codes: 0 it worked; 1 it failed while
+running, or something outside is lacking; 2 the command or its input is wrong. A mistake is one line on stderr, never a
+traceback. Commands import what they need when they run, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from nearcast import __version__
+from nearcast.bench.commands import app as bench
+from nearcast.cli.demo import demo
+from nearcast.cli.explain import explain
+from nearcast.cli.match import match
+from nearcast.cli.talk import tell
+from nearcast.errors import InputError, NearcastError, UnknownError
+
+__all__ = ["app", "main"]
+
+
+class _Commands(TyperGroup):
+    """Commands whose errors are sentences."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; turn errors into a line and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except NearcastError as error:
+            tell(f"nearcast: {error}")
+            raise typer.Exit(2 if isinstance(error, InputError | UnknownError) else 1) from None
+        except BrokenPipeError:  # whoever read our output has had enough
+            raise
+        except OSError as error:
+            tell(f"nearcast: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    name="nearcast",
+    cls=_Commands,
+    add_completion=False,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: nearcast demo",
+)
+app.command(epilog="Example: nearcast demo --output nearcast-demo")(demo)
+app.command(
+    epilog="Example: nearcast match messages.parquet subscriptions.geojson --output deliveries.parquet"
+)(match)
+app.command(
+    epilog="Example: nearcast explain 'm1: Coffee! AT POINT (-73.99 40.73)' "
+    "'anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)'"
+)(explain)
+app.add_typer(bench, name="bench")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nearcast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def nearcast(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Deliver geo-tagged messages to the people who want them: by place, by words, by values."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="nearcast")

@@ -1,0 +1,159 @@
+"""``nearcast match``: files in, files out, in this process."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearcast import config
+from nearcast.cli import talk
+from nearcast.errors import InputError, UnknownError, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nearcast import Matcher, MessageBatch
+
+__all__ = ["match"]
+
+_FORMATS = ("jsonl", "csv", "parquet", "table")
+
+
+def match(
+    messages: Annotated[
+        str, typer.Argument(metavar="MESSAGES", help="A file of messages; - is JSON lines on stdin.")
+    ],
+    subscriptions: Annotated[
+        str,
+        typer.Argument(metavar="SUBSCRIPTIONS", help="A file of subscriptions; - is JSON lines on stdin."),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where the deliveries go; - is stdout.")
+    ] = "-",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="|".join(_FORMATS),
+            help="Of the deliveries: told by the ending of --output unless given, jsonl on stdout.",
+        ),
+    ] = None,
+    index: Annotated[str, typer.Option(metavar="NAME", help="The index to build.")] = config.DEFAULT_INDEX,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Threads that match; one a core unless given.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON on stdout; needs --output FILE.")
+    ] = False,
+) -> None:
+    """Match the messages of one file against the subscriptions of another.
+
+    Files are Parquet or GeoParquet (.parquet, or a directory of them), CSV (.csv), JSON lines (.jsonl, .ndjson) or
+    GeoJSON (.geojson, .json). The deliveries have the columns message_id and subscription_id, in the order of the
+    two files. A summary goes to stderr.
+    """
+    _check(messages, subscriptions, output, format, index, json)
+    from nearcast import build_index, files
+
+    started = time.perf_counter()
+    with _deliveries_to(output, format) as write, talk.progress() as show:
+        show("reading the files", None)
+        table = files.read_subscriptions(subscriptions, tell=talk.tell)
+        batch = files.read_messages(messages, like=table)
+        show("building the index", None)
+        matcher = build_index(index, table)
+        ready = time.perf_counter()
+        deliveries = 0
+        for found, done in _matched(matcher, batch, threads or os.cpu_count() or 1):
+            write(found)
+            deliveries += len(found)
+            show(f"matching: {done:,} of {len(batch):,} messages", done / max(len(batch), 1))
+    ended = time.perf_counter()
+    summary = {
+        "messages": len(batch),
+        "subscriptions": len(table),
+        "deliveries": deliveries,
+        "index": index,
+        "seconds": round(ended - started, 6),
+        "matching_seconds": round(ended - ready, 6),
+        "messages_per_second": round(len(batch) / (ended - ready), 1),
+    }
+    talk.tell(
+        f"{len(batch):,} messages, {len(table):,} subscriptions: {deliveries:,} deliveries in {ended - started:.2f} s "
+        f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
+    )
+    if json:
+        talk.print_json(summary)
+
+
+def _check(
+    messages: str, subscriptions: str, output: str, format: str | None, index: str, json: bool
+) -> None:
+    """Say what cannot work before any work is done."""
+    from nearcast.matching import INDEXES
+
+    if messages == subscriptions == "-":
+        raise InputError("stdin is either the messages or the subscriptions; give a file for the other")
+    if format is not None and format not in _FORMATS:
+        raise InputError(f"there is no format {shown(format)}; there are {', '.join(_FORMATS)}")
+    if format == "table" and output != "-":
+        raise InputError("a table is for reading on stdout; for a file give --format jsonl, csv or parquet")
+    if json and output == "-":
+        raise InputError(
+            "--json prints the summary where the deliveries go; send these to a file by --output FILE"
+        )
+    if index not in INDEXES:
+        raise UnknownError(f"there is no index {shown(index)}; there are {', '.join(INDEXES)}")
+
+
+def _matched(matcher: Matcher, batch: MessageBatch, threads: int) -> Iterator[tuple[pa.Table, int]]:
+    """Yield the deliveries of one chunk of messages after the other, with the number of messages done."""
+    import numpy as np
+
+    subscription_ids = matcher.table.ids
+    for start in range(0, max(len(batch), 1), config.CLI_CHUNK):
+        rows = np.arange(start, min(start + config.CLI_CHUNK, len(batch)))
+        part = batch.take(rows)
+        found = matcher.match(part, threads=threads).sorted().to_arrow(part.ids, subscription_ids)
+        if part.ids is None:
+            import pyarrow.compute as pc
+
+            found = found.set_column(0, "message_id", pc.add(found["message_id"], start))
+        yield found, int(rows[-1]) + 1 if len(rows) else 0
+
+
+@contextmanager
+def _deliveries_to(output: str, format: str | None) -> Iterator[Callable[[pa.Table], None]]:
+    """Give the function that writes deliveries to a file, or shows them."""
+    if format != "table":
+        from nearcast import files
+
+        with files.writing(output, format) as write:
+            yield write
+        return
+    pieces: list[pa.Table] = []
+    yield pieces.append
+    _show(pieces)
+
+
+def _show(pieces: list[pa.Table]) -> None:
+    """Print the first deliveries as a table, and say how many more there are."""
+    import pyarrow as pa
+    from rich.table import Table
+
+    deliveries = pa.concat_tables(pieces)
+    shown_rows = deliveries.slice(0, config.CLI_TABLE_ROWS)
+    table = Table(*deliveries.column_names)
+    for row in zip(*(column.to_pylist() for column in shown_rows.columns)):
+        table.add_row(*map(str, row))
+    talk.console().print(table)
+    if len(deliveries) > len(shown_rows):
+        talk.tell(
+            f"these are the first {len(shown_rows):,} of {len(deliveries):,} deliveries; --format jsonl gives all"
+        )

@@ -1,0 +1,58 @@
+"""How commands speak: data to stdout, everything else to stderr, colour on a terminal only.
+
+rich looks at ``NO_COLOR``, ``FORCE_COLOR`` and ``TERM`` by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["console", "print_json", "progress", "tell"]
+
+_PIPE_WIDTH = 120  # of tables that go to a file or a pipe
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console on stdout or stderr."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = _PIPE_WIDTH
+    return made
+
+
+def tell(sentence: str) -> None:
+    """Say one line on stderr."""
+    sys.stderr.write(sentence + "\n")
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print a JSON object on stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, float | None], None]]:
+    """Show a bar on stderr while work goes on, on a terminal only.
+
+    Gives the function that sets what is being done and which share of it is behind us (None: nobody knows).
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    screen = console(stderr=True)
+    columns = (BarColumn(bar_width=32), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(doing: str, share: float | None) -> None:
+            bar.update(task, description=doing, completed=share or 0, total=None if share is None else 1)
+
+        yield show

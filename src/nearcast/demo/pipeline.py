@@ -1,0 +1,218 @@
+"""The main job on the sample data: a stream of messages, matched on local Spark, ends by itself and is summed up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearcast import config
+from nearcast.demo import sample, write_report
+from nearcast.errors import InputError, NearcastError, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["LATENCY", "Progress", "Summary", "check_output", "run"]
+
+LATENCY = "per message, from the start of its micro-batch to the commit of its deliveries"
+_MARKER = ".nearcast-demo"  # only a directory with this file in it is ever replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the stream is."""
+
+    batches: int
+    messages: int
+    total: int
+    deliveries: int
+
+    @property
+    def share(self) -> float:
+        """Which share of the messages is behind us."""
+        return self.messages / self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did; times are in seconds."""
+
+    messages: int
+    subscriptions: int
+    deliveries: int
+    subscriptions_reached: int
+    batches: int
+    seconds: float  # of all micro-batches
+    messages_per_second: float
+    latency_p50: float
+    latency_p95: float
+    latency_p99: float
+    deliveries_path: str
+    report_path: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as plain values, for JSON."""
+        return {**asdict(self), "latency_is": LATENCY}
+
+
+def run(
+    spark: SparkSession, output: Path, tell: Callable[[Progress], None] = lambda progress: None
+) -> Summary:
+    """Match the sample messages as a stream, write the deliveries and the report to *output*, and sum up.
+
+    The directory *output* is made, or replaced if an earlier run made it; any other that has something in it is
+    refused. It then holds ``messages/`` and ``subscriptions.parquet`` (the sample data), ``deliveries/`` (Parquet),
+    ``report.html``, and what the stream needs to go on: ``index/`` and ``checkpoint/``.
+    """
+    output = output.resolve()
+    _replace(output)
+    messages, subscriptions, places = sample("messages"), sample("subscriptions"), sample("places")
+    pq.write_table(subscriptions, output / "subscriptions.parquet")
+    _stage(messages, output / "messages")
+    query = _start(spark, output)
+    batches = _finish(query, len(messages), tell)
+    summary = _summed_up(batches, messages, subscriptions, output)
+    write_report(
+        summary.report_path,
+        messages=messages,
+        subscriptions=subscriptions,
+        deliveries=_deliveries(output),
+        summary=_cards(summary),
+        places=places,
+    )
+    return summary
+
+
+def check_output(output: Path) -> None:
+    """Raise if *output* is something that a run must not replace."""
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{shown(str(output))} is a file; give a directory for the demonstration's output")
+    if output.is_dir() and any(output.iterdir()) and not (output / _MARKER).is_file():
+        raise InputError(
+            f"the directory {shown(str(output))} was not made by nearcast demo, so it is not replaced; "
+            "give another by --output, or remove it"
+        )
+
+
+def _replace(output: Path) -> None:
+    """Make the directory *output*, or empty it; the marker is there before anything else, and stays to the last."""
+    check_output(output)
+    output.mkdir(parents=True, exist_ok=True)
+    marker = output / _MARKER
+    marker.write_text("nearcast demo made this directory, and replaces what is in it when it runs again.\n")
+    for child in output.iterdir():
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child)
+        elif child != marker:
+            child.unlink()
+
+
+def _stage(messages: pa.Table, directory: Path) -> None:
+    """Write the messages as files in the order of their times; Spark takes files by age, so the ages follow."""
+    directory.mkdir()
+    ordered = messages.sort_by("published_at")
+    for number, rows in enumerate(np.array_split(np.arange(len(ordered)), config.DEMO_FILES)):
+        part = ordered.take(pa.array(rows))
+        file = directory / f"{number:02}.parquet"
+        pq.write_table(part, file)
+        os.utime(file, (number, part["published_at"][-1].as_py().timestamp()))
+
+
+def _start(spark: SparkSession, output: Path) -> StreamingQuery:
+    """Start the stream: one file a micro-batch, deliveries to Parquet, and an end when all files are done."""
+    from pyspark.sql import functions
+
+    from nearcast.spark import build, match
+
+    index = build(spark.read.parquet(str(output / "subscriptions.parquet")), output / "index")
+    staged = spark.read.parquet(str(output / "messages"))
+    # Python workers start, and load the kernels, with the first batch that they see: let it be none of the stream's.
+    match(staged.limit(1), index).collect()
+    files = spark.readStream.schema(staged.schema).option("maxFilesPerTrigger", 1)
+    stream = files.parquet(str(output / "messages"))
+    return (
+        match(stream, index)
+        .observe("deliveries", functions.count("*").alias("count"))
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(output / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(output / "deliveries"))
+    )
+
+
+def _finish(
+    query: StreamingQuery, total: int, tell: Callable[[Progress], None]
+) -> list[tuple[int, float, int]]:
+    """Wait for the end, telling the progress; return (messages, seconds, deliveries) of each micro-batch."""
+    from pyspark.errors import PySparkException
+
+    ended: bool | None = False
+    try:
+        while not ended:
+            ended = query.awaitTermination(config.DEMO_POLL_SECONDS)
+            batches = [
+                (
+                    progress["numInputRows"],
+                    progress["durationMs"]["triggerExecution"] / 1000,
+                    progress["observedMetrics"]["deliveries"]["count"],
+                )
+                for progress in query.recentProgress
+                if progress["numInputRows"]
+            ]
+            messages, _, deliveries = map(sum, zip(*batches)) if batches else (0, 0, 0)
+            tell(Progress(len(batches), int(messages), total, int(deliveries)))
+    except PySparkException as error:
+        raise NearcastError(f"the stream failed: {str(error).splitlines()[0]}") from error
+    finally:
+        query.stop()
+    return batches
+
+
+def _summed_up(
+    batches: list[tuple[int, float, int]], messages: pa.Table, subscriptions: pa.Table, output: Path
+) -> Summary:
+    rows, seconds, _ = (np.array(column) for column in zip(*batches))
+    p50, p95, p99 = np.quantile(np.repeat(seconds, rows), [0.5, 0.95, 0.99], method="inverted_cdf")
+    deliveries = _deliveries(output)
+    return Summary(
+        messages=int(rows.sum()),
+        subscriptions=len(subscriptions),
+        deliveries=len(deliveries),
+        subscriptions_reached=pc.count_distinct(deliveries["subscription_id"]).as_py(),
+        batches=len(batches),
+        seconds=round(float(seconds.sum()), 3),
+        messages_per_second=round(float(rows.sum() / seconds.sum()), 1),
+        latency_p50=float(p50),
+        latency_p95=float(p95),
+        latency_p99=float(p99),
+        deliveries_path=str(output / "deliveries"),
+        report_path=str(output / "report.html"),
+    )
+
+
+def _deliveries(output: Path) -> pa.Table:
+    return pq.read_table(output / "deliveries", columns=["message_id", "subscription_id"])
+
+
+def _cards(summary: Summary) -> dict[str, str | float | int]:
+    """Return the figures at the top of the report."""
+    return {
+        "messages": summary.messages,
+        "deliveries": summary.deliveries,
+        "subscriptions": summary.subscriptions,
+        "subscriptions reached": summary.subscriptions_reached,
+        "messages/s": round(summary.messages_per_second),
+        "latency p50": f"{summary.latency_p50:.2f} s",
+        "latency p95": f"{summary.latency_p95:.2f} s",
+        "latency p99": f"{summary.latency_p99:.2f} s",
+    }

@@ -1,0 +1,182 @@
+"""Messages and subscriptions from files, deliveries to files.
+
+The format is told by the ending:
+
+=========================  =================================================================================
+``.parquet``, a directory  Parquet; with GeoParquet metadata, its primary column is the geometry
+``.csv``                   a line of column names, then the rows; an empty cell is a missing value
+``.jsonl``, ``.ndjson``    an object a line: the JSON form of a message or subscription, a GeoJSON Feature, or
+                           flat columns
+``.geojson``, ``.json``    a FeatureCollection, or an array of such objects
+``-``                      JSON lines from the standard input, to the standard output
+=========================  =================================================================================
+
+Whatever the format, reading gives the columns of :mod:`nearcast.tables`. A file may carry more than Nearcast asks
+for: other columns of messages are attributes; other columns of subscriptions are left out, and the caller is
+told. Places are WGS84; a file that declares another coordinate system is refused. An error names the file, and the
+row (from 0), the line (from 1) or the feature (from 0).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import DuplicateError, InputError, UnknownError, shown
+from nearcast.files import columnar, documents
+from nearcast.files.documents import Kind
+from nearcast.files.writing import write_table, writing
+from nearcast.geometry import Box, Circle, Point, as_place
+from nearcast.tables import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
+
+if TYPE_CHECKING:
+    from nearcast.model import Message, Subscription
+
+__all__ = [
+    "find_message",
+    "find_subscription",
+    "read_messages",
+    "read_subscriptions",
+    "read_table",
+    "write_table",
+    "writing",
+]
+
+Source = str | os.PathLike[str]
+
+
+def read_table(path: Source, kind: Kind) -> pa.Table:
+    """Return the rows of a file of messages (*kind* ``"message"``) or subscriptions (``"subscription"``)."""
+    with _about(path):
+        if os.fspath(path) == "-":
+            return documents.from_lines(sys.stdin.buffer, kind)
+        path = Path(path)
+        ending = ".parquet" if path.is_dir() else path.suffix.lower()
+        if ending == ".parquet":
+            return columnar.from_parquet(path)
+        if ending == ".csv":
+            return columnar.from_csv(path)
+        if ending in (".jsonl", ".ndjson"):
+            with path.open("rb") as lines:
+                return documents.from_lines(lines, kind)
+        if ending in (".geojson", ".json"):
+            return documents.from_document(path.read_bytes(), kind)
+        raise InputError(
+            f"the ending {shown(ending)} tells no format; there are .parquet, .csv, .jsonl, .ndjson, .geojson, .json"
+        )
+
+
+def read_subscriptions(
+    path: Source, *, like: SubscriptionTable | None = None, tell: Callable[[str], None] | None = None
+) -> SubscriptionTable:
+    """Return the subscriptions of a file; *tell* hears, in one sentence, which of its columns are left out.
+
+    Two subscriptions with the same id are an error: a delivery could not say which of them it is for.
+    """
+    table = read_table(path, "subscription")
+    with _about(path):
+        unknown = [name for name in table.column_names if name not in SUBSCRIPTION_COLUMNS]
+        if unknown and tell is not None:
+            tell(
+                f"{path}: left out {', '.join(unknown)}; a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}"
+            )
+        subscriptions = SubscriptionTable.from_arrow(table.drop_columns(unknown), like=like)
+        if subscriptions.ids is not None:
+            _refuse_duplicates(subscriptions.ids)
+        return subscriptions
+
+
+def read_messages(path: Source, *, like: SubscriptionTable) -> MessageBatch:
+    """Return the messages of a file, in the codes of the subscriptions that they are to meet."""
+    table = read_table(path, "message")
+    with _about(path):
+        return MessageBatch.from_arrow(table, like=like)
+
+
+def find_subscription(path: Source, id: str) -> Subscription:
+    """Return one subscription of a file, its expression as it is written there."""
+    from nearcast.model import Subscription
+
+    table = read_table(path, "subscription")
+    with _about(path):
+        row = _row_of(table, id)
+        row = row.select([name for name in row.column_names if name in SUBSCRIPTION_COLUMNS])
+        (found,) = SubscriptionTable.from_arrow(row).to_subscriptions()
+        written = row["expression"][0].as_py() if "expression" in row.column_names else found.expression
+        return Subscription(row["id"][0].as_py(), written, found.region)
+
+
+def find_message(path: Source, id: str) -> Message:
+    """Return one message of a file."""
+    from nearcast.model import Message
+
+    table = read_table(path, "message")
+    with _about(path):
+        row = _row_of(table, id).to_pylist()[0]
+        row = {
+            name: value for name, value in row.items() if value is not None and value == value
+        }  # NaN is no value
+        attributes = {
+            name: value if isinstance(value, str) else float(value)
+            for name, value in row.items()
+            if name not in MESSAGE_COLUMNS and isinstance(value, str | Real)
+        }
+        words = row.get("keywords", ()) if "keywords" in table.column_names else row.get("text", "")
+        times = {name: row.get(name) for name in ("published_at", "expires_at")}
+        return Message(row["id"], words, as_place(_place_of(row)), attributes, **times)
+
+
+def _row_of(table: pa.Table, id: str) -> pa.Table:
+    """Return the row with the given id; where there is no column of ids, the row number is the id."""
+    if "id" not in table.column_names:
+        table = table.append_column("id", pa.array(range(len(table)), pa.int64()))
+    row = pc.index(table["id"].cast(pa.string()), id).as_py()
+    if row < 0:
+        raise UnknownError(f"none of the {len(table):,} rows has the id {shown(id)}")
+    return table.slice(row, 1)
+
+
+def _place_of(row: dict[str, Any]) -> Any:
+    """Return the place of a message, from the first columns that have one, in the order of :mod:`nearcast.tables`."""
+    if "geometry" in row:
+        return row["geometry"]
+    if "radius_m" in row:
+        return Circle(x=row.get("lon"), y=row.get("lat"), radius=row["radius_m"])
+    if "lon" in row or "lat" in row:
+        return Point(x=row.get("lon"), y=row.get("lat"))
+    box = row.get("bbox", row)
+    return Box(box["xmin"], box["ymin"], box["xmax"], box["ymax"]) if "xmin" in box else None
+
+
+def _refuse_duplicates(ids: pa.Array) -> None:
+    counts = ids.value_counts()
+    twice = counts.filter(pc.greater(counts.field("counts"), 1))
+    if len(twice):
+        raise DuplicateError(
+            f"{twice[0]['counts']} subscriptions have the id {shown(twice[0]['values'].as_py())}; give each its own"
+        )
+
+
+@contextmanager
+def _about(path: Source) -> Iterator[None]:
+    """Name the file in errors about its content; a file that cannot be read is a mistake of the caller."""
+    name = "standard input" if os.fspath(path) == "-" else os.fspath(path)
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"there is no file {name}") from None
+    except UnknownError as error:
+        raise UnknownError(f"{name}: {error}") from None
+    except InputError as error:
+        raise type(error)(f"{name}: {error}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from None

@@ -1,0 +1,136 @@
+"""Files that are tables already: Parquet, GeoParquet, CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.clock import microseconds
+from nearcast.errors import ColumnError, InputError, shown
+
+__all__ = ["from_csv", "from_parquet"]
+
+_WGS84 = {("OGC", "CRS84"), ("EPSG", "4326")}
+_NUMBERS = ("lon", "lat", "radius_m", "xmin", "ymin", "xmax", "ymax")
+_TEXTS = ("text", "keywords", "expression", "geometry")
+_TIMES = ("published_at", "expires_at")
+_INTEGERS = "^(0|-?[1-9][0-9]{0,17})$"  # as Python would write them: 007 is a string
+
+
+def from_parquet(path: Path) -> pa.Table:
+    """Return the table of a Parquet file, or of a directory of them."""
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        raise FileNotFoundError
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise ColumnError(f"this cannot be read as Parquet: {_first_line(error)}") from None
+    return _with_geometry(table)
+
+
+def _with_geometry(table: pa.Table) -> pa.Table:
+    """Return the table with the primary column of GeoParquet under the name ``geometry``."""
+    metadata = (table.schema.metadata or {}).get(b"geo")
+    if metadata is None:
+        return table
+    try:
+        geo = json.loads(metadata)
+        name, column = geo["primary_column"], geo["columns"][geo["primary_column"]]
+        encoding, crs = column.get("encoding", "WKB"), column.get("crs")
+        authority = (crs or {}).get("id", {})
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ColumnError("its GeoParquet metadata cannot be read; write the file again") from None
+    if encoding != "WKB":
+        raise ColumnError(
+            f"its geometry is encoded as {shown(encoding)}; write it as WKB, GeoParquet's default"
+        )
+    if crs is not None and (authority.get("authority"), str(authority.get("code"))) not in _WGS84:
+        raise ColumnError(
+            f"its coordinates are {shown(crs.get('name', crs))}; transform them to WGS84 (OGC:CRS84), longitude first"
+        )
+    others = [other for other in table.column_names if other == "geometry" != name]
+    table = table.drop_columns(others)
+    return table.rename_columns(["geometry" if own == name else own for own in table.column_names])
+
+
+def from_csv(path: Path) -> pa.Table:
+    """Return the table of a CSV file in UTF-8.
+
+    CSV has no types, so columns get them by name: ids are integers where all are written as integers, coordinates are
+    numbers, words and geometry are text, times are ISO 8601 or microseconds. Any other column holds numbers if every
+    cell is one, else text.
+    """
+    from pyarrow import csv as arrow_csv
+
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        header = next(csv.reader(file), [])
+    names = [name.strip() for name in header]
+    if not names:
+        raise ColumnError("the file is empty; a CSV file begins with a line of column names")
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ColumnError(f"two columns have the name {shown(repeated[0])}; rename one")
+    try:
+        table = arrow_csv.read_csv(
+            path,
+            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(header, pa.string()), null_values=[""], strings_can_be_null=True
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise ColumnError(f"this cannot be read as CSV: {_first_line(error)}") from None
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.table({name: _typed(name, column) for name, column in zip(names, columns)})
+
+
+def _typed(name: str, column: pa.Array) -> pa.Array:
+    """Return a column of strings in the type that its name or its values ask for."""
+    if name == "id":
+        whole = pc.all(pc.match_substring_regex(column, _INTEGERS)).as_py()
+        return column.cast(pa.int64()) if whole and len(column) else column
+    if name == "keywords":
+        return pc.utf8_split_whitespace(column)
+    if name in _TEXTS:
+        return column
+    if name in _TIMES:
+        return pa.array(
+            [_at(row, _time, name, cell) for row, cell in enumerate(column.to_pylist())], pa.int64()
+        )
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        if name not in _NUMBERS:
+            return column
+        return pa.array(
+            [_at(row, _number, name, cell) for row, cell in enumerate(column.to_pylist())], pa.float64()
+        )
+
+
+def _time(name: str, cell: str) -> int:
+    return int(cell) if cell.removeprefix("-").isdecimal() else microseconds(cell, name)
+
+
+def _number(name: str, cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise ColumnError(f"{name} is {shown(cell)}, which is not a number") from None
+
+
+def _at(row: int, read: Any, name: str, cell: str | None) -> Any:
+    """Return what a cell says, None for an empty one; an error says which row it is in."""
+    try:
+        return None if cell is None else read(name, cell)
+    except InputError as error:
+        raise type(error)(f"row {row}: {error}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

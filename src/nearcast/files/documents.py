@@ -1,0 +1,185 @@
+"""Files of JSON objects: JSON lines, GeoJSON.
+
+An object is one of three, and each becomes a row of flat columns. A *document* has a ``place`` or a ``region``, as
+:func:`nearcast.language.message_from_json` and ``subscription_from_json`` read it. A *Feature* has a geometry and
+properties. Anything else has *flat columns* already: ``lon``, ``lat``, ``text`` and so on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NoReturn
+
+import pyarrow as pa
+
+from nearcast import config
+from nearcast.clock import microseconds
+from nearcast.errors import ColumnError, GeometryError, InputError, ModelError, shown
+from nearcast.geometry import Box, Circle, Everywhere, Place, Point, Region, from_geojson, from_text
+from nearcast.tables import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
+
+__all__ = ["Kind", "from_document", "from_lines"]
+
+Kind = Literal["message", "subscription"]
+
+_WHERE = {"message": "place", "subscription": "region"}
+_BOX = ("xmin", "ymin", "xmax", "ymax")
+_PLACES = ("geometry", "lon", "lat", *_BOX, "bbox")
+_TIMES = ("published_at", "expires_at")
+_WGS84 = ("CRS84", "EPSG::4326", "EPSG:4326")
+
+
+def from_lines(lines: Iterable[bytes], kind: Kind) -> pa.Table:
+    """Return a row for each line that is not empty."""
+
+    def objects() -> Iterator[tuple[str, Any]]:
+        for number, line in enumerate(lines, 1):
+            if len(line) > config.MAX_RECORD_CHARS:
+                raise ModelError(
+                    f"line {number}: {len(line)} bytes are over the limit of {config.MAX_RECORD_CHARS} for one {kind} "
+                    "(config.MAX_RECORD_CHARS); simplify its polygon, or shorten its text"
+                )
+            if line.strip():
+                yield f"line {number}", _loaded(line, f"line {number}: ")
+
+    return _table(objects(), kind)
+
+
+def from_document(content: bytes, kind: Kind) -> pa.Table:
+    """Return a row for each feature of a FeatureCollection, or each object of an array, or the one object there is."""
+    document = _loaded(content)
+    if isinstance(document, Mapping) and document.get("type") == "FeatureCollection":
+        _check_crs(document)
+        members, name = document.get("features"), "feature"
+        if not isinstance(members, list):
+            raise ModelError(f"the features of a FeatureCollection are an array, not {shown(members)}")
+    else:
+        members, name = document if isinstance(document, list) else [document], "object"
+    return _table(((f"{name} {number}", member) for number, member in enumerate(members)), kind)
+
+
+def _check_crs(collection: Mapping[str, Any]) -> None:
+    """Refuse a collection that says, as GeoJSON once did, that its coordinates are not WGS84."""
+    crs = collection.get("crs")
+    name = str(crs.get("properties", {}).get("name")) if isinstance(crs, Mapping) else ""
+    if name and not name.endswith(_WGS84):
+        raise GeometryError(
+            f"its coordinates are {shown(name)}; transform them to WGS84, which GeoJSON prescribes"
+        )
+
+
+def _table(objects: Iterable[tuple[str, Any]], kind: Kind) -> pa.Table:
+    """Return labelled objects as a table; an error begins with the label."""
+    labels: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for label, value in objects:
+        try:
+            rows.append(_flat(value, kind))
+        except InputError as error:
+            raise type(error)(f"{label}: {error}") from None
+        labels.append(label)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: _column(name, [row.get(name) for row in rows], labels) for name in names})
+
+
+def _flat(value: Any, kind: Kind) -> dict[str, Any]:
+    """Return an object as flat columns."""
+    fields = _fields(value, kind)
+    if kind == "message" and isinstance(fields.get("attributes"), Mapping):
+        attributes = fields.pop("attributes")
+        if taken := [name for name in attributes if name in fields or name in MESSAGE_COLUMNS]:
+            raise ModelError(f"an attribute cannot have the name {shown(taken[0])} in a file; rename it")
+        fields |= attributes
+    if isinstance(fields.get("bbox"), list):
+        fields |= zip(_BOX, _corners(fields.pop("bbox")))
+    geometry = fields.pop("geometry", None)
+    if geometry is not None:
+        fields |= _place_columns(from_text(geometry) if isinstance(geometry, str) else from_geojson(geometry))
+    if isinstance(fields.get("keywords"), str):
+        fields["keywords"] = fields["keywords"].split()
+    for name in _TIMES:
+        if fields.get(name) is not None:
+            fields[name] = microseconds(fields[name], name)
+    known = MESSAGE_COLUMNS if kind == "message" else SUBSCRIPTION_COLUMNS
+    for name, member in fields.items():
+        if name not in known and (kind == "subscription" or isinstance(member, Mapping | list)):
+            fields[name] = None  # nobody reads it: only its name is kept, to tell that it is left out
+    return fields
+
+
+def _fields(value: Any, kind: Kind) -> dict[str, Any]:
+    """Return the members of an object with its place, if it has one, under ``geometry``."""
+    if not isinstance(value, Mapping):
+        raise ModelError(f"a {kind} is a JSON object, not {shown(value)}")
+    fields = dict(value)
+    if fields.get("type") == "Feature":
+        properties = fields.get("properties") or {}
+        if not isinstance(properties, Mapping):
+            raise ModelError(f"the properties of a Feature are an object, not {shown(properties)}")
+        outer = {"id": fields["id"]} if "id" in fields else {}
+        return {**properties, **outer, "geometry": fields.get("geometry")}
+    if _WHERE[kind] in fields and not any(name in fields for name in _PLACES):
+        fields["geometry"] = fields.pop(_WHERE[kind])
+    return fields
+
+
+def _place_columns(place: Place | Region) -> dict[str, Any]:
+    if isinstance(place, Point):
+        return {"lon": place.x, "lat": place.y}
+    if isinstance(place, Circle):
+        return {"lon": place.x, "lat": place.y, "radius_m": place.radius}
+    if isinstance(place, Box):
+        return {name: getattr(place, name) for name in _BOX}
+    return {} if isinstance(place, Everywhere) else {"geometry": place.wkb}
+
+
+def _corners(bbox: list[Any]) -> list[Any]:
+    if len(bbox) != 4:
+        raise GeometryError(f"bbox is {shown(bbox)}; give four numbers: xmin, ymin, xmax, ymax")
+    return bbox
+
+
+def _column(name: str, values: list[Any], labels: list[str]) -> pa.Array:
+    """Return values as one column; text and numbers side by side are an error, since a column has one type."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        kinds = [_kind_of(value) for value in values]
+        first = next(i for i, kind in enumerate(kinds) if kind)
+        for i, kind in enumerate(kinds):
+            if kind and kind != kinds[first]:
+                raise ColumnError(
+                    f"{labels[i]}: {name} is {kind}, {shown(values[i])}, where it is {kinds[first]} in "
+                    f"{labels[first]}; write one kind of value, or use two names"
+                ) from None
+        raise ColumnError(
+            f"the values of {name}, like {shown(values[first])}, cannot be read as a column"
+        ) from None
+
+
+def _kind_of(value: Any) -> str:
+    for kind, name in ((bool, "a truth value"), (str, "a text"), (int | float, "a number"), (list, "a list")):
+        if isinstance(value, kind):
+            return name
+    return "" if value is None else "an object"
+
+
+def _loaded(content: bytes, label: str = "") -> Any:
+    """Return what JSON says; its mistakes become errors that say where."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ModelError(f"{label}{constant} is not a number of JSON; leave the value out")
+
+    try:
+        return json.loads(content, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise ModelError(f"{label}this is not JSON: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{label}this is not JSON: byte {error.start} is not UTF-8") from None
+    except RecursionError:
+        raise ModelError(f"{label}this JSON is nested too deeply") from None
+    except ModelError:
+        raise
+    except ValueError as error:  # an integer of thousands of digits
+        raise ModelError(f"{label}this JSON has a number that is too long: {error}") from None

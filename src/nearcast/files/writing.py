@@ -1,0 +1,109 @@
+"""Tables to files, piece by piece; a file appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.errors import InputError, shown
+
+__all__ = ["FORMATS", "write_table", "writing"]
+
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+Write = Callable[[pa.Table], None]
+
+
+def write_table(table: pa.Table, path: str | os.PathLike[str], format: str | None = None) -> None:
+    """Write a table of plain columns as Parquet, CSV or JSON lines; *format* is told by the ending unless given."""
+    with writing(path, format) as write:
+        write(table)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator[Write]:
+    """Open a file for tables of one schema; give the function that writes the next of them.
+
+    The file gets its name when all is written. After an error there is no file, or still the one that was there before.
+    ``-`` is the standard output (JSON lines unless *format* says otherwise).
+    """
+    name = os.fspath(path)
+    ending = ".jsonl" if name == "-" else Path(name).suffix.lower()
+    format = format or FORMATS.get(ending, "")
+    if format not in FORMATS.values():
+        raise InputError(
+            f"cannot tell in which format to write {name}; end it in {', '.join(FORMATS)}, or say which of "
+            f"{', '.join(sorted(set(FORMATS.values())))}"
+        )
+    if name == "-":
+        with _writer(sys.stdout.buffer, format) as write:
+            yield write
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    in_place = target.exists() and not target.is_file()  # /dev/null, a named pipe
+    draft = target if in_place else target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        file = draft.open("wb")
+    except OSError as error:
+        raise InputError(f"cannot write {shown(name)}: {error.strerror}") from None
+    try:
+        with file, _writer(file, format) as write:
+            yield write
+        if not in_place:
+            draft.replace(target)
+    finally:
+        if not in_place:
+            draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writer(file: BinaryIO, format: str) -> Iterator[Write]:
+    if format == "jsonl":
+        yield lambda table: _write_lines(table, file)
+        return
+    opened: list[Any] = []  # the writer, once the first table has told the schema
+
+    def write(table: pa.Table) -> None:
+        if not opened:
+            opened.append(_columnar_writer(file, table.schema, format))
+        opened[0].write_table(table)
+
+    try:
+        yield write
+    finally:
+        for writer in opened:
+            writer.close()
+
+
+def _columnar_writer(file: BinaryIO, schema: pa.Schema, format: str) -> Any:
+    if format == "parquet":
+        import pyarrow.parquet as pq
+
+        return pq.ParquetWriter(file, schema, compression="zstd")
+    from pyarrow import csv
+
+    return csv.CSVWriter(file, schema)
+
+
+def _write_lines(table: pa.Table, file: BinaryIO) -> None:
+    """Write an object a line. Values are written once for each different one: ids come again and again."""
+    if not len(table):
+        return
+    parts: list[Any] = []
+    for name, column in zip(table.column_names, table.columns):
+        distinct = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        written = [json.dumps(value, ensure_ascii=False) for value in distinct.dictionary.to_pylist()]
+        parts += [
+            f"{', ' if parts else '{'}{json.dumps(name)}: ",
+            pa.array(written, pa.string()).take(distinct.indices),
+        ]
+    lines = pc.binary_join_element_wise(*parts, "}\n", "")
+    file.write("".join(lines.to_pylist()).encode())
