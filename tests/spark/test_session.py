@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -41,15 +42,16 @@ class TestStarted:
         }
         assert {name: spark.conf.get(name) for name in expected} == expected
 
-    def test_workers_run_this_interpreter(self, spark):
-        def executable(batches):
+    def test_workers_run_this_interpreter_and_are_forked_warm(self, spark):
+        def look(batches):
             import pyarrow
 
-            yield pyarrow.RecordBatch.from_pydict({"path": [sys.executable]})
+            parent = sys.modules["__main__"].__spec__.name
+            yield pyarrow.RecordBatch.from_pydict({"path": [sys.executable], "parent": [parent]})
 
         with quietly():
-            rows = spark.range(1, numPartitions=1).mapInArrow(executable, "path string").collect()
-        assert [row.path for row in rows] == [sys.executable]
+            rows = spark.range(1, numPartitions=1).mapInArrow(look, "path string, parent string").collect()
+        assert [tuple(row) for row in rows] == [(sys.executable, "nearcast.spark.daemon")]
 
     def test_a_second_call_returns_the_active_session(self, spark):
         assert session("another name") is spark
@@ -57,6 +59,15 @@ class TestStarted:
     def test_the_environment_is_as_before(self, spark):
         assert "nearcast-java" not in os.environ.get("JAVA_HOME", "")
         assert os.environ.get("SPARK_LOCAL_IP") is None
+
+
+def test_what_the_daemon_warms_leaves_no_thread_of_python():
+    """A thread that holds a lock at the fork would hang the worker."""
+    program = (
+        "import threading; from nearcast.spark.daemon import warm; warm(); print(threading.active_count())"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (ran.stdout, ran.stderr) == ("1\n", "")
 
 
 def test_without_pyspark_the_extra_is_named(monkeypatch):
