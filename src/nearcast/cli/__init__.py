@@ -40,22 +40,33 @@ class _Commands(TyperGroup):
             raise typer.Exit(1) from None
 
 
+def _example(*lines: str) -> str:
+    """Return the end of a help text, its lines kept as they are (which the mark in front asks for)."""
+    return "\b\n" + "\n".join(("Example:", *(f"  {line}" for line in lines)))
+
+
 app = typer.Typer(
     name="nearcast",
     cls=_Commands,
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: nearcast demo",
+    epilog=_example("nearcast demo"),
 )
-app.command(epilog="Example: nearcast demo --output nearcast-demo")(demo)
+app.command(epilog=_example("nearcast demo --output nearcast-demo"))(demo)
 app.command(
-    epilog="Example: nearcast match messages.parquet subscriptions.geojson --output deliveries.parquet"
+    epilog=_example(
+        "nearcast match nearcast-demo/messages nearcast-demo/subscriptions.parquet \\",
+        "  --output deliveries.csv        # on the files of nearcast demo",
+    )
 )(match)
 app.command(
-    epilog="Example: nearcast explain 'm1: Coffee! AT POINT (-73.99 40.73)' "
-    "'anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)'"
+    epilog=_example(
+        "nearcast explain 'm1: Hot coffee! AT POINT (-73.99 40.73)' \\",
+        "  'anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)'",
+    )
 )(explain)
 app.add_typer(bench, name="bench")
 

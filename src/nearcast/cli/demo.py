@@ -27,10 +27,10 @@ def demo(
     ] = Path("nearcast-demo"),
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Match a day of sample messages against ten thousand sample subscriptions on local Spark.
+    """Match sample messages on local Spark, and draw the map.
 
-    The messages arrive as a stream that ends by itself. The results: deliveries as Parquet, and a report with
-    a map that opens offline in a browser.
+    A day of messages meets ten thousand subscriptions, as a stream that ends by itself. The results: deliveries
+    as Parquet, and a report with a map that opens offline in a browser.
     """
     from nearcast.demo import pipeline
     from nearcast.spark import session

@@ -19,13 +19,11 @@ _T = TypeVar("_T")
 def explain(
     message: Annotated[
         str | None,
-        typer.Argument(metavar="[MESSAGE]", help="JSON, text, or @FILE with either.", show_default=False),
+        typer.Argument(metavar="MESSAGE", help="JSON, text, or @FILE with either.", show_default=False),
     ] = None,
     subscription: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[SUBSCRIPTION]", help="JSON, text, or @FILE with either.", show_default=False
-        ),
+        typer.Argument(metavar="SUBSCRIPTION", help="JSON, text, or @FILE with either.", show_default=False),
     ] = None,
     messages: Annotated[
         str | None, typer.Option(metavar="FILE", help="Take the message from this file, as `match` reads it.")
@@ -39,9 +37,10 @@ def explain(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
-    """Tell why a message matches a subscription, or why not, test by test.
+    """Tell why a message matches a subscription, or why not.
 
-    The exit code is 0 whatever the answer; 2 means that the input could not be understood.
+    Every test is shown with its outcome. The exit code is 0 whatever the answer; 2 means that the input could
+    not be understood.
     """
     from nearcast import files
     from nearcast.explain import explain as explained
@@ -93,7 +92,7 @@ def _given(
     try:
         return from_json(written) if written.lstrip().startswith("{") else from_text(written)
     except InputError as error:
-        raise type(error)(f"the {what}: {error}") from None
+        raise type(error)(f"{what.upper()}: {error}") from None
 
 
 def _content(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ def match(
         bool, typer.Option("--json", help="Print the summary as JSON on stdout; needs --output FILE.")
     ] = False,
 ) -> None:
-    """Match the messages of one file against the subscriptions of another.
+    """Match a file of messages against a file of subscriptions.
 
     Files are Parquet or GeoParquet (.parquet, or a directory of them), CSV (.csv), JSON lines (.jsonl, .ndjson) or
     GeoJSON (.geojson, .json). The deliveries have the columns message_id and subscription_id, in the order of the
@@ -104,6 +105,8 @@ def _check(
         raise InputError(f"there is no format {shown(format)}; there are {', '.join(_FORMATS)}")
     if format == "table" and output != "-":
         raise InputError("a table is for reading on stdout; for a file give --format jsonl, csv or parquet")
+    if format == "parquet" and output == "-" and sys.stdout.isatty():
+        raise InputError("Parquet is not for a terminal; give --output FILE, or pipe it somewhere")
     if json and output == "-":
         raise InputError(
             "--json prints the summary where the deliveries go; send these to a file by --output FILE"

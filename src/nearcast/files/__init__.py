@@ -19,6 +19,7 @@ row (from 0), the line (from 1) or the feature (from 0).
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from nearcast.errors import DuplicateError, InputError, UnknownError, shown
 from nearcast.files import columnar, documents
 from nearcast.files.documents import Kind
 from nearcast.files.writing import write_table, writing
-from nearcast.geometry import Box, Circle, Point, as_place
+from nearcast.geometry import Box, Circle, Point, as_place, as_region
 from nearcast.tables import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
 
 if TYPE_CHECKING:
@@ -86,9 +87,8 @@ def read_subscriptions(
     with _about(path):
         unknown = [name for name in table.column_names if name not in SUBSCRIPTION_COLUMNS]
         if unknown and tell is not None:
-            tell(
-                f"{path}: left out {', '.join(unknown)}; a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}"
-            )
+            names, known = ", ".join(map(repr, unknown)), ", ".join(SUBSCRIPTION_COLUMNS)
+            tell(f"{path}: left out {names}; a subscription has {known}")
         subscriptions = SubscriptionTable.from_arrow(table.drop_columns(unknown), like=like)
         if subscriptions.ids is not None:
             _refuse_duplicates(subscriptions.ids)
@@ -109,10 +109,9 @@ def find_subscription(path: Source, id: str) -> Subscription:
     table = read_table(path, "subscription")
     with _about(path):
         row = _row_of(table, id)
-        row = row.select([name for name in row.column_names if name in SUBSCRIPTION_COLUMNS])
-        (found,) = SubscriptionTable.from_arrow(row).to_subscriptions()
-        written = row["expression"][0].as_py() if "expression" in row.column_names else found.expression
-        return Subscription(row["id"][0].as_py(), written, found.region)
+        words = row.get("keywords", ())
+        written = row.get("expression") or " ".join(json.dumps(word, ensure_ascii=False) for word in words)
+        return Subscription(row["id"], written or None, as_region(_place_of(row)))
 
 
 def find_message(path: Source, id: str) -> Message:
@@ -121,10 +120,7 @@ def find_message(path: Source, id: str) -> Message:
 
     table = read_table(path, "message")
     with _about(path):
-        row = _row_of(table, id).to_pylist()[0]
-        row = {
-            name: value for name, value in row.items() if value is not None and value == value
-        }  # NaN is no value
+        row = _row_of(table, id)
         attributes = {
             name: value if isinstance(value, str) else float(value)
             for name, value in row.items()
@@ -135,18 +131,21 @@ def find_message(path: Source, id: str) -> Message:
         return Message(row["id"], words, as_place(_place_of(row)), attributes, **times)
 
 
-def _row_of(table: pa.Table, id: str) -> pa.Table:
-    """Return the row with the given id; where there is no column of ids, the row number is the id."""
+def _row_of(table: pa.Table, id: str) -> dict[str, Any]:
+    """Return what the row with the given id has; where there is no column of ids, the row number is the id."""
     if "id" not in table.column_names:
         table = table.append_column("id", pa.array(range(len(table)), pa.int64()))
     row = pc.index(table["id"].cast(pa.string()), id).as_py()
     if row < 0:
         raise UnknownError(f"none of the {len(table):,} rows has the id {shown(id)}")
-    return table.slice(row, 1)
+    (found,) = table.slice(row, 1).to_pylist()
+    return {
+        name: value for name, value in found.items() if value is not None and value == value
+    }  # NaN is none
 
 
 def _place_of(row: dict[str, Any]) -> Any:
-    """Return the place of a message, from the first columns that have one, in the order of :mod:`nearcast.tables`."""
+    """Return where a row is, by the first columns that say it, in the order of :mod:`nearcast.tables`."""
     if "geometry" in row:
         return row["geometry"]
     if "radius_m" in row:

@@ -69,8 +69,11 @@ def from_csv(path: Path) -> pa.Table:
     """
     from pyarrow import csv as arrow_csv
 
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        header = next(csv.reader(file), [])
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = next(csv.reader(file), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ColumnError(f"this cannot be read as CSV in UTF-8: {error}") from None
     names = [name.strip() for name in header]
     if not names:
         raise ColumnError("the file is empty; a CSV file begins with a line of column names")
@@ -104,7 +107,7 @@ def _typed(name: str, column: pa.Array) -> pa.Array:
             [_at(row, _time, name, cell) for row, cell in enumerate(column.to_pylist())], pa.int64()
         )
     try:
-        return column.cast(pa.float64())
+        return pc.utf8_trim_whitespace(column).cast(pa.float64())
     except pa.ArrowInvalid:
         if name not in _NUMBERS:
             return column
