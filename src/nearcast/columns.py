@@ -360,8 +360,11 @@ def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
         array = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else pa.array(ids)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         raise ColumnError(f"{name} must be all strings or all integers") from None
+    if array.null_count:
+        row = array.is_null().to_numpy(zero_copy_only=False).argmax()
+        raise ColumnError(f"{name} has no value in row {row}; every row needs an id")
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if pa.types.is_null(kind) and size == 0:
+    if pa.types.is_null(kind):
         return pa.array([], pa.string())
     if not (
         pa.types.is_integer(kind)
@@ -372,9 +375,6 @@ def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
         raise ColumnError(f"{name} must be strings or integers, not {kind}")
     if len(array) != size:
         raise ColumnError(f"{len(array)} {name} for {size} rows")
-    if array.null_count:
-        row = array.is_null().to_numpy(zero_copy_only=False).argmax()
-        raise ColumnError(f"{name} has no value in row {row}; every row needs an id")
     return array
 
 

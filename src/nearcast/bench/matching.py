@@ -13,8 +13,7 @@ from nearcast import config
 from nearcast.bench.measure import Progress, best_of, each, resident_bytes, timed
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.kernels import kernel
-from nearcast.kernels.sets import includes, meets
-from nearcast.kernels.verify import Clauses, Probes, boxes_touch, tests_hold
+from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching import Matcher, build_index
 
 if TYPE_CHECKING:
@@ -147,26 +146,13 @@ def touch(
     This is the floor of matching: no index can do less than to check and to write its answers. It works on a
     table and a batch without several rows of one owner, as all workloads are.
     """
-    # Arrays are taken out of their tuples before the loop: each look into a tuple would count references, and cost
-    # more than the check itself.
-    boxes, need_offsets, needed, refuse_offsets, refused, test_offsets = clauses[:6]
-    places, word_offsets, words, _ = probes
-    refusing, testing = refused.size > 0, test_offsets[-1] > 0
     written = offsets[start]
     for p in range(start, stop):
-        first, last = word_offsets[p], word_offsets[p + 1]
+        first = written
         for i in range(offsets[p], offsets[p + 1]):
-            c = rows[i]
-            if (
-                boxes_touch(boxes, c, places, p)
-                and includes(words, first, last, needed, need_offsets[c], need_offsets[c + 1])
-                and not (
-                    refusing and meets(words, first, last, refused, refuse_offsets[c], refuse_offsets[c + 1])
-                )
-                and (not testing or tests_hold(clauses, c, probes, p))
-            ):
-                out[written] = c
-                written += 1
+            out[written] = rows[i]
+            written += 1
+        written = keep_satisfied(clauses, probes, p, out, first, written)
     return int(written - offsets[start])
 
 

@@ -1,14 +1,16 @@
-"""Compiled code that several rooms share: hashing, sorted sets, ragged rows, growable posting lists.
+"""Compiled code that several rooms share: hashing, sorted sets, posting lists, the decision itself.
 
-A kernel sees arrays and scalars only; arrays that belong together come as one named tuple. It allocates nothing in its inner
-loops, keeps no state, and holds no GIL, so that ``threads=`` is a plain thread pool. Every kernel is cached on disk beside its
-source: it compiles once per machine. ``kernel.py_func`` is the same code as plain Python, for tests and debuggers.
+A kernel sees arrays and scalars only; arrays that belong together come as one named tuple. It allocates nothing in its
+inner loops, keeps no state, and holds no GIL, so that ``threads=`` is a plain thread pool. Every kernel is cached on disk
+beside its source: it compiles once per machine. ``kernel.py_func`` is the same code as plain Python, for tests and debuggers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 import numba
 
@@ -23,7 +25,16 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     Division follows NumPy (no exception on zero), which spares a branch in every loop that divides.
     """
-    compiled: Callable[_P, _R] = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(
-        function
-    )
-    return compiled
+    compiled: Any = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(function)
+    # Numba calls a cached kernel fresh while its own file is unchanged, although kernels of other files are compiled into
+    # it. Ours is fresh while the whole package is.
+    compiled._cache._cache_file._source_stamp = _package_stamp()
+    kept: Callable[_P, _R] = compiled
+    return kept
+
+
+@cache
+def _package_stamp() -> tuple[int, int]:
+    """Return what changes when any source file of the package does: the newest change and the total size."""
+    files = [path.stat() for path in Path(__file__).parents[1].rglob("*.py")]
+    return max(file.st_mtime_ns for file in files), sum(file.st_size for file in files)

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses, Probes, satisfies
+from nearcast.kernels.verify import Clauses
 
-__all__ = ["FULL", "Homes", "Pool", "add", "compact", "fill", "outward", "remove", "scan_list"]
+__all__ = ["FULL", "Homes", "Pool", "add", "candidates", "compact", "fill", "outward", "remove"]
 
-FULL = -1  # what scan_list returns when the output has no room
+FULL = -1  # what candidates returns when the output has no room
 
 
 class Pool(NamedTuple):
@@ -132,30 +132,27 @@ def compact(pool: Pool, boxes: NDArray[np.float32], rows: NDArray[np.int32]) -> 
 
 
 @kernel
-def scan_list(
-    pool: Pool,
+def candidates(
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int32],
+    boxes: NDArray[np.float32],
+    rows: NDArray[np.int32],
     target: int,
-    clauses: Clauses,
-    probes: Probes,
-    p: int,
+    query: NDArray[np.float32],
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """Write the clauses of one list that probe *p* satisfies; return *filled*, or FULL when *out* has no room."""
-    xmin, ymin = probes.boxes[p, 0], probes.boxes[p, 1]
-    xmax, ymax = probes.boxes[p, 2], probes.boxes[p, 3]
-    start = pool.starts[target]
-    for at in range(start, start + pool.sizes[target]):
-        if (
-            pool.boxes[at, 0] <= xmax
-            and pool.boxes[at, 2] >= xmin
-            and pool.boxes[at, 1] <= ymax
-            and pool.boxes[at, 3] >= ymin
-        ):
-            c = pool.rows[at]
-            if satisfies(clauses, c, probes, p):
-                if filled == out.size:
-                    return FULL
-                out[filled] = c
-                filled += 1
+    """Write the clauses of one list whose box touches the box *query*; return the new end, or FULL without room.
+
+    No branch depends on the data: half of the boxes of a list may touch, and a wrong guess would cost more than the write.
+    """
+    start, size = starts[target], sizes[target]
+    if filled + size > out.size:
+        return FULL
+    xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
+    for at in range(start, start + size):
+        out[filled] = rows[at]
+        filled += (
+            (boxes[at, 0] <= xmax) & (boxes[at, 2] >= xmin) & (boxes[at, 1] <= ymax) & (boxes[at, 3] >= ymin)
+        )
     return filled

@@ -21,9 +21,8 @@ __all__ = [
     "Clauses",
     "Probes",
     "boxes_touch",
-    "satisfies",
-    "tests_hold",
-    "words_hold",
+    "keep_satisfied",
+    "test_holds",
 ]
 
 # Flags of a test on an attribute; none set means low <= value <= high.
@@ -63,40 +62,50 @@ def boxes_touch(a: NDArray[np.float64], i: int, b: NDArray[np.float64], j: int) 
 
 
 @kernel
-def tests_hold(clauses: Clauses, c: int, probes: Probes, p: int) -> bool:
-    """Tell whether every test of clause *c* holds; an absent attribute (NaN) satisfies no test, negated or not."""
-    for i in range(clauses.test_offsets[c], clauses.test_offsets[c + 1]):
-        attribute = clauses.test_attributes[i]
-        if attribute >= probes.attributes.shape[1]:
-            return False
-        value = probes.attributes[p, attribute]
-        if np.isnan(value):
-            return False
-        flags = clauses.test_flags[i]
-        low, high = clauses.test_lows[i], clauses.test_highs[i]
-        above = value > low or (value == low and not flags & LOW_OPEN)
-        below = value < high or (value == high and not flags & HIGH_OPEN)
-        if (above and below) == (flags & NEGATED != 0):
-            return False
-    return True
-
-
-@kernel
-def words_hold(clauses: Clauses, c: int, probes: Probes, p: int) -> bool:
-    """Tell whether the probe has all keywords of clause *c* and none of its forbidden ones."""
-    start, stop = probes.keyword_offsets[p], probes.keyword_offsets[p + 1]
-    first, last = clauses.keyword_offsets[c], clauses.keyword_offsets[c + 1]
-    if not includes(probes.keywords, start, stop, clauses.keywords, first, last):
+def test_holds(value: float, low: float, high: float, flags: int) -> bool:
+    """Tell whether a test holds for a value; an absent attribute (NaN) satisfies no test, negated or not."""
+    if np.isnan(value):
         return False
-    first, last = clauses.forbidden_offsets[c], clauses.forbidden_offsets[c + 1]
-    return first == last or not meets(probes.keywords, start, stop, clauses.forbidden, first, last)
+    above = value > low or (value == low and not flags & LOW_OPEN)
+    below = value < high or (value == high and not flags & HIGH_OPEN)
+    return (above and below) == (flags & NEGATED == 0)
 
 
 @kernel
-def satisfies(clauses: Clauses, c: int, probes: Probes, p: int) -> bool:
-    """Tell whether probe *p* satisfies clause *c*: words, box, tests."""
-    return (
-        words_hold(clauses, c, probes, p)
-        and boxes_touch(clauses.boxes, c, probes.boxes, p)
-        and tests_hold(clauses, c, probes, p)
-    )
+def keep_satisfied(
+    clauses: Clauses, probes: Probes, p: int, rows: NDArray[np.int32], first: int, last: int
+) -> int:
+    """Keep of the candidates rows[first:last] the clauses that probe *p* satisfies, in place; return the new end.
+
+    Words decide first, then the box, then the tests: an index prunes by boxes, so words refuse most of what is left. The
+    arrays are taken out of their tuples once: a look into a tuple inside the loop would count references.
+    """
+    boxes, keyword_offsets, keywords, forbidden_offsets, forbidden, test_offsets = clauses[:6]
+    attributes, lows, highs, flags = clauses[6:]
+    probe_boxes, probe_offsets, probe_keywords, values = probes
+    start, stop = probe_offsets[p], probe_offsets[p + 1]
+    any_forbidden, any_tests = forbidden.size > 0, attributes.size > 0
+    kept = first
+    for i in range(first, last):
+        c = rows[i]
+        if not includes(probe_keywords, start, stop, keywords, keyword_offsets[c], keyword_offsets[c + 1]):
+            continue
+        if not boxes_touch(boxes, c, probe_boxes, p):
+            continue
+        if any_forbidden and meets(
+            probe_keywords, start, stop, forbidden, forbidden_offsets[c], forbidden_offsets[c + 1]
+        ):
+            continue
+        holds = True
+        if any_tests:
+            for t in range(test_offsets[c], test_offsets[c + 1]):
+                attribute = attributes[t]
+                if attribute >= values.shape[1] or not test_holds(
+                    values[p, attribute], lows[t], highs[t], flags[t]
+                ):
+                    holds = False
+                    break
+        if holds:
+            rows[kept] = c
+            kept += 1
+    return kept

@@ -276,11 +276,9 @@ class Matcher(ABC):
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Run :meth:`_search` over a range of probes, growing the buffer as needed."""
         counts = np.zeros(stop - start, np.int64)
-        out = np.empty(max(1024, 16 * (stop - start)), np.int32)
+        out = np.empty(max(4096, 64 * (stop - start)), np.int32)
         at, filled = self._search(probes, start, stop, counts, out, 0)
         while at < stop:
-            share = (at - start) / (stop - start)
-            room = 2 * len(out) if share == 0 else max(2 * len(out), int(1.2 * filled / share))
-            out = np.concatenate([out[:filled], np.empty(room - filled, np.int32)])
+            out = np.concatenate([out[:filled], np.empty(2 * len(out), np.int32)])
             at, filled = self._search(probes, at, stop, counts[at - start :], out, filled)
         return counts, out[:filled]

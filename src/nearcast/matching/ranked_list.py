@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import FULL, Pool, scan_list
-from nearcast.kernels.verify import Clauses, Probes
+from nearcast.kernels.postings import FULL, Pool, candidates, outward
+from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.grid import Grid, cell_of, cells_of, grid_over, level_start
 from nearcast.matching.matcher import Matcher
 from nearcast.matching.postings import ClauseHomes, PostingLists
@@ -188,27 +188,34 @@ def _search(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    bare = by_cell.rows.size > 0
+    starts, sizes, _, boxes, rows = by_word
+    cell_starts, cell_sizes, _, cell_boxes, cell_rows = by_cell
+    probe_boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
+    query = np.empty(4, np.float32)
     for p in range(start, stop):
-        begin = filled
-        for k in range(probes.keyword_offsets[p], probes.keyword_offsets[p + 1]):
-            word = probes.keywords[k]
-            if word < by_word.starts.size and by_word.sizes[word] > 0:
-                filled = scan_list(by_word, word, clauses, probes, p, out, filled)
-                if filled == FULL:
-                    return p, begin
-        if bare:
+        last = filled
+        outward(probe_boxes[p], query)
+        for k in range(keyword_offsets[p], keyword_offsets[p + 1]):
+            word = keywords[k]
+            if word < starts.size:
+                last = candidates(starts, sizes, boxes, rows, word, query, out, last)
+                if last == FULL:
+                    return p, filled
+        if cell_rows.size > 0:
             for level in range(grid.levels):
-                left = max(cell_of(probes.boxes[p, 0], grid.x, grid.width, level) - 1, 0)
-                right = cell_of(probes.boxes[p, 2], grid.x, grid.width, level)
-                low = max(cell_of(probes.boxes[p, 1], grid.y, grid.height, level) - 1, 0)
-                high = cell_of(probes.boxes[p, 3], grid.y, grid.height, level)
+                left = max(cell_of(probe_boxes[p, 0], grid.x, grid.width, level) - 1, 0)
+                right = cell_of(probe_boxes[p, 2], grid.x, grid.width, level)
+                low = max(cell_of(probe_boxes[p, 1], grid.y, grid.height, level) - 1, 0)
+                high = cell_of(probe_boxes[p, 3], grid.y, grid.height, level)
                 for row in range(low, high + 1):
                     for column in range(left, right + 1):
                         cell = level_start(level) + (row << level | column)
-                        if by_cell.sizes[cell] > 0:
-                            filled = scan_list(by_cell, cell, clauses, probes, p, out, filled)
-                            if filled == FULL:
-                                return p, begin
-        counts[p - start] = filled - begin
+                        last = candidates(
+                            cell_starts, cell_sizes, cell_boxes, cell_rows, cell, query, out, last
+                        )
+                        if last == FULL:
+                            return p, filled
+        last = keep_satisfied(clauses, probes, p, out, filled, last)
+        counts[p - start] = last - filled
+        filled = last
     return stop, filled

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses, Probes, boxes_touch, tests_hold, words_hold
+from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.matcher import Matcher
 
 __all__ = ["Scan"]
@@ -55,19 +55,18 @@ def _scan(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
+    boxes, probe_boxes = clauses.boxes, probes.boxes
     for p in range(start, stop):
-        begin = filled
+        xmin, ymin, xmax, ymax = probe_boxes[p, 0], probe_boxes[p, 1], probe_boxes[p, 2], probe_boxes[p, 3]
+        last = filled
         for c in range(alive.size):
             # Boxes first: they lie in a row, and they refuse most clauses.
-            if (
-                boxes_touch(clauses.boxes, c, probes.boxes, p)
-                and alive[c]
-                and words_hold(clauses, c, probes, p)
-                and tests_hold(clauses, c, probes, p)
-            ):
-                if filled == out.size:
-                    return p, begin
-                out[filled] = c
-                filled += 1
-        counts[p - start] = filled - begin
+            if boxes[c, 0] <= xmax and boxes[c, 2] >= xmin and boxes[c, 1] <= ymax and boxes[c, 3] >= ymin:
+                if last == out.size:
+                    return p, filled
+                out[last] = c
+                last += alive[c]
+        last = keep_satisfied(clauses, probes, p, out, filled, last)
+        counts[p - start] = last - filled
+        filled = last
     return stop, filled

@@ -147,10 +147,8 @@ class ClauseStore:
                 raise ColumnError(
                     "either all subscriptions of an index have ids or none has; this insert differs"
                 )
-            if self._ids and not _same_kind(table.ids.type, self._ids[0].type):
-                raise ColumnError(
-                    f"the ids here are {self._ids[0].type}, those of the insert {table.ids.type}"
-                )
+            if new is not None and not _same_kind(new.type, self._ids[0].type):
+                raise ColumnError(f"the ids here are {self._ids[0].type}, those of the insert {new.type}")
         if self.size == 0 and self.vocabulary is None and self.attributes is None:
             self.vocabulary, self.attributes = table.vocabulary, table.attributes
         return recoded(table, self.vocabulary, self.attributes)

@@ -1,0 +1,185 @@
+"""The engine: its verbs, one object or many, whole or not at all."""
+
+import pandas
+import pyarrow as pa
+import pytest
+
+from nearcast import (
+    Box,
+    Circle,
+    Delivery,
+    Engine,
+    ManualClock,
+    Message,
+    MessageBatch,
+    Planar,
+    Point,
+    Subscription,
+    SubscriptionTable,
+)
+from nearcast.errors import ColumnError, DuplicateError, UnknownError
+from nearcast.matching import INDEXES
+
+HERE = Point(lon=-73.99, lat=40.73)
+ANNA = Subscription(
+    "anna", 'coffee AND (discount OR "happy hour") NOT decaf', Circle(lon=-73.99, lat=40.73, radius=800)
+)
+BEN = Subscription("ben", "storm", Box(-75, 40, -73, 42))
+
+
+@pytest.fixture(params=sorted(INDEXES))
+def engine(request):
+    engine = Engine(request.param)
+    engine.subscribe([ANNA, BEN])
+    return engine
+
+
+def who(deliveries):
+    return [delivery.subscription for delivery in deliveries]
+
+
+def test_publish_one(engine):
+    told = engine.publish(Message("m1", "Coffee discount until noon", HERE))
+    assert list(told) == [Delivery("anna", "m1")]
+    assert told[0].change == "+"
+    assert told[0].reason == "match"
+    assert len(engine.publish(Message("m2", "decaf coffee discount", HERE))) == 0
+
+
+def test_publish_many(engine):
+    told = engine.publish(
+        [Message(1, "storm", HERE), Message(2, "sun", HERE), Message(3, "coffee happy hour storm", HERE)]
+    )
+    assert [(d.message, d.subscription) for d in told] == [(1, "ben"), (3, "anna"), (3, "ben")]
+    assert [d.message for d in told[1:]] == [3, 3]
+
+
+def test_publish_a_table(engine):
+    columns = {"id": ["a", "b"], "text": ["Storm!", "calm"], "lon": [-74.0, -74.0], "lat": [41.0, 41.0]}
+    for table in (columns, pa.table(columns), pandas.DataFrame(columns), pa.RecordBatch.from_pydict(columns)):
+        assert who(engine.publish(table)) == ["ben"]
+
+
+def test_subscribe_a_table():
+    engine = Engine()
+    engine.subscribe({"id": [7, 8], "expression": ["tea", "milk"]})
+    engine.subscribe(Subscription("mixed", "tea milk"))
+    assert set(engine) == {7, 8, "mixed"}
+    assert engine.match(Message(1, "tea milk", HERE)) == [7, 8, "mixed"]
+    table = engine.publish(Message(1, "tea milk", HERE)).to_arrow()
+    assert table["subscription_id"].to_pylist() == ["7", "8", "mixed"]
+    assert table["message_id"].to_pylist() == [1, 1, 1]
+    assert table["change"].to_pylist() == ["+"] * 3
+
+
+def test_match_publishes_nothing(engine):
+    assert engine.match(Message("m", "storm", HERE)) == ["ben"]
+    found = engine.match([Message("m", "storm", HERE), Message("n", "storm", HERE)])
+    assert found.to_pydict() == {"message_id": ["m", "n"], "subscription_id": ["ben", "ben"]}
+    assert engine.stats()["published"] == 0
+
+
+def test_unsubscribe(engine):
+    engine.unsubscribe("ben")
+    assert "ben" not in engine
+    assert len(engine) == 1
+    assert who(engine.publish(Message(1, "storm", HERE))) == []
+    engine.subscribe(BEN)
+    assert who(engine.publish(Message(1, "storm", HERE))) == ["ben"]
+    engine.unsubscribe(["anna", "ben"])
+    assert len(engine) == 0
+
+
+def test_an_unknown_id(engine):
+    for call in (
+        lambda: engine.unsubscribe("zoe"),
+        lambda: engine["zoe"],
+        lambda: engine.explain(Message(1, "", HERE), "zoe"),
+    ):
+        with pytest.raises(UnknownError, match="'zoe'"):
+            call()
+    with pytest.raises(UnknownError, match="'zoe'"):
+        engine.unsubscribe(["anna", "zoe"])
+    assert "anna" in engine
+    with pytest.raises(ColumnError, match="twice"):
+        engine.unsubscribe(["anna", "anna"])
+    assert "anna" in engine
+
+
+def test_a_duplicate_id_changes_nothing(engine):
+    with pytest.raises(DuplicateError, match="'anna' exists already"):
+        engine.subscribe([Subscription("new", "tea"), ANNA])
+    with pytest.raises(DuplicateError, match="'new'"):
+        engine.subscribe([Subscription("new", "tea"), Subscription("new", "milk")])
+    assert "new" not in engine
+    assert len(engine) == 2
+
+
+def test_expired_messages_reach_nobody():
+    clock = ManualClock("2026-01-01T00:00:00Z")
+    engine = Engine(clock=clock)
+    engine.subscribe(Subscription("a", "tea"))
+    message = Message(1, "tea", HERE, expires_at="2026-01-01T00:01:00Z")
+    assert who(engine.publish(message)) == ["a"]
+    clock.advance(seconds=60)
+    assert who(engine.publish([message, Message(2, "tea", HERE)])) == ["a"]
+    assert engine.stats()["expired_before_publication"] == 1
+    assert engine.stats()["delivered"] == 2
+
+
+def test_a_subscription_comes_back(engine):
+    assert engine["ben"] == BEN
+    assert engine["anna"].region == ANNA.region
+    assert set(engine["anna"].clauses) == set(ANNA.clauses)
+
+
+def test_explain(engine):
+    why = engine.explain(Message("m", "decaf coffee discount", Point(lon=-73.9, lat=40.73)), "anna")
+    assert not why
+    text = str(why)
+    assert "message 'm' does not match subscription 'anna'" in text
+    assert "✗ within CIRCLE (-73.99 40.73, 800 m): 7,5" in text
+    assert "✓ coffee" in text
+    assert "✗ NOT decaf: it is among the keywords" in text
+    assert why.to_dict()["matches"] is False
+    assert engine.explain(Message("m", "storm", HERE), "ben")
+
+
+def test_explain_agrees_with_match(engine):
+    engine.subscribe(Subscription("c", 'tea AND price < 3 AND brand != "x"'))
+    for attributes in (
+        {},
+        {"price": 2},
+        {"price": 2, "brand": "y"},
+        {"price": "2", "brand": "y"},
+        {"price": 3, "brand": "y"},
+    ):
+        message = Message("m", "tea", HERE, attributes)
+        assert bool(engine.explain(message, "c")) == ("c" in engine.match(message)), attributes
+
+
+def test_columns_pass_through():
+    engine = Engine()
+    table = SubscriptionTable.from_subscriptions([Subscription("a", "tea")])
+    engine.subscribe(table)
+    engine.subscribe(Subscription("b", "tea"))
+    batch = MessageBatch.from_messages([Message("m", "tea", HERE)], like=table)
+    assert who(engine.publish(batch)) == ["a", "b"]
+
+
+def test_planar_engine():
+    plane = Planar(0, 0, 10, 10)
+    engine = Engine(space=plane)
+    engine.subscribe(Subscription("a", "tea", Circle(x=5, y=5, radius=1, space=plane)))
+    assert who(engine.publish(Message(1, "tea", Point(x=5.5, y=5.5, space=plane)))) == ["a"]
+    with pytest.raises(ColumnError, match="Planar"):
+        engine.publish(Message(1, "tea", HERE))
+
+
+def test_an_empty_engine():
+    engine = Engine()
+    assert who(engine.publish(Message(1, "tea", HERE))) == []
+    assert who(engine.publish([])) == []
+    assert engine.subscribe([]) is not None
+    assert engine.match([]).num_rows == 0
+    assert repr(engine) == "<Engine: 0 subscriptions, index 'ranked-list'>"

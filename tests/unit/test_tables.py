@@ -1,0 +1,290 @@
+"""Tables in and out: each column and type, each kind of region, each way to be wrong."""
+
+import geopandas
+import numpy as np
+import pandas
+import pyarrow as pa
+import pytest
+import shapely
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast import (
+    EVERYWHERE,
+    Box,
+    Circle,
+    Message,
+    MessageBatch,
+    Planar,
+    Point,
+    Polygon,
+    Subscription,
+    SubscriptionTable,
+    Vocabulary,
+    build_index,
+    config,
+)
+from nearcast.errors import ColumnError, ExpressionError, GeometryError
+from nearcast.objects import NEVER
+from nearcast.tables.words import text_codes
+from nearcast.text import tokens
+from strategies import messages, subscriptions
+
+TRIANGLE = shapely.Polygon([(0, 0), (4, 0), (0, 4)])
+LIKE = SubscriptionTable.from_subscriptions(
+    [Subscription(1, 'tea AND milk AND über AND price < 3 AND brand = "x"')]
+)
+
+
+def read(**columns):
+    return SubscriptionTable.from_arrow(columns)
+
+
+def regions(table):
+    return [sub.region for sub in table.to_subscriptions()]
+
+
+@given(st.lists(subscriptions(), max_size=6))
+def test_subscriptions_come_back_from_arrow_and_objects(subs):
+    subs = [Subscription(f"s{i}", sub.expression, sub.region) for i, sub in enumerate(subs)]
+    table = SubscriptionTable.from_subscriptions(subs)
+
+    def plain(sub):  # a region by its boxes: the antimeridian itself has two names
+        return sub.id, type(sub.region), set(sub.region.boxes()), set(sub.clauses)
+
+    assert list(map(plain, table.to_subscriptions())) == list(map(plain, subs))
+    through = SubscriptionTable.from_arrow(table.to_arrow()).to_subscriptions()
+    assert list(map(plain, through)) == list(map(plain, subs))
+
+
+def test_regions_in_order_of_precedence():
+    table = SubscriptionTable.from_arrow(
+        {
+            "geometry": pa.array([TRIANGLE.wkb, None, None, None]),
+            "lon": pa.array([1.0, 1.0, None, None]),
+            "lat": pa.array([1.0, 1.0, None, None]),
+            "radius_m": pa.array([5.0, 5.0, None, None]),
+            "xmin": pa.array([0.0, 0.0, 170.0, None]),
+            "ymin": pa.array([0.0, 0.0, 0.0, None]),
+            "xmax": pa.array([1.0, 1.0, -170.0, None]),
+            "ymax": pa.array([1.0, 1.0, 1.0, None]),
+        }
+    )
+    assert regions(table) == [
+        Polygon(TRIANGLE),
+        Circle(lon=1, lat=1, radius=5),
+        Box(170, 0, -170, 1),
+        EVERYWHERE,
+    ]
+
+
+@pytest.mark.parametrize("storage", [TRIANGLE.wkb, TRIANGLE.wkt])
+def test_geometry_as_wkb_and_wkt(storage):
+    assert regions(read(geometry=[storage])) == [Polygon(TRIANGLE)]
+
+
+def test_geopandas_and_pandas():
+    frame = geopandas.GeoDataFrame({"id": ["a"], "expression": ["tea"]}, geometry=[TRIANGLE], crs="OGC:CRS84")
+    assert regions(SubscriptionTable.from_arrow(frame)) == [Polygon(TRIANGLE)]
+    plain = pandas.DataFrame(
+        {"id": [7], "keywords": [["tea", "Milk"]], "lon": [1.0], "lat": [2.0], "radius_m": [3.0]}
+    )
+    sub = SubscriptionTable.from_arrow(plain).to_subscriptions()[0]
+    assert sub == Subscription(7, "milk tea", Circle(lon=1, lat=2, radius=3))
+
+
+def test_bbox_struct():
+    box = {"xmin": 0.0, "ymin": 1.0, "xmax": 2.0, "ymax": 3.0}
+    assert regions(read(bbox=[box])) == [Box(0, 1, 2, 3)]
+    with pytest.raises(ColumnError, match="bbox must be"):
+        read(bbox=[5.0])
+
+
+def test_many_boxes_go_in_bulk_and_like_the_slow_way():
+    rng = np.random.default_rng(3)
+    low = rng.uniform(-80, 80, (500, 2))
+    columns = dict(zip(("xmin", "ymin", "xmax", "ymax"), np.hstack([low, low + 5]).T))
+    bulk = read(**columns)
+    slow = read(**columns, geometry=pa.nulls(500))
+    np.testing.assert_array_equal(bulk.clauses.boxes, slow.clauses.boxes)
+
+
+def test_keywords_are_normalised():
+    table = read(keywords=[["Coffee", "happy hour"], ["coffee"], None, []])
+    words = [sorted(sub.clauses[0].keywords) for sub in table.to_subscriptions()]
+    assert words == [["coffee", "happy", "hour"], ["coffee"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "message"),
+    [
+        ({"expression": ["tea"], "keywords": [["tea"]]}, ColumnError, "either expressions or keywords"),
+        (
+            {"expression": ["tea"], "note": ["x"]},
+            ColumnError,
+            "no column 'note'; the columns are id, expression",
+        ),
+        ({"id": ["a"], "expression": ["tea AND"]}, ExpressionError, r"subscription row 0 \(id 'a'\): "),
+        ({"id": ["a", "b"], "expression": ["tea", None]}, ColumnError, r"row 1 \(id 'b'\) has no expression"),
+        ({"expression": [5]}, ColumnError, "expression must be a column of strings"),
+        ({"keywords": ["tea"]}, ColumnError, "lists of strings"),
+        ({"keywords": [[1]]}, ColumnError, "lists of strings"),
+        ({"lon": [1.0], "lat": [2.0]}, ColumnError, "there is no radius_m"),
+        ({"xmin": [1.0]}, ColumnError, "belong together"),
+        ({"xmin": ["x"], "ymin": [0], "xmax": [1], "ymax": [1]}, ColumnError, "columns of numbers"),
+        (
+            {"id": ["a"], "lon": [40.0], "lat": [-100.0], "radius_m": [1.0]},
+            GeometryError,
+            r"\(id 'a'\).*swapped",
+        ),
+        ({"lon": [1.0], "lat": [1.0], "radius_m": [-1.0]}, GeometryError, "row 0.*negative"),
+        ({"xmin": [0.0], "ymin": [2.0], "xmax": [1.0], "ymax": [1.0]}, GeometryError, "row 0.*ymin"),
+        ({"geometry": [b"nonsense"]}, GeometryError, "row 0"),
+        ({"geometry": [1.5]}, ColumnError, "WKB or WKT"),
+        ({"id": [None]}, ColumnError, "row 0"),
+    ],
+)
+def test_bad_subscription_tables(columns, error, message):
+    with pytest.raises(error, match=message):
+        SubscriptionTable.from_arrow(columns)
+
+
+def test_what_is_no_table():
+    with pytest.raises(ColumnError, match="is not a table"):
+        SubscriptionTable.from_arrow(5)
+    with pytest.raises(ColumnError, match="two columns"):
+        SubscriptionTable.from_arrow(pa.table([[1], [2]], names=["id", "id"]))
+
+
+@given(st.lists(messages(), min_size=1, max_size=6))
+def test_messages_from_arrow_equal_messages_from_objects(msgs):
+    def column(pick, kind):
+        return pa.array([pick(message) for message in msgs], kind)
+
+    point = lambda axis: lambda m: getattr(m.place, axis) if isinstance(m.place, Point | Circle) else None  # noqa: E731
+    box = lambda side: lambda m: getattr(m.place, side) if isinstance(m.place, Box) else None  # noqa: E731
+    brand = [m.attributes.get("brand") for m in msgs]
+    table = pa.table(
+        {
+            "id": column(lambda m: m.id, pa.int64()),
+            "keywords": column(lambda m: sorted(m.keywords), pa.list_(pa.string())),
+            "lon": column(point("x"), pa.float64()),
+            "lat": column(point("y"), pa.float64()),
+            "radius_m": column(lambda m: getattr(m.place, "radius", None), pa.float64()),
+            "geometry": column(lambda m: getattr(m.place, "wkb", None), pa.binary()),
+            **{side: column(box(side), pa.float64()) for side in ("xmin", "ymin", "xmax", "ymax")},
+            "price": column(lambda m: m.attributes.get("price"), pa.float64()),
+            "brand": pa.array([value if isinstance(value, str) else None for value in brand], pa.string()),
+        }
+    )
+    like = SubscriptionTable.from_subscriptions(
+        [Subscription(1, 'tea milk coffee price < 3 AND brand = "a"')]
+    )
+    ours = MessageBatch.from_arrow(table, like=like)
+    theirs = MessageBatch.from_messages(msgs, like=like)
+    for a, b in zip(ours.probes, theirs.probes):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(ours.owners, theirs.owners)
+    np.testing.assert_array_equal(ours.shapes.index, theirs.shapes.index)
+    assert ours.points == theirs.points
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.text(), st.text(alphabet="aB 9-"), st.just("Tea, MILK and über-milk")),
+        max_size=8,
+    )
+)
+def test_texts_are_tokenised_by_the_kernel_as_by_the_function(texts):
+    words = [tokens(text or "") for text in texts]
+    vocabulary = Vocabulary([word for row in words for word in row])
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        offsets, codes = text_codes(pa.array(texts, kind), vocabulary)
+        rows = [vocabulary.decode(codes[offsets[i] : offsets[i + 1]]) for i in range(len(texts))]
+        assert rows == words
+    if len(texts) > 2:  # a slice
+        offsets, codes = text_codes(pa.array(texts, pa.string())[1:], vocabulary)
+        assert vocabulary.decode(codes) == [word for row in words[1:] for word in row]
+
+
+def test_a_run_that_is_too_long_is_no_keyword():
+    longest = "a" * config.MAX_KEYWORD_CHARS
+    vocabulary = Vocabulary([longest, longest + "a", "tea"])
+    offsets, codes = text_codes(pa.array([f"{longest}a tea {longest}", f"tea {longest}a"]), vocabulary)
+    assert codes.tolist() == [2, 0, 2]
+    assert offsets.tolist() == [0, 2, 3]
+
+
+def test_attributes_by_type():
+    def values(column):
+        batch = MessageBatch.from_arrow({"lon": [0.0] * 2, "lat": [0.0] * 2, **column}, like=LIKE)
+        return batch.probes.attributes
+
+    assert values({"price": [2, None]})[:, 0].tolist()[0] == 2.0
+    assert np.isnan(values({"price": [2, None]})[1, 0])
+    assert values({"price": pa.array([True, False])})[:, 0].tolist() == [1.0, 0.0]
+    assert np.isnan(values({"price": ["2", "3"]})).all()  # a text is not the number that the test asks for
+    assert values({"brand": ["x", "unknown"]})[:, 1].tolist() == [0.0, -1.0]
+    assert values({"brand": pa.array(["x", "x"]).dictionary_encode()})[:, 1].tolist() == [0.0, 0.0]
+    assert np.isnan(values({"other": [1, 2]})).all()
+
+
+def test_times():
+    stamps = pa.array([1_000_000, None], pa.timestamp("us", "UTC"))
+    batch = MessageBatch.from_arrow({"lon": [0.0] * 2, "lat": [0.0] * 2, "expires_at": stamps}, like=LIKE)
+    assert batch.expires_at.tolist() == [1_000_000, NEVER]
+    assert batch.published_at.tolist() == [0, 0]
+    for wrong, message in (
+        (pa.array([0, 0], pa.timestamp("us")), "no time zone"),
+        (["x", "y"], "microseconds"),
+    ):
+        with pytest.raises(ColumnError, match=message):
+            MessageBatch.from_arrow({"lon": [0.0] * 2, "lat": [0.0] * 2, "expires_at": wrong}, like=LIKE)
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "message"),
+    [
+        ({"id": ["m1"], "text": ["tea"]}, ColumnError, r"message row 0 \(id 'm1'\) has no place"),
+        ({"id": ["m1"], "lon": [40.7], "lat": [-100.0]}, GeometryError, r"\(id 'm1'\).*swapped"),
+        ({"lon": [float("nan")], "lat": [1.0]}, GeometryError, "row 0.*nan"),
+        ({"lon": [1.0]}, ColumnError, "belong together"),
+        ({"lon": [1.0], "lat": [1.0], "text": [5]}, ColumnError, "text must be"),
+        ({"geometry": ["LINESTRING (0 0, 1 1)"]}, GeometryError, "row 0"),
+    ],
+)
+def test_bad_message_tables(columns, error, message):
+    with pytest.raises(error, match=message):
+        MessageBatch.from_arrow(columns, like=LIKE)
+
+
+def test_bare_codes_have_no_words():
+    bare = SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3])
+    with pytest.raises(ColumnError, match="bare codes"):
+        MessageBatch.from_arrow({"lon": [0.0], "lat": [0.0]}, like=bare)
+    with pytest.raises(ColumnError, match="bare codes"):
+        bare.to_subscriptions()
+
+
+def test_planar_space():
+    plane = Planar(0, 0, 100, 100)
+    table = SubscriptionTable.from_arrow(
+        {"lon": [50.0], "lat": [50.0], "radius_m": [10.0], "expression": ["tea"]}, space=plane
+    )
+    index = build_index("ranked-list", table)
+    batch = MessageBatch.from_arrow(
+        {"lon": [56.0, 58.0], "lat": [58.0, 58.0], "text": ["tea", "tea"]}, like=table
+    )
+    assert index.match(batch).counts.tolist() == [1, 0]
+    with pytest.raises(GeometryError, match="101"):
+        MessageBatch.from_arrow({"lon": [101.0], "lat": [0.0]}, like=table)
+
+
+def test_one_space_a_table():
+    plane = Planar(0, 0, 1, 1)
+    with pytest.raises(ColumnError, match="several spaces"):
+        SubscriptionTable.from_subscriptions(
+            [Subscription(1, None, Box(0, 0, 1, 1)), Subscription(2, None, Box(0, 0, 1, 1, plane))]
+        )
+    with pytest.raises(ColumnError, match="WGS84"):
+        MessageBatch.from_messages([Message(1, "tea", Point(x=0, y=0, space=plane))], like=LIKE)

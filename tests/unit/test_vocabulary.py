@@ -1,0 +1,116 @@
+"""Strings to codes: the kernel against a dict."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast import Vocabulary
+from nearcast.errors import ColumnError
+from nearcast.kernels import hashing
+from nearcast.vocabulary import NO_CODE
+
+# Words that share prefixes and lengths around the eight bytes that a slot holds, with zero bytes and long ones.
+TRICKY = st.one_of(
+    st.text(alphabet="ab\x00", max_size=18),
+    st.text(max_size=12),
+    st.sampled_from(["", "a" * 7, "a" * 8, "a" * 9, "a" * 16, "a" * 17, "b" * 255, "b" * 256, "b" * 300]),
+)
+
+
+class Naive(dict):
+    def add(self, words):
+        return [NO_CODE if word is None else self.setdefault(word, len(self)) for word in words]
+
+    def encode(self, words):
+        return [self.get(word, NO_CODE) for word in words]
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), TRICKY), max_size=30), max_size=4), st.lists(TRICKY))
+def test_equals_a_dict(batches, asked):
+    ours, naive = Vocabulary(), Naive()
+    for batch in batches:
+        assert ours.add(pa.array(batch, pa.string())).tolist() == naive.add(batch)
+    assert len(ours) == len(naive)
+    assert list(ours) == list(naive)
+    assert ours.encode(asked).tolist() == naive.encode(asked)
+    assert ours.counts.tolist() == [sum(batch.count(word) for batch in batches) for word in naive]
+
+
+def test_grows_through_many_words():
+    words = [f"word{i}" * (1 + i % 3) for i in range(50_000)]
+    vocabulary = Vocabulary(words)
+    assert vocabulary.encode(words[::-1]).tolist() == list(range(50_000))[::-1]
+    assert vocabulary.decode([0, -1, 49_999]) == [words[0], None, words[-1]]
+    assert (vocabulary.encode([word + "x" for word in words]) == NO_CODE).all()
+
+
+def test_words_with_equal_hash_bits_are_told_apart():
+    """The bytes decide: with a slot table of one chain, every look-up walks over other words."""
+    vocabulary = Vocabulary([f"w{i}" for i in range(8)])
+    assert len(np.unique(vocabulary.encode([f"w{i}" for i in range(8)]))) == 8
+    assert vocabulary.encode(["w8", "w", ""]).tolist() == [NO_CODE] * 3
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_every_arrow_string_type(kind):
+    words = ["tea", None, "milk", "tea", "grüße"]
+    vocabulary = Vocabulary(["milk", "tea"])
+    array = pa.array(words, pa.string()).cast(kind)
+    assert vocabulary.encode(array).tolist() == [1, -1, 0, 1, -1]
+    assert vocabulary.encode(array[1:4]).tolist() == [-1, 0, 1]  # a slice has an offset
+    assert vocabulary.encode(pa.chunked_array([array, array])).tolist() == [1, -1, 0, 1, -1] * 2
+    assert Vocabulary().add(array).tolist() == [0, -1, 1, 0, 2]
+
+
+def test_no_words_at_all():
+    empty = Vocabulary()
+    assert empty.encode([]).tolist() == []
+    assert empty.encode(["a"]).tolist() == [NO_CODE]
+    assert empty.add(pa.array([], pa.string())).tolist() == []
+    assert empty.decode([]) == []
+    restored = Vocabulary.from_arrays({name: array.copy() for name, array in empty.arrays().items()})
+    assert restored.encode(["a"]).tolist() == [NO_CODE]
+    assert restored.add(["a", "b"]).tolist() == [0, 1]
+
+
+def test_a_restored_vocabulary_goes_on():
+    vocabulary = Vocabulary(["a", "b", "a"])
+    restored = Vocabulary.from_arrays({name: array.copy() for name, array in vocabulary.arrays().items()})
+    assert restored.add(["c", "a"]).tolist() == [2, 0]
+    assert restored.counts.tolist() == [3, 1, 1]
+    assert list(vocabulary) == ["a", "b"]
+
+
+def test_by_frequency():
+    assert Vocabulary(["a", "b", "c", "b", "c", "d"]).by_frequency().tolist() == [1, 2, 0, 3]
+
+
+def test_membership():
+    vocabulary = Vocabulary(["tea"])
+    assert "tea" in vocabulary
+    assert "milk" not in vocabulary
+    assert 5 not in vocabulary
+
+
+@pytest.mark.parametrize("wrong", [[1, 2], pa.array([1.5]), [b"bytes", 3]])
+def test_what_is_no_string_is_refused(wrong):
+    with pytest.raises(ColumnError, match="must be"):
+        Vocabulary().encode(wrong)
+
+
+def test_a_code_that_is_not_there():
+    with pytest.raises(ColumnError, match="code 5 is not in this vocabulary of 1 words"):
+        Vocabulary(["a"]).decode([0, 5])
+
+
+def test_kernel_reads_no_byte_past_the_end():
+    """The last word of a buffer ends with it: no padding may be assumed."""
+    data = np.frombuffer(b"abcdefghijk", np.uint8)
+    offsets = np.array([0, 8, 11], np.int32)
+    array = pa.StringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(data))
+    assert Vocabulary(["ijk", "abcdefgh"]).encode(array).tolist() == [1, 0]
+    assert hashing.encode.py_func is not None  # the plain Python twin is there for debuggers
