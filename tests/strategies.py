@@ -41,7 +41,7 @@ INTERVAL = st.tuples(st.integers(0, 2), GRID, GRID, st.integers(0, 7))
 
 @st.composite
 def tables(draw, max_size=12):
-    """A SubscriptionTable of bare codes: boxes, keywords, forbidden words, intervals, several clauses a subscription."""
+    """A SubscriptionTable of bare codes: boxes, words, forbidden words, intervals, several clauses each."""
     n = draw(st.integers(0, max_size))
     rows = [
         draw(st.tuples(boxes(), st.lists(CODES, max_size=3), st.lists(CODES, max_size=1))) for _ in range(n)

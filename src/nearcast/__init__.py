@@ -4,13 +4,14 @@ By place, by words, by attribute values, for millions of subscriptions. The firs
 
 >>> from nearcast import Circle, Engine, Message, Point, Subscription
 >>> engine = Engine()
->>> anna = Subscription("anna", 'coffee AND (discount OR "happy hour") NOT decaf', Circle(lon=-73.99, lat=40.73, radius=800))
->>> _ = engine.subscribe(anna)
+>>> nearby = Circle(lon=-73.99, lat=40.73, radius=800)
+>>> _ = engine.subscribe(Subscription("anna", 'coffee AND (discount OR "happy hour") NOT decaf', nearby))
 >>> for delivery in engine.publish(Message("m1", "Coffee discount until noon", Point(lon=-73.991, lat=40.731))):
 ...     print(delivery.subscription, delivery.change, delivery.message)
 anna + m1
 
-Names are loaded at first use: ``import nearcast`` is light, and neither Numba nor Spark is imported before it is needed.
+Names are loaded at first use: ``import nearcast`` is light, and neither Numba nor Spark is imported before it is
+needed.
 """
 
 from __future__ import annotations

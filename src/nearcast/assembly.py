@@ -1,8 +1,8 @@
 """From regions and normal forms to clause rows: the steps that objects and tables share.
 
-A subscription with k clauses and a region of b boxes becomes k × b clause rows. Expressions repeat in real tables, so each distinct one is
-coded once (:class:`ClauseLists`), regions are laid out beside (:class:`Placed`), and :func:`cross` multiplies the two without a
-Python loop.
+A subscription with k clauses and a region of b boxes becomes k × b clause rows. Expressions repeat in real tables,
+so each distinct one is coded once (:class:`ClauseLists`), regions are laid out beside (:class:`Placed`), and
+:func:`cross` multiplies the two without a Python loop.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ __all__ = ["AttributeNames"]
 class AttributeNames:
     """A growing list of attributes; each is a column of a batch's attribute matrix.
 
-    An attribute is a name **and** a type: ``brand = "Huawei"`` asks the string attribute, ``brand = 5`` the numeric one, and these are two
-    columns. Strings stand in the matrix as their code in :attr:`strings`.
+    An attribute is a name **and** a type: ``brand = "Huawei"`` asks the string attribute, ``brand = 5`` the
+    numeric one, and these are two columns. Strings stand in the matrix as their code in :attr:`strings`.
 
     >>> names = AttributeNames()
     >>> names.add("price", text=False), names.add("brand", text=True), names.add("price", text=False)

@@ -1,7 +1,8 @@
 """Time, passed in.
 
-Time is an integer: microseconds since 1970-01-01 UTC. People write aware ``datetime`` objects or ISO 8601 strings with an
-offset; :func:`microseconds` turns either into the integer and refuses a time without a zone, which could mean anything.
+Time is an integer: microseconds since 1970-01-01 UTC. People write aware ``datetime`` objects or ISO 8601 strings
+with an offset; :func:`microseconds` turns either into the integer and refuses a time without a zone, which could
+mean anything.
 """
 
 from __future__ import annotations

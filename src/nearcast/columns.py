@@ -1,8 +1,9 @@
 """Subscriptions, messages and matches as columns: structures of arrays that kernels read.
 
-A :class:`SubscriptionTable` has *clause rows* (one conjunction with one box each) and *subscription rows*; ``owners`` maps the first to the second. A
-:class:`MessageBatch` has *probe rows* (one message with one box each) and *message rows*. With plain boxes and conjunctions the two
-are the same. :class:`Matches` speaks of subscription rows and message rows only.
+A :class:`SubscriptionTable` has *clause rows* (one conjunction with one box each) and *subscription rows*;
+``owners`` maps the first to the second. A :class:`MessageBatch` has *probe rows* (one message with one box each)
+and *message rows*. With plain boxes and conjunctions the two are the same. :class:`Matches` speaks of subscription
+rows and message rows only.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ __all__ = ["Matches", "MessageBatch", "SubscriptionTable"]
 class SubscriptionTable:
     """Subscriptions as columns; immutable.
 
-    Build one from arrays of integer codes, from Arrow, pandas or GeoPandas tables, or from :class:`Subscription` objects; it goes back the same
-    way. Tables that belong together (an index and what is inserted later) share a vocabulary: pass ``like=``.
+    Build one from arrays of integer codes, from Arrow, pandas or GeoPandas tables, or from :class:`Subscription`
+    objects; it goes back the same way. Tables that belong together (an index and what is inserted later) share a
+    vocabulary: pass ``like=``.
 
     >>> subs = SubscriptionTable.from_arrays([[0, 0, 2, 2], [1, 1, 3, 3]], [0, 1, 3], [7, 7, 9])
     >>> subs
@@ -78,20 +80,23 @@ class SubscriptionTable:
         Parameters
         ----------
         boxes
-            float64[n, 4]: xmin, ymin, xmax, ymax. Infinite ends are allowed (everywhere), NaN and low > high are not. The coordinates are
-            taken as they are, in any unit; a box across the antimeridian is two rows with one owner.
+            float64[n, 4]: xmin, ymin, xmax, ymax. Infinite ends are allowed (everywhere), NaN and low > high are
+            not. The coordinates are taken as they are, in any unit; a box across the antimeridian is two rows with
+            one owner.
         keyword_offsets, keywords
             int64[n + 1] and int32: row i needs all of ``keywords[offsets[i]:offsets[i + 1]]``, in any order. An empty
             row asks for no word.
         intervals
-            (offsets int64[n + 1], attribute int32, low float64, high float64[, flags uint8]); ends are closed unless a flag says
-            otherwise (1: low end open, 2: high end open, 4: the value must lie outside).
+            (offsets int64[n + 1], attribute int32, low float64, high float64[, flags uint8]); ends are closed
+            unless a flag says otherwise (1: low end open, 2: high end open, 4: the value must lie outside).
         ids
             One id per subscription; the row number by default.
         forbidden
             (offsets, codes): words that must be absent.
         owners
             int32[n], ascending: the subscription of each row, where several rows make one subscription.
+        space
+            What the coordinates mean to circles; plain boxes do not care.
         """
         box_array = box_rows(boxes, "boxes")
         n = len(box_array)
@@ -115,7 +120,7 @@ class SubscriptionTable:
     def from_arrow(
         cls, table: Any, *, like: SubscriptionTable | None = None, space: Space = WGS84
     ) -> SubscriptionTable:
-        """Build from an Arrow, pandas, GeoPandas or Polars table; see :func:`nearcast.tables.subscriptions_from_arrow`."""
+        """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`nearcast.tables`."""
         from nearcast import tables
 
         return tables.subscriptions_from_arrow(table, like=like, space=space)
@@ -156,8 +161,8 @@ class SubscriptionTable:
 class MessageBatch:
     """Messages as columns; immutable.
 
-    Build one from arrays, from tables or from :class:`Message` objects. Words and attributes are coded *like* the subscriptions that the batch is
-    to meet; a word that no subscription has is left out.
+    Build one from arrays, from tables or from :class:`Message` objects. Words and attributes are coded *like* the
+    subscriptions that the batch is to meet; a word that no subscription has is left out.
 
     >>> MessageBatch.from_arrays([[1.0, 1.0]], [0, 2], [7, 8])
     <MessageBatch of 1 message>
@@ -195,12 +200,16 @@ class MessageBatch:
 
         Parameters
         ----------
-        points
-            float64[m, 2]: x, y (longitude, latitude). Or ``boxes=`` float64[m, 4] for areas.
+        points, boxes
+            float64[m, 2]: x, y (longitude, latitude); or, for areas, float64[m, 4]: xmin, ymin, xmax, ymax.
         keyword_offsets, keywords
             int64[m + 1] and int32, in any order, duplicates allowed; negative codes (unknown words) are left out.
         attributes
             float64[m, A], NaN where absent.
+        ids
+            One id per message; the row number by default.
+        space
+            The space that the subscriptions live in.
         """
         if (points is None) == (boxes is None):
             raise ColumnError("give either points (m × 2) or boxes (m × 4) of the messages")
@@ -232,7 +241,7 @@ class MessageBatch:
 
     @classmethod
     def from_arrow(cls, table: Any, *, like: SubscriptionTable) -> MessageBatch:
-        """Build from an Arrow, pandas, GeoPandas or Polars table; see :func:`nearcast.tables.messages_from_arrow`."""
+        """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`nearcast.tables`."""
         from nearcast import tables
 
         return tables.messages_from_arrow(table, like=like)

@@ -1,6 +1,7 @@
 """Every default, limit and threshold, in one place.
 
-Code elsewhere names these; it holds no such number of its own. Where a number comes from a paper, the comment says which.
+Code elsewhere names these; it holds no such number of its own. Where a number comes from a paper, the comment says
+which.
 """
 
 from __future__ import annotations

@@ -70,8 +70,9 @@ class Deliveries:
 class Engine:
     """Subscriptions in memory, matched by an index; each verb returns the deliveries that it causes.
 
-    Every verb takes one object, several, or a table (Arrow, pandas, GeoPandas, Polars; columns as in :mod:`nearcast.tables`). A call applies
-    whole, or raises and changes nothing. Not safe for changes from several threads at once.
+    Every verb takes one object, several, or a table (Arrow, pandas, GeoPandas, Polars; columns as in
+    :mod:`nearcast.tables`). A call applies whole, or raises and changes nothing. Not safe for changes from several
+    threads at once.
 
     >>> from nearcast import Box, Message, Point, Subscription
     >>> engine = Engine()
@@ -155,7 +156,8 @@ class Engine:
     def match(self, messages: Message | Iterable[Message] | MessageBatch | Any, threads: int = 1) -> Any:
         """Tell who would receive messages, without publishing them.
 
-        One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and ``subscription_id``.
+        One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and
+        ``subscription_id``.
         """
         batch = self._message_batch(messages)
         found = self._index.match(batch, threads).sorted()

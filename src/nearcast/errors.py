@@ -14,8 +14,8 @@
     └── RuntimeUnavailableError (also RuntimeError)   something outside is missing: Java, an optional package
 
 The policy: a message names the offending value, the limit that it breaks and the way out. Errors of the libraries
-below (NumPy, Arrow, Shapely) never reach the caller for a mistake that the caller made: the layer that first sees the value
-checks it. Nothing is half-applied when an error is raised.
+below (NumPy, Arrow, Shapely) never reach the caller for a mistake that the caller made: the layer that first sees
+the value checks it. Nothing is half-applied when an error is raised.
 """
 
 from __future__ import annotations

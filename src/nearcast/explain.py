@@ -1,4 +1,4 @@
-"""Why does this message match this subscription, or why not?"""
+"""Explanations: why a message matches a subscription, or why not."""
 
 from __future__ import annotations
 

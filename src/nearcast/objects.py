@@ -147,7 +147,8 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
         high: float | str | None = float(columns.test_highs[i])
         if text:
             low, high = table.attributes.strings.decode([columns.test_lows[i], columns.test_highs[i]])
-        assert low is not None and high is not None
+        assert low is not None
+        assert high is not None
         ends_open = bool(flags & LOW_OPEN), bool(flags & HIGH_OPEN)
         tests.append(Test(name, Interval(low, high, *ends_open, negated=bool(flags & NEGATED))))
     keywords = words(columns.keyword_offsets, columns.keywords)

@@ -18,7 +18,8 @@ __all__ = ["NO_SHAPES", "Shapes", "region_of_boxes"]
 class Shapes:
     """A column of shapes beside a column of boxes.
 
-    ``index[row]`` is the number of the row's shape, or -1 where the box says all; an empty *index* means that no row has one.
+    ``index[row]`` is the number of the row's shape, or -1 where the box says all; an empty *index* means that no
+    row has one.
     """
 
     index: NDArray[np.int32]

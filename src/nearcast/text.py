@@ -34,7 +34,7 @@ def tokens(text: str) -> list[str]:
 
 
 def asked_words(text: str) -> list[str]:
-    """Return the words of *text* as a subscriber asks for them: like :func:`tokens`, but a run that is too long is an error."""
+    """Return the words of *text* as a subscriber asks for them: a run that is too long is an error here."""
     words = _words(text)
     for word in words:
         if len(word) > config.MAX_KEYWORD_CHARS:

@@ -22,8 +22,9 @@ _MAX_WORDS = 2**31 - 1
 class Vocabulary:
     """A growing set of distinct strings, numbered from 0 in the order of their first appearance.
 
-    :meth:`encode` looks strings up, :meth:`add` also takes in new ones and counts each occurrence; both take Arrow arrays (or anything that
-    Arrow reads as strings) and return int32 codes. A null is no word: its code is :data:`NO_CODE`. Codes never change.
+    :meth:`encode` looks strings up, :meth:`add` also takes in new ones and counts each occurrence; both take Arrow
+    arrays (or anything that Arrow reads as strings) and return int32 codes. A null is no word: its code is
+    :data:`NO_CODE`. Codes never change.
 
     >>> words = Vocabulary()
     >>> words.add(["coffee", "tea", "coffee"])

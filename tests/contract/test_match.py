@@ -109,7 +109,7 @@ def test_boundaries(name, point, inside, words):
 
 
 def test_boundary_that_float32_rounds(name):
-    """0.1 as float32 is above 0.1: pruning rounds outward, so the point on the edge is found, the one before it is not."""
+    """0.1 as float32 is above 0.1: pruning rounds outward, the decision does not."""
     table = SubscriptionTable.from_arrays([[0.1, 0.1, 0.7, 0.7]] * 2, [0, 1, 1], [1])
     points = [[0.1, 0.1], [np.nextafter(0.1, 0), 0.3], [0.7, 0.7], [np.nextafter(0.7, 1), 0.3]]
     batch = MessageBatch.from_arrays(points, [0, 1, 2, 3, 4], [1, 1, 1, 1])

@@ -1,4 +1,4 @@
-"""A random life of an index: inserts, removals, moves, save and open, compared with the naive matcher after each step."""
+"""A random life of an index: inserts, removals, moves, save and open, compared with the naive matcher."""
 
 import tempfile
 from pathlib import Path

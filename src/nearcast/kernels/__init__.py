@@ -1,8 +1,9 @@
 """Compiled code that several rooms share: hashing, sorted sets, posting lists, the decision itself.
 
-A kernel sees arrays and scalars only; arrays that belong together come as one named tuple. It allocates nothing in its
-inner loops, keeps no state, and holds no GIL, so that ``threads=`` is a plain thread pool. Every kernel is cached on disk
-beside its source: it compiles once per machine. ``kernel.py_func`` is the same code as plain Python, for tests and debuggers.
+A kernel sees arrays and scalars only; arrays that belong together come as one named tuple. It allocates nothing in
+its inner loops, keeps no state, and holds no GIL, so that ``threads=`` is a plain thread pool. Every kernel is
+cached on disk beside its source: it compiles once per machine. ``kernel.py_func`` is the same code as plain
+Python, for tests and debuggers.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Division follows NumPy (no exception on zero), which spares a branch in every loop that divides.
     """
     compiled: Any = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(function)
-    # Numba calls a cached kernel fresh while its own file is unchanged, although kernels of other files are compiled into
-    # it. Ours is fresh while the whole package is.
+    # Numba calls a cached kernel fresh while its own file is unchanged, although kernels of other files are
+    # compiled into it. Ours is fresh while the whole package is.
     compiled._cache._cache_file._source_stamp = _package_stamp()
     kept: Callable[_P, _R] = compiled
     return kept

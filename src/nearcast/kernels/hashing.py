@@ -1,10 +1,11 @@
 """Strings to codes: an open-addressing hash table over Arrow's string buffers.
 
-A word is a run of UTF-8 bytes, read eight at a time. A slot of the table is 16 bytes, so that a look-up reads one cache line: the tag
-(24 bits of the hash, the length up to 255, the code plus one; 0 is empty) and the first eight bytes of the word. That decides
-words of up to eight bytes; only longer ones are compared with the word itself. Look-ups go in blocks: all hashes of a block, then
-its slots, its words' offsets and their bytes, each in a loop without branches, so that the processor overlaps the misses;
-the loop that decides then finds everything in its cache.
+A word is a run of UTF-8 bytes, read eight at a time. A slot of the table is 16 bytes, so that a look-up reads one
+cache line: the tag (24 bits of the hash, the length up to 255, the code plus one; 0 is empty) and the first eight
+bytes of the word. That decides words of up to eight bytes; only longer ones are compared with the word itself.
+Look-ups go in blocks: all hashes of a block, then its slots, its words' offsets and their bytes, each in a loop
+without branches, so that the processor overlaps the misses; the loop that decides then finds everything in its
+cache.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Words(NamedTuple):
 
 @intrinsic
 def _load(typing_context: Any, data: Any, at: Any) -> Any:
-    """Read the eight bytes data[at:at+8] as a little-endian number in one unaligned load; the caller keeps it inside."""
+    """Read the bytes data[at:at+8] as one little-endian number; the caller makes sure that they are there."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -124,7 +125,8 @@ def _find(words: Words, h: np.uint64, data: NDArray[np.uint8], start: int, stop:
 def encode(words: Words, data: NDArray[np.uint8], offsets: NDArray[Any], out: NDArray[np.int32]) -> Any:
     """Write the code of each string data[offsets[i]:offsets[i+1]] to *out*; NO_CODE for a word that is not there.
 
-    The vocabulary must hold at least one byte. Returns a number without meaning: it keeps the compiler from dropping the loads that only warm the cache.
+    The vocabulary must hold at least one byte. Returns a number without meaning: it keeps the compiler from
+    dropping the loads that only warm the cache.
     """
     mask = np.uint64(words.slots.shape[0] - 1)
     hashes = np.empty(_BLOCK, np.uint64)
@@ -161,8 +163,8 @@ def insert(
 ) -> Any:
     """Encode from string *begin* on, adding and counting words, until done or out of room.
 
-    Returns (next string, words now): the caller makes room and calls again. *limit* is the most words that the slots may
-    hold; the arrays of *words* bound the rest.
+    Returns (next string, words now): the caller makes room and calls again. *limit* is the most words that the
+    slots may hold; the arrays of *words* bound the rest.
     """
     for i in range(begin, out.size):
         start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])

@@ -1,8 +1,9 @@
 """Posting lists in one pool: append, remove, scan, compact.
 
-A posting is a clause's box as four float32, rounded outward, and the clause row: 20 bytes, read from front to back. Each list has
-room to grow; a full one moves to the end of the pool with double the room. A clause has one posting: ``list_of[clause]`` and
-``position[clause]`` find it, so removal is constant time (the last posting of the list takes the free place).
+A posting is a clause's box as four float32, rounded outward, and the clause row: 20 bytes, read from front to
+back. Each list has room to grow; a full one moves to the end of the pool with double the room. A clause has one
+posting: ``list_of[clause]`` and ``position[clause]`` find it, so removal is constant time (the last posting of the
+list takes the free place).
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ def candidates(
 ) -> Any:
     """Write the clauses of one list whose box touches the box *query*; return the new end, or FULL without room.
 
-    No branch depends on the data: half of the boxes of a list may touch, and a wrong guess would cost more than the write.
+    No branch depends on the data: half of the boxes of a list may touch, and a wrong guess would cost more than
+    the write.
     """
     start, size = starts[target], sizes[target]
     if filled + size > out.size:

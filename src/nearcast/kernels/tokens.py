@@ -24,8 +24,9 @@ def split_ascii(
 ) -> Any:
     """Write the lower-cased runs of letters and digits of each text, one after the other; return how many there are.
 
-    Word k is ``words[word_offsets[k]:word_offsets[k + 1]]``, text i has the words ``text_offsets[i]`` to ``text_offsets[i + 1]``. A text with a
-    byte over 127 gets no words and is marked *foreign*. Runs of more than *longest* characters are no keywords and are left out.
+    Word k is ``words[word_offsets[k]:word_offsets[k + 1]]``, text i has the words ``text_offsets[i]`` to
+    ``text_offsets[i + 1]``. A text with a byte over 127 gets no words and is marked *foreign*. Runs of more than
+    *longest* characters are no keywords and are left out.
     """
     count = 0
     filled = 0

@@ -1,7 +1,8 @@
 """The decision: does this probe satisfy this clause? The one place that says so, compiled.
 
-A *clause row* is one conjunction with one box; a *probe row* is one message with one box. Boxes are float64 and decide exactly; circles and
-polygons, which their boxes only contain, are settled after the index (``matching/refine.py``).
+A *clause row* is one conjunction with one box; a *probe row* is one message with one box. Boxes are float64 and
+decide exactly; circles and polygons, which their boxes only contain, are settled after the index
+(``matching/refine.py``).
 """
 
 from __future__ import annotations
@@ -77,8 +78,9 @@ def keep_satisfied(
 ) -> int:
     """Keep of the candidates rows[first:last] the clauses that probe *p* satisfies, in place; return the new end.
 
-    Words decide first, then the box, then the tests: an index prunes by boxes, so words refuse most of what is left. The
-    arrays are taken out of their tuples once: a look into a tuple inside the loop would count references.
+    Words decide first, then the box, then the tests: an index prunes by boxes, so words refuse most of what is
+    left. The arrays are taken out of their tuples once: a look into a tuple inside the loop would count
+    references.
     """
     boxes, keyword_offsets, keywords, forbidden_offsets, forbidden, test_offsets = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]

@@ -36,8 +36,8 @@ def build_index(name: str, table: SubscriptionTable) -> Matcher:
         raise UnknownError(f"there is no index {shown(name)}; there are {', '.join(INDEXES)}")
     if not isinstance(table, SubscriptionTable):
         raise UnknownError(
-            f"an index is built over a SubscriptionTable, not {shown(table)}; make one with SubscriptionTable.from_arrow, "
-            "from_subscriptions or from_arrays"
+            f"an index is built over a SubscriptionTable, not {shown(table)}; "
+            "make one with SubscriptionTable.from_arrow, from_subscriptions or from_arrays"
         )
     return INDEXES[name](table)
 
@@ -45,7 +45,8 @@ def build_index(name: str, table: SubscriptionTable) -> Matcher:
 def open_index(directory: str | Path, *, verify: bool = False) -> Matcher:
     """Open a saved index: its arrays are mapped copy-on-write, so that many processes share the pages.
 
-    What this process changes stays private to it. Opening reads no array; ``verify=True`` reads all and compares checksums.
+    What this process changes stays private to it. Opening reads no array; ``verify=True`` reads all and compares
+    checksums.
     """
     manifest, arrays = files.read(Path(directory), verify=verify)
     name = manifest["index"]

@@ -2,13 +2,14 @@
 
 ::
 
-    manifest.json         format, index, version of Nearcast, space, attributes, and per array: dtype, shape, bytes, CRC-32
-    <name>.npy            the clause columns, the structure's own arrays (structure.*), the vocabularies (words.*, strings.*)
-    ids.arrow             the ids, in row order (absent where rows are ids)
+    manifest.json         format, index, version of Nearcast, space, attributes, and per array: dtype, shape,
+    bytes, CRC-32 <name>.npy            the clause columns, the structure's own arrays (structure.*), the
+    vocabularies (words.*, strings.*) ids.arrow             the ids, in row order (absent where rows are ids)
     polygons.arrow        the polygons as WKB, null where a shape is a circle (absent without shapes)
 
-The directory is written under another name and renamed when every file is synced, so it appears whole or not at all; the manifest goes last. It is
-never changed afterwards. Arrays are mapped copy-on-write: processes share the pages, and what one changes stays its own.
+The directory is written under another name and renamed when every file is synced, so it appears whole or not at
+all; the manifest goes last. It is never changed afterwards. Arrays are mapped copy-on-write: processes share the
+pages, and what one changes stays its own.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def read(directory: Path, *, verify: bool) -> tuple[dict[str, Any], Arrays]:
         raise IndexFileError(f"{directory / _MANIFEST} is damaged; save the index again") from None
     if version != FORMAT:
         raise IndexFileError(
-            f"{directory} has format {shown(version)}; Nearcast {__version__} reads format {FORMAT}; build the index again"
+            f"{directory} has format {shown(version)}; Nearcast {__version__} reads format {FORMAT}; "
+            "build the index again"
         )
     parts: dict[str, dict[str, NDArray[Any]]] = {"store": {}, "structure": {}, "words": {}, "strings": {}}
     for name, entry in entries.items():

@@ -1,8 +1,9 @@
 """A pyramid of grids for clauses that have only a place.
 
-A clause stands in one cell: on the finest level whose cells are wider and higher than its box, the cell of its lower left corner. So a point
-asks the cell that it is in and the neighbours to the left, below and both, on each level; an area asks the same around its extent. No
-clause is met twice. Level 0 is one cell and takes whatever is larger, boxes without end among them.
+A clause stands in one cell: on the finest level whose cells are wider and higher than its box, the cell of its
+lower left corner. So a point asks the cell that it is in and the neighbours to the left, below and both, on each
+level; an area asks the same around its extent. No clause is met twice. Level 0 is one cell and takes whatever is
+larger, boxes without end among them.
 """
 
 from __future__ import annotations

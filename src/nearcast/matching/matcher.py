@@ -32,12 +32,13 @@ _Self = TypeVar("_Self", bound="Matcher")
 class Matcher(ABC):
     """An exact, changeable index over subscriptions.
 
-    The answer equals the scan's on any input. Subscription rows are positions in the table that the index was built from; :meth:`insert` gives
-    new ones, :meth:`remove` never renumbers, :meth:`move` keeps the row. A call applies whole, or raises and changes nothing.
-    Matching does not change the index, so threads may match at the same time; a change needs the index alone.
+    The answer equals the scan's on any input. Subscription rows are positions in the table that the index was
+    built from; :meth:`insert` gives new ones, :meth:`remove` never renumbers, :meth:`move` keeps the row. A call
+    applies whole, or raises and changes nothing. Matching does not change the index, so threads may match at the
+    same time; a change needs the index alone.
 
-    A subclass supplies :meth:`_build`, :meth:`_add`, :meth:`_drop`, :meth:`_search`, :meth:`_arrays` and :meth:`_restore`, all in
-    terms of clause rows of :attr:`store`.
+    A subclass supplies :meth:`_build`, :meth:`_add`, :meth:`_drop`, :meth:`_search`, :meth:`_arrays` and
+    :meth:`_restore`, all in terms of clause rows of :attr:`store`.
     """
 
     name: ClassVar[str]
@@ -70,7 +71,8 @@ class Matcher(ABC):
         """
         if not isinstance(batch, MessageBatch):
             raise ColumnError(
-                f"match takes a MessageBatch, not {shown(batch)}; make one with MessageBatch.from_messages, from_arrow or from_arrays"
+                f"match takes a MessageBatch, not {shown(batch)}; "
+                "make one with MessageBatch.from_messages, from_arrow or from_arrays"
             )
         if isinstance(batch.space, Planar) != isinstance(self.store.space, Planar) and (
             batch.shapes or self.store.shapes
@@ -163,7 +165,8 @@ class Matcher(ABC):
         from nearcast.columns import take_clauses
 
         store = self.store
-        # The rows of a subscription are its conjunctions times its boxes: one box of the old region has each conjunction once.
+        # The rows of a subscription are its conjunctions times its boxes: one box of the old region has each
+        # conjunction once.
         boxes = store.clauses.boxes[old]
         conjunctions = old[(boxes == boxes[0]).all(axis=1)]
         if (

@@ -1,9 +1,9 @@
 """The ranked-key inverted list: each clause under its rarest keyword, clauses without keywords in a grid.
 
-The structure that papers on publish/subscribe build on (section 5.1.1 of the AP-Tree paper describes it as the first level of the RQ-Tree): a message
-that satisfies a clause has all its keywords, so it is enough to look in the lists of the message's keywords, and a clause posted under its least
-frequent keyword is looked at least often. Expected cost of a message: the lengths of its lists, and three cache misses for each posting
-whose box it touches.
+The structure that papers on publish/subscribe build on (section 5.1.1 of the AP-Tree paper describes it as the
+first level of the RQ-Tree): a message that satisfies a clause has all its keywords, so it is enough to look in the
+lists of the message's keywords, and a clause posted under its least frequent keyword is looked at least often.
+Expected cost of a message: the lengths of its lists, and three cache misses for each posting whose box it touches.
 """
 
 from __future__ import annotations

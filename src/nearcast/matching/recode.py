@@ -27,7 +27,8 @@ def recoded(
         return table
     if vocabulary is None or attributes is None or table.vocabulary is None or table.attributes is None:
         raise ColumnError(
-            "one of the tables speaks in words, the other in bare codes; build both the same way, the second with like= the first"
+            "one of the tables speaks in words, the other in bare codes; "
+            "build both the same way, the second with like= the first"
         )
     words = vocabulary.add(table.vocabulary.words)
     columns = np.array([attributes.add(name, text=text) for name, text in table.attributes], np.int32)

@@ -1,8 +1,8 @@
 """After the index: shapes, then subscriptions.
 
-An index answers with clause rows per probe row, exact for boxes, words and tests. Here circles and polygons decide what their boxes only suggest,
-clause rows become subscription rows, probe rows become message rows, and a subscription that several clauses or boxes
-found is kept once. A table of plain boxes passes through untouched.
+An index answers with clause rows per probe row, exact for boxes, words and tests. Here circles and polygons decide
+what their boxes only suggest, clause rows become subscription rows, probe rows become message rows, and a
+subscription that several clauses or boxes found is kept once. A table of plain boxes passes through untouched.
 """
 
 from __future__ import annotations

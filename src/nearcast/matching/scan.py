@@ -1,4 +1,4 @@
-"""The scan: every probe against every clause. The oracle in compiled form, and the honest baseline of every benchmark."""
+"""The scan: every probe against every clause; the fallback, and the baseline of every benchmark."""
 
 from __future__ import annotations
 

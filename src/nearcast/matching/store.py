@@ -1,7 +1,7 @@
 """The clause rows of an index: append, retire, compact.
 
-Every index keeps its clauses here and adds only its own structure. Subscription rows are stable; clause rows are private to the
-index and are renumbered when half of them are dead.
+Every index keeps its clauses here and adds only its own structure. Subscription rows are stable; clause rows are
+private to the index and are renumbered when half of them are dead.
 """
 
 from __future__ import annotations

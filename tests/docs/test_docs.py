@@ -1,0 +1,54 @@
+"""Every Python block of the documentation runs, in order, and prints what the page says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+NEEDS_SPARK = re.compile(r"^(from|import) (pyspark|nearcast\.spark)", re.M)
+
+
+def blocks(page):
+    """Yield (line, code, expected output or None): a text block right after a Python block is its output."""
+    text = page.read_text()
+    found = list(BLOCK.finditer(text))
+    for block, after in zip(found, [*found[1:], None]):
+        if block[1] != "python":
+            continue
+        adjacent = after is not None and after[1] == "text" and not text[block.end() : after.start()].strip()
+        yield text[: block.start()].count("\n") + 2, block[2], after[2] if adjacent else None
+
+
+def pages():
+    for page in PAGES:
+        if not list(blocks(page)):
+            continue
+        marks = []
+        if any(NEEDS_SPARK.search(code) for _, code, _ in blocks(page)):
+            marks = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+        yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("page", list(pages()))
+def test_page(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for line, code, expected in blocks(page):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            # Line numbers in a traceback are those of the page.
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+        if expected is not None:
+            assert out.getvalue() == expected, f"{page.name}, line {line}"
+
+
+def test_links_lead_somewhere():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
