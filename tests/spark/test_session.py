@@ -5,6 +5,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,6 @@ import nearcast.spark
 from nearcast.errors import InputError, RuntimeUnavailableError
 from nearcast.spark import session
 from nearcast.spark.session import quietly
-
-
-@pytest.fixture
-def only_settings(monkeypatch):
-    """No session is active, and none starts."""
-    from pyspark.sql import SparkSession
-
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
 
 
 @pytest.mark.spark
@@ -55,6 +48,9 @@ class TestStarted:
 
     def test_a_second_call_returns_the_active_session(self, spark):
         assert session("another name") is spark
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(session, "yet another").result() is spark
+        assert spark.conf.get("spark.app.name") == "nearcast tests"
 
     def test_the_environment_is_as_before(self, spark):
         assert "nearcast-java" not in os.environ.get("JAVA_HOME", "")
@@ -76,7 +72,6 @@ def test_without_pyspark_the_extra_is_named(monkeypatch):
         session()
 
 
-@pytest.mark.usefixtures("only_settings")
 @pytest.mark.parametrize("cores", [0, -1, "two", 1.5])
 def test_cores_must_be_a_number_or_a_star(cores):
     with pytest.raises(InputError, match="cores must be"):

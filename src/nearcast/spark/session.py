@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,14 +54,14 @@ def session(
         raise RuntimeUnavailableError(
             "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
         )
+    if cores != "*" and not (isinstance(cores, int) and cores >= 1):
+        raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
     with quietly():
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
-        active = SparkSession.getActiveSession()
-        if active is not None:
-            return active
-        if cores != "*" and not (isinstance(cores, int) and cores >= 1):
-            raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
+        with suppress(PySparkRuntimeError):  # there is none
+            return SparkSession.active()
         with tempfile.TemporaryDirectory(prefix="nearcast-java-") as directory:
             surroundings = {
                 "JAVA_HOME": str(wrap(find_java(), Path(directory))),
