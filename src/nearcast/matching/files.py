@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -63,8 +64,7 @@ def write(
         raise IndexFileError(
             f"{directory} exists already; an index directory is never overwritten, choose another name"
         )
-    draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
+    draft = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.draft")
     draft.mkdir(parents=True)
     try:
         parts: dict[str, dict[str, NDArray[Any]]] = {"store": store.arrays(), "structure": structure}

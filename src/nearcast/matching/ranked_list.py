@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL, Pool, candidates, outward
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
@@ -35,12 +36,12 @@ class RankedList(Matcher):
         clauses = self.store.clauses
         rows = np.flatnonzero(self.store.alive)
         words = int(clauses.keywords.max()) + 1 if len(clauses.keywords) else 0
-        self._frequency = np.bincount(clauses.keywords, minlength=words)
+        self._frequency = GrowableArray(np.bincount(clauses.keywords, minlength=words), borrowed=False)
         self._homes = ClauseHomes(np.full(self.store.rows, -1, np.int32), np.zeros(self.store.rows, np.int32))
         self._by_word = PostingLists(words)
         with_words = clauses.keyword_offsets[rows + 1] > clauses.keyword_offsets[rows]
         worded = rows[with_words]
-        self._by_word.build(self._homes.arrays, clauses, worded, _rarest(clauses, self._frequency, worded))
+        self._by_word.build(self._homes.arrays, clauses, worded, _rarest(clauses, self._frequency.values, worded))
         self._lay_grid(rows[~with_words])
 
     def _lay_grid(self, rows: NDArray[np.int64]) -> None:
@@ -54,14 +55,14 @@ class RankedList(Matcher):
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
         offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
-        if len(words):
-            counts = np.bincount(words, minlength=len(self._frequency))
-            counts[: len(self._frequency)] += self._frequency
-            self._frequency = counts
+        unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
+        if unseen > 0:
+            self._frequency.fill(unseen, 0)
+        np.add.at(self._frequency.values, words, 1)
         homes = self._homes.reach(self.store.rows)
         with_words = np.diff(offsets) > 0
         worded, bare = clause_rows[with_words], clause_rows[~with_words]
-        self._by_word.add(homes, clauses, worded, _rarest(clauses, self._frequency, worded))
+        self._by_word.add(homes, clauses, worded, _rarest(clauses, self._frequency.values, worded))
         if len(bare):
             held = self._by_cell.postings + len(bare)
             if held > _REGRID * max(self._laid_for, 1):
@@ -73,7 +74,7 @@ class RankedList(Matcher):
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
         offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
-        np.subtract.at(self._frequency, words, 1)
+        np.subtract.at(self._frequency.values, words, 1)
         with_words = np.diff(offsets) > 0
         self._by_word.remove(self._homes.arrays, clause_rows[with_words])
         self._by_cell.remove(self._homes.arrays, clause_rows[~with_words])
@@ -121,7 +122,7 @@ class RankedList(Matcher):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         lists, positions = self._homes.arrays
         return {
-            "frequency": self._frequency,
+            "frequency": self._frequency.values,
             "home_lists": lists,
             "home_positions": positions,
             "grid": np.array([*self._grid, self._laid_for], np.float64),
@@ -130,7 +131,7 @@ class RankedList(Matcher):
         }
 
     def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._frequency = arrays["frequency"]
+        self._frequency = GrowableArray(arrays["frequency"], borrowed=False)
         self._homes = ClauseHomes(arrays["home_lists"], arrays["home_positions"])
         x, y, width, height, levels, laid_for = arrays["grid"].tolist()
         self._grid, self._laid_for = Grid(x, y, width, height, int(levels)), int(laid_for)
