@@ -14,10 +14,7 @@ from typer.core import TyperGroup
 
 from nearcast import __version__
 from nearcast.bench.commands import app as bench
-from nearcast.cli.demo import demo
-from nearcast.cli.explain import explain
-from nearcast.cli.match import match
-from nearcast.cli.talk import tell
+from nearcast.cli import demo, explain, match, talk
 from nearcast.errors import InputError, NearcastError, UnknownError
 
 __all__ = ["app", "main"]
@@ -31,12 +28,12 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except NearcastError as error:
-            tell(f"nearcast: {error}")
+            talk.tell(f"nearcast: {error}")
             raise typer.Exit(2 if isinstance(error, InputError | UnknownError) else 1) from None
         except BrokenPipeError:  # whoever read our output has had enough
             raise
         except OSError as error:
-            tell(f"nearcast: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+            talk.tell(f"nearcast: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
             raise typer.Exit(1) from None
 
 
@@ -55,19 +52,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_example("nearcast demo"),
 )
-app.command(epilog=_example("nearcast demo --output nearcast-demo"))(demo)
+app.command(epilog=_example("nearcast demo --output nearcast-demo"))(demo.demo)
 app.command(
     epilog=_example(
         "nearcast match nearcast-demo/messages nearcast-demo/subscriptions.parquet \\",
         "  --output deliveries.csv        # on the files of nearcast demo",
     )
-)(match)
+)(match.match)
 app.command(
     epilog=_example(
         "nearcast explain 'm1: Hot coffee! AT POINT (-73.99 40.73)' \\",
         "  'anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)'",
     )
-)(explain)
+)(explain.explain)
 app.add_typer(bench, name="bench")
 
 

@@ -1,0 +1,350 @@
+"""The command line, in this process and as processes of their own."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import nearcast
+from nearcast import Message, Subscription, config
+from nearcast.cli import app
+
+MESSAGES = [
+    Message.from_text("m1: Half price coffee WITH price = 2.5 AT POINT (-73.99 40.73)"),
+    Message.from_text("m2: Street concert AT POINT (-73.97 40.78)"),
+    Message.from_text("m3: Coffee, decaf only AT BOX (-73.99 40.73, -73.98 40.74)"),
+]
+SUBSCRIPTIONS = [
+    Subscription.from_text("zoe: concert OR price < 3"),
+    Subscription.from_text("anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)"),
+]
+PAIRS = [(m.id, s.id) for m in MESSAGES for s in SUBSCRIPTIONS if s.matches(m)]
+LINES = "".join(f'{{"message_id": "{m}", "subscription_id": "{s}"}}\n' for m, s in PAIRS)
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+def process(*arguments, **options):
+    """Run the installed command."""
+    command = Path(sys.executable).with_name("nearcast")
+    return subprocess.run([command, *map(str, arguments)], capture_output=True, timeout=120, **options)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The two files, as JSON lines."""
+    for name, things in (("messages", MESSAGES), ("subscriptions", SUBSCRIPTIONS)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(thing.to_json() + "\n" for thing in things))
+    return tmp_path / "messages.jsonl", tmp_path / "subscriptions.jsonl"
+
+
+class TestCommand:
+    def test_version(self):
+        result = run("--version")
+        assert (result.exit_code, result.stdout) == (0, f"nearcast {nearcast.__version__}\n")
+
+    def test_alone_it_shows_help(self):
+        alone, asked = run(), run("--help")
+        assert alone.exit_code == asked.exit_code == 0
+        assert alone.stdout == asked.stdout
+        for command in ("demo", "match", "explain", "bench"):
+            assert f"\n  {command} " in asked.stdout
+
+    @pytest.mark.parametrize("command", [[], ["demo"], ["match"], ["explain"], ["bench", "matching"]])
+    def test_help_has_an_example(self, command):
+        result = run(*command, "-h")
+        assert result.exit_code == 0
+        assert re.search(rf"[Ee]xample.*\n+ +nearcast {' '.join(command)}", result.stdout)
+
+    def test_help_needs_nothing_heavy(self):
+        code = (
+            "import sys; from nearcast.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+            "heavy = {'numba', 'numpy', 'pyarrow', 'pyspark', 'rich', 'shapely'}\n"
+            "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", code, "--help"], check=True, capture_output=True, timeout=60)
+
+    @pytest.mark.parametrize("arguments", [["publish"], ["match"], ["match", "a.csv"], ["demo", "--nope"]])
+    def test_wrong_usage(self, arguments):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert "Usage: " in result.stderr
+
+    def test_an_operating_system_error_is_a_line(self, files, monkeypatch):
+        def full(*_):
+            raise OSError(28, "No space left on device", "deliveries.csv")
+
+        monkeypatch.setattr("nearcast.cli.match._matched", full)
+        result = run("match", *files)
+        assert (result.exit_code, result.stderr) == (1, "nearcast: No space left on device: deliveries.csv\n")
+
+
+class TestMatch:
+    def test_lines_on_stdout_and_the_summary_on_stderr(self, files):
+        result = run("match", *files)
+        assert (result.exit_code, result.stdout) == (0, LINES)
+        assert re.fullmatch(
+            r"3 messages, 2 subscriptions: 3 deliveries in [\d.]+ s "
+            r"\(matched and written in [\d.]+ s, [\d,]+ messages/s\)\n",
+            result.stderr,
+        )
+
+    def test_formats(self, files):
+        rows = "".join(f'"{m}","{s}"\n' for m, s in PAIRS)
+        assert run("match", *files, "--format", "csv").stdout == '"message_id","subscription_id"\n' + rows
+        parquet = pq.read_table(pa.BufferReader(run("match", *files, "-f", "parquet").stdout_bytes))
+        assert list(zip(*parquet.to_pydict().values())) == PAIRS
+        table = run("match", *files, "-f", "table").stdout
+        assert re.findall(r"(m\d).*?(\w+) ", table) == PAIRS
+
+    @pytest.mark.parametrize("index", ["scan", "ranked-list"])
+    def test_every_index_gives_the_same(self, files, index):
+        assert run("match", *files, "--index", index, "--threads", 2).stdout == LINES
+
+    def test_to_a_file_with_a_summary_for_machines(self, files, tmp_path):
+        result = run("match", *files, "--output", tmp_path / "out.parquet", "--json")
+        assert result.exit_code == 0
+        summary = json.loads(result.stdout)
+        assert list(zip(*pq.read_table(tmp_path / "out.parquet").to_pydict().values())) == PAIRS
+        assert (summary["messages"], summary["subscriptions"], summary["deliveries"]) == (3, 2, 3)
+        assert summary["index"] == "ranked-list"
+        assert 0 < summary["matching_seconds"] <= summary["seconds"]
+        assert summary["messages_per_second"] > 0
+
+    def test_many_chunks_are_one_answer(self, files, monkeypatch, tmp_path):
+        monkeypatch.setattr(config, "CLI_CHUNK", 2)
+        assert run("match", *files).stdout == LINES
+        for name in ("out.csv", "out.parquet"):
+            assert run("match", *files, "-o", tmp_path / name).exit_code == 0
+        assert list(zip(*pq.read_table(tmp_path / "out.parquet").to_pydict().values())) == PAIRS
+
+    def test_row_numbers_run_on_over_chunks(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(config, "CLI_CHUNK", 2)
+        (tmp_path / "m.csv").write_text("text,lon,lat\n" + "tea,1,1\nmilk,1,1\n" * 3)
+        (tmp_path / "s.csv").write_text("expression\nmilk\ntea\n")
+        result = run("match", tmp_path / "m.csv", tmp_path / "s.csv", "-f", "csv")
+        assert result.stdout.splitlines()[1:] == ["0,1", "1,0", "2,1", "3,0", "4,1", "5,0"]
+
+    @pytest.mark.parametrize("format", ["jsonl", "csv", "parquet", "table"])
+    def test_no_messages(self, files, format):
+        files[0].write_text("")
+        result = run("match", *files, "--format", format)
+        assert result.exit_code == 0, result.stderr
+        assert "0 messages, 2 subscriptions: 0 deliveries" in result.stderr
+
+    def test_a_long_table_is_cut_and_says_so(self, files, monkeypatch):
+        monkeypatch.setattr(config, "CLI_TABLE_ROWS", 2)
+        result = run("match", *files, "-f", "table")
+        assert len(re.findall(r"m\d", result.stdout)) == 2
+        assert "these are the first 2 of 3 deliveries" in result.stderr
+
+    def test_columns_left_out_are_told(self, files, tmp_path):
+        (tmp_path / "s.csv").write_text("id,expression,note\na,concert,hello\n")
+        result = run("match", files[0], tmp_path / "s.csv")
+        assert result.stdout == '{"message_id": "m2", "subscription_id": "a"}\n'
+        assert "s.csv: left out 'note'; a subscription has id, expression" in result.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["-", "-"], "stdin is either the messages or the subscriptions"),
+            (
+                ["{m}", "{s}", "--format", "xml"],
+                "there is no format 'xml'; there are jsonl, csv, parquet, table",
+            ),
+            (["{m}", "{s}", "--format", "table", "-o", "x"], "a table is for reading on stdout"),
+            (["{m}", "{s}", "--json"], "--json prints the summary where the deliveries go"),
+            (["{m}", "{s}", "--index", "r-tree"], "there is no index 'r-tree'; there are scan, ranked-list"),
+            (["{m}", "{s}", "-o", "out.xlsx"], "cannot tell in which format to write out.xlsx"),
+            (["{m}", "{s}", "-o", "/no/such/out.csv"], "cannot write '/no/such/out.csv': No such file"),
+            (["nope.csv", "{s}"], "there is no file nope.csv"),
+            (["{m}", "nope.geojson"], "there is no file nope.geojson"),
+            (["{s}", "{m}"], "messages.jsonl: left out"),
+        ],
+    )
+    def test_mistakes(self, files, arguments, said):
+        arguments = [argument.format(m=files[0], s=files[1]) for argument in arguments]
+        result = run("match", *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert said in result.stderr
+        assert "nearcast: " in result.stderr.splitlines()[-1]
+        assert "Traceback" not in result.stderr
+
+    def test_a_mistake_leaves_no_output(self, files, tmp_path):
+        files[0].write_text('{"id": 1, "text": "tea", "lon": 40.7, "lat": -174}\n')
+        result = run("match", *files, "-o", tmp_path / "out.csv")
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"nearcast: {files[0]}: ")
+        assert {file.name for file in tmp_path.iterdir()} == {"messages.jsonl", "subscriptions.jsonl"}
+
+
+class TestExplain:
+    def test_text_and_json_and_files_say_the_same(self, files, tmp_path):
+        message, subscription = MESSAGES[2], SUBSCRIPTIONS[1]
+        (tmp_path / "m.json").write_text(message.to_json() + "\n")
+        (tmp_path / "s.txt").write_text(subscription.to_text())
+        from_files = [
+            "--messages",
+            files[0],
+            "--message-id",
+            "m3",
+            "--subscriptions",
+            files[1],
+            "--subscription-id",
+            "anna",
+        ]
+        for arguments in (
+            [message.to_text(), subscription.to_text()],
+            [message.to_json(), subscription.to_json()],
+            [f"@{tmp_path / 'm.json'}", f"@{tmp_path / 's.txt'}"],
+            from_files,
+            [*from_files[:4], subscription.to_text()],
+            [message.to_json(), *from_files[4:]],
+        ):
+            result = run("explain", *arguments)
+            assert result.exit_code == 0, result.stderr
+            assert result.stdout.startswith("message 'm3' does not match subscription 'anna'\n")
+            assert "✓ within CIRCLE (-73.99 40.73, 800 m)" in result.stdout
+            assert "✗ NOT decaf" in result.stdout
+
+    @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.id)
+    @pytest.mark.parametrize("subscription", SUBSCRIPTIONS, ids=lambda s: s.id)
+    def test_json_says_whether_it_matches(self, message, subscription):
+        result = run("explain", message.to_text(), subscription.to_text(), "--json")
+        assert result.exit_code == 0
+        answer = json.loads(result.stdout)
+        assert (answer["message"], answer["subscription"]) == (message.id, subscription.id)
+        assert answer["matches"] == subscription.matches(message)
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            ([], "give the message either as an argument or by --messages FILE --message-id ID"),
+            (["m: x AT POINT (1 2)"], "give the subscription either as an argument"),
+            (["m: x AT POINT (1 2)", "s: tea AND ("], "SUBSCRIPTION: "),
+            (["m: x", "s: tea"], "MESSAGE: the message 'm: x' has no place"),
+            (['{"id": 1', "s: tea"], "MESSAGE: this is not JSON"),
+            (["@nope.json", "s: tea"], "cannot read 'nope.json': No such file or directory"),
+            (["m: x AT POINT (1 2)", "s: x", "--messages", "m.csv"],
+             "--messages FILE and --message-id ID belong together"),
+            (["m: x AT POINT (1 2)", "s: x", "--messages", "m.csv", "--message-id", "1"], "not both"),
+            (["s: x", "--messages", "nope.csv", "--message-id", "1"], "there is no file nope.csv"),
+        ],
+    )  # fmt: skip
+    def test_mistakes(self, arguments, said):
+        result = run("explain", *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("nearcast: ")
+        assert said in result.stderr
+
+
+class TestDemo:
+    def test_a_directory_of_somebody_else_is_refused_before_anything_starts(self, tmp_path):
+        (tmp_path / "precious").touch()
+        result = run("demo", "--output", tmp_path)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "was not made by nearcast demo, so it is not replaced" in result.stderr
+        assert (tmp_path / "precious").exists()
+
+    def test_a_file_is_refused(self, tmp_path):
+        (tmp_path / "out").touch()
+        result = run("demo", "--output", tmp_path / "out")
+        assert result.exit_code == 2
+        assert "is a file; give a directory" in result.stderr
+
+    def test_what_is_lacking_outside_is_a_failure(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        result = run("demo", "--output", tmp_path / "out")
+        assert result.exit_code == 1
+        assert result.stderr.startswith("nearcast: PySpark is not installed; ")
+        assert not (tmp_path / "out").exists()
+
+
+class TestProcesses:
+    def test_from_pipe_to_pipe(self, files):
+        result = process("match", "-", files[1], input=files[0].read_bytes())
+        assert (result.returncode, result.stdout.decode()) == (0, LINES)
+        assert b"3 deliveries" in result.stderr
+        assert b"\x1b" not in result.stdout + result.stderr
+
+    def test_a_mistake_is_one_line(self, files):
+        result = process("match", "-", files[1], input=b'{"id": 1, "lon": 500, "lat": 1}\n')
+        assert (result.returncode, result.stdout) == (2, b"")
+        assert result.stderr.startswith(b"nearcast: standard input: ")
+        assert result.stderr.count(b"\n") == 1
+
+    def test_a_reader_that_stops_early_is_no_traceback(self, files, tmp_path):
+        (tmp_path / "m.csv").write_text(
+            "id,text,lon,lat\n" + "".join(f"{i},concert,1,1\n" for i in range(50_000))
+        )
+        nearcast, messages = Path(sys.executable).with_name("nearcast"), tmp_path / "m.csv"
+        script = f"{nearcast} match {messages} {files[1]} | head -n 1"
+        result = subprocess.run(["sh", "-c", script], capture_output=True, timeout=120)
+        assert result.stdout == b'{"message_id": 0, "subscription_id": "zoe"}\n'
+        assert b"Traceback" not in result.stderr
+        assert b"Exception" not in result.stderr
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+    @pytest.mark.parametrize("no_color", [True, False])
+    def test_colour_on_a_terminal_unless_refused(self, files, no_color):
+        """On a terminal the header of a table is bold and the bar has colours; NO_COLOR leaves no colour."""
+        surroundings = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"} | (
+            {"NO_COLOR": "1"} if no_color else {}
+        )
+        for name in ("FORCE_COLOR", "NO_COLOR")[: 1 if no_color else 2]:
+            surroundings.pop(name, None)
+        said = _on_a_terminal(["match", *map(str, files), "-f", "table"], surroundings)
+        assert (
+            re.findall(r"(m\d).*?(\w+) ", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said).rpartition("┡")[2])
+            == PAIRS
+        )
+        assert bool(re.search(r"\x1b\[(3\d|38;5;\d+)[;m]", said)) is not no_color
+
+
+def _on_a_terminal(arguments, surroundings):
+    """Run the command with a pseudo-terminal as its output; return what it showed."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = Path(sys.executable).with_name("nearcast")
+    with subprocess.Popen([command, *arguments], stdout=theirs, stderr=theirs, env=surroundings) as running:
+        os.close(theirs)
+        said = b""
+        try:
+            while piece := os.read(ours, 4096):
+                said += piece
+        except OSError:  # the other side is closed
+            pass
+        os.close(ours)
+    assert running.returncode == 0, said
+    return said.decode()
+
+
+def test_the_documentation_runs(tmp_path):
+    """Blocks of shell run one after the other; blocks of console show exactly what comes to stdout."""
+    page = Path(__file__).parents[2] / "docs" / "command-line.md"
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    ran = 0
+    for kind, block in re.findall(
+        r"^```(sh|console)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    ):
+        command, expected = block, None
+        if kind == "console":
+            command, expected = re.fullmatch(r"\$ ((?:[^\n]*\\\n)*[^\n]*\n)(.*)", block, re.DOTALL).groups()
+        result = subprocess.run(
+            ["sh", "-ec", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert result.returncode == 0, result.stderr
+        assert expected is None or result.stdout == expected, command
+        ran += 1
+    assert ran >= 10
