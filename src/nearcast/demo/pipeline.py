@@ -172,10 +172,17 @@ def _finish(
             messages, _, deliveries = map(sum, zip(*batches)) if batches else (0, 0, 0)
             tell(Progress(len(batches), int(messages), total, int(deliveries)))
     except PySparkException as error:
-        raise NearcastError(f"the stream failed: {str(error).splitlines()[0]}") from error
+        raise NearcastError(f"the stream failed: {_reason(error)}") from error
     finally:
         query.stop()
     return batches
+
+
+def _reason(error: Exception) -> str:
+    """Return the line that tells what went wrong: ours, if it was raised in a worker, else the first one."""
+    lines = str(error).splitlines()
+    ours = (line.partition(": ")[2] for line in lines if line.strip().startswith("nearcast.errors."))
+    return next(ours, lines[0] if lines else type(error).__name__)
 
 
 def _summed_up(
