@@ -1,4 +1,7 @@
-"""Hypothesis profiles: ``default`` for every run, ``thorough`` for long ones (HYPOTHESIS_PROFILE=thorough)."""
+"""Hypothesis profiles, and one Spark for all tests that need it.
+
+``default`` is the profile of every run, ``thorough`` that of long ones (HYPOTHESIS_PROFILE=thorough).
+"""
 
 import os
 
@@ -12,3 +15,14 @@ settings.register_profile(
     "thorough", settings.get_profile("default"), max_examples=2_000, stateful_step_count=100
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Put the tests that start Spark on one worker, first; every other test runs wherever there is room."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "spark" if "spark" in nodeid else nodeid
+
+    return OneSpark(config, log)

@@ -29,12 +29,26 @@ MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 
 # --- Indexes -------------------------------------------------------------------------------------------------------
 DEFAULT_INDEX: Final = "ranked-list"  # what the engine, the command line and the pipeline build
-GRID_LEVELS: Final = (
-    10  # ranked-list: levels of the grid that holds clauses without keywords (finest: 2^9 × 2^9 cells)
+MATCH_CHUNK: Final = 2_048  # the most messages that one kernel call matches
+COMPACT_MIN_DEAD: Final = (
+    1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
 )
-POSTING_START: Final = 4  # ranked-list: room of a posting list when it is first used; it doubles when full
-COMPACT_WASTE: Final = 0.5  # a pool is compacted when more than this share of it is abandoned room
-MATCH_CHUNK: Final = 2_048  # messages that one kernel call matches; the unit of work of a thread
+POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full
+COMPACT_WASTE: Final = (
+    0.5  # posting lists are compacted when more than this share of their pool is abandoned room
+)
+GRID_LEVELS: Final = 10  # the most levels of a grid pyramid (finest: 2^9 × 2^9 cells)
+GRID_FILL: Final = (
+    0.999  # of a cell's side, at most, is a box: rounding then never puts its end two cells away
+)
+GRID_GROWTH: Final = (
+    16  # a grid is laid out anew when it holds this many times the clauses that it was laid out for
+)
+
+# --- Kernels -------------------------------------------------------------------------------------------------------
+BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
+INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy
+HASH_BLOCK: Final = 128  # strings whose cache misses overlap
 
 # --- Vocabulary ----------------------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes

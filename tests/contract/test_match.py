@@ -240,5 +240,7 @@ def test_wrong_arguments(name):
     index = build_index(name, square())
     with pytest.raises(ColumnError, match="MessageBatch"):
         index.match("coffee")
+    with pytest.raises(ColumnError, match="threads must be a whole number from 1, not 0"):
+        index.match(MessageBatch.from_arrays([[0, 0]], [0, 0], []), threads=0)
     with pytest.raises(UnknownError, match="scan, ranked-list"):
         build_index("quantum", square())

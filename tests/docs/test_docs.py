@@ -28,9 +28,8 @@ def pages():
     for page in PAGES:
         if not list(blocks(page)):
             continue
-        marks = []
-        if any(NEEDS_SPARK.search(code) for _, code, _ in blocks(page)):
-            marks = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+        needs_spark = any(NEEDS_SPARK.search(code) for _, code, _ in blocks(page))
+        marks = [pytest.mark.spark] if needs_spark else []
         yield pytest.param(page, id=str(page.relative_to(ROOT)), marks=marks)
 
 

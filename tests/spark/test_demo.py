@@ -15,7 +15,7 @@ from nearcast.demo import pipeline, sample
 from nearcast.errors import InputError, NearcastError
 from spark.worlds import in_process, pairs
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from nearcast.errors import ColumnError, DuplicateError, IndexFileError, InputEr
 from nearcast.spark import build, match, versions
 from spark.worlds import in_process, message_table, pairs
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture

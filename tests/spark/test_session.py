@@ -17,7 +17,6 @@ from nearcast.spark.session import quietly
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 class TestStarted:
     def test_it_starts_and_runs_a_job_without_a_word(self, started):
         assert started.said == ""

@@ -8,7 +8,7 @@ from nearcast.spark import build, match
 from nearcast.spark.session import quietly
 from spark.worlds import in_process, pairs, write_files
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 DEADLINE = 60  # seconds that a query gets for anything
 

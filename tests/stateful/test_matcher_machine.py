@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 import naive
-from nearcast import MessageBatch, Subscription, SubscriptionTable, build_index, open_index
-from nearcast.matching import INDEXES, store
+from nearcast import MessageBatch, Subscription, SubscriptionTable, build_index, config, open_index
+from nearcast.matching import INDEXES
 from strategies import areas, messages, subscriptions
 
 
@@ -64,6 +64,6 @@ class MatcherMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("name", sorted(INDEXES))
 def test_machine(name, monkeypatch):
-    monkeypatch.setattr(store, "_MIN_DEAD", 3)  # so that compaction happens all the time
+    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time
     machine = type("Machine", (MatcherMachine,), {"name": name})
     run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // 2))

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.bench import floors, matching, measure, plots, report, vocabulary, workloads
-from nearcast.bench.commands import app
+from nearcast.cli import app
 from nearcast.columns import Matches
 from nearcast.errors import InputError, RuntimeUnavailableError, UnknownError
 from nearcast.matching import INDEXES
@@ -308,7 +308,7 @@ def test_plot_needs_a_known_ending_and_matplotlib(tmp_path, monkeypatch):
 @pytest.fixture
 def bench():
     runner = CliRunner()
-    return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
+    return lambda *arguments: runner.invoke(app, ["bench", *(str(argument) for argument in arguments)])
 
 
 SMALL = ("matching", "--subscriptions", 2000, "--messages", 50, "--repeat", 1)

@@ -1,7 +1,7 @@
 """The commands under ``nearcast bench``: tables and JSON on stdout, talk and progress on stderr.
 
-Exit codes: 0 all well; 1 an index answered wrongly, a floor was missed, or something outside is lacking; 2
-the command cannot be run as given.
+Exit codes: 0 all well; 1 an index answered wrongly, a floor was missed, or something outside is lacking; 2 the
+command cannot be run as given. Errors become a line and an exit code in :mod:`nearcast.cli`, where these commands are mounted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast import config
-from nearcast.errors import InputError, NearcastError, UnknownError, shown
+from nearcast.errors import InputError, UnknownError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,17 +95,16 @@ def matching(
         made = workloads.make(workload, subscriptions, messages, seed=seed, data=data)
         return benchmark.run(made, names, threads=threads, repeat=repeat, progress=tell)
 
-    with _failures():
-        names = _index_names(index)
-        _known_workload(workload)
-        command = (
-            f"nearcast bench matching --subscriptions {subscriptions} --messages {messages} "
-            f"--index {','.join(names)} --workload {workload} --seed {seed} "
-            f"--threads {threads} --repeat {repeat}"
-        )
-        if data:
-            command += " --data DIR"
-        _measure("matching", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+    names = _index_names(index)
+    _known_workload(workload)
+    command = (
+        f"nearcast bench matching --subscriptions {subscriptions} --messages {messages} "
+        f"--index {','.join(names)} --workload {workload} --seed {seed} "
+        f"--threads {threads} --repeat {repeat}"
+    )
+    if data:
+        command += " --data DIR"
+    _measure("matching", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
 
 
 @app.command()
@@ -137,8 +136,7 @@ def vocabulary(
     command = (
         f"nearcast bench vocabulary --words {words} --keywords {keywords} --seed {seed} --repeat {repeat}"
     )
-    with _failures():
-        _measure("vocabulary", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+    _measure("vocabulary", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
 
 
 def _measure(
@@ -209,16 +207,6 @@ def _floors_file(check: bool, floors: Path | None) -> Path | None:
     from nearcast.bench.floors import DEFAULT_FILE
 
     return (floors or DEFAULT_FILE) if check else None
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn Nearcast's errors into a line on stderr and an exit code."""
-    try:
-        yield
-    except NearcastError as error:
-        _console(stderr=True).print(f"[bold red]error[/] {error}", highlight=False)
-        raise typer.Exit(2 if isinstance(error, (InputError, UnknownError)) else 1) from None
 
 
 @contextmanager

@@ -19,12 +19,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.kernels import kernel
 
 __all__ = ["NO_CODE", "Words", "encode", "insert", "rehash"]
 
 NO_CODE = -1  # the code of a word that the vocabulary does not hold
-_BLOCK = 128
+_BLOCK = config.HASH_BLOCK
 _LONGEST_TAGGED = 255
 _SEED = np.uint64(0xCBF29CE484222325)
 _MIX = np.uint64(0x9E3779B97F4A7C15)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.kernels import kernel
 
 __all__ = ["are_sets", "gather_rows", "includes", "meets", "to_sets"]
 
-_BINARY_FROM = 32  # a set of more codes is searched by halving, a shorter one from front to back
-_INSERTION_UP_TO = 32
+_BINARY_FROM = config.BINARY_SEARCH_FROM
+_INSERTION_UP_TO = config.INSERTION_SORT_UP_TO
 
 
 @kernel

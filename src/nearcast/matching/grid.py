@@ -18,8 +18,7 @@ from nearcast.kernels import kernel
 
 __all__ = ["Grid", "cell_of", "cells_of", "grid_over", "level_start"]
 
-# A box fills at most this share of a cell's side, so that rounding never puts its far end two cells away.
-_FILL = 0.999
+_FILL = config.GRID_FILL
 
 
 class Grid(NamedTuple):

@@ -74,6 +74,8 @@ class Matcher(ABC):
                 f"match takes a MessageBatch, not {shown(batch)}; "
                 "make one with MessageBatch.from_messages, from_arrow or from_arrays"
             )
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise ColumnError(f"threads must be a whole number from 1, not {shown(threads)}")
         if isinstance(batch.space, Planar) != isinstance(self.store.space, Planar) and (
             batch.shapes or self.store.shapes
         ):
@@ -81,19 +83,17 @@ class Matcher(ABC):
                 f"the messages live in {batch.space!r}, the subscriptions in {self.store.space!r}"
             )
         probes, n = batch.probes, len(batch.owners)
-        if n <= config.MATCH_CHUNK:
+        # Several chunks a thread, so that none waits long for another.
+        chunk = config.MATCH_CHUNK if threads == 1 else min(config.MATCH_CHUNK, -(-n // (4 * threads)))
+        if n <= chunk:
             counts, rows = self._search_chunk(probes, 0, n)
         else:
-            starts = range(0, n, config.MATCH_CHUNK)
 
             def work(start: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-                return self._search_chunk(probes, start, min(start + config.MATCH_CHUNK, n))
+                return self._search_chunk(probes, start, min(start + chunk, n))
 
-            if threads > 1:
-                with ThreadPoolExecutor(threads) as pool:
-                    parts = list(pool.map(work, starts))
-            else:
-                parts = [work(start) for start in starts]
+            with ThreadPoolExecutor(threads) as pool:
+                parts = list((pool.map if threads > 1 else map)(work, range(0, n, chunk)))
             counts = np.concatenate([part[0] for part in parts])
             rows = np.concatenate([part[1] for part in parts])
         return resolve(self.store, batch, Matches(offsets_of(counts), rows))

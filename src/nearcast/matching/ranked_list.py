@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL, Pool, candidates, outward
@@ -23,8 +24,6 @@ from nearcast.matching.postings import ClauseHomes, PostingLists
 from nearcast.ragged import ragged_take
 
 __all__ = ["RankedList"]
-
-_REGRID = 16  # the grid is laid out anew when it holds this many times the clauses it was laid out for
 
 
 class RankedList(Matcher):
@@ -41,7 +40,9 @@ class RankedList(Matcher):
         self._by_word = PostingLists(words)
         with_words = clauses.keyword_offsets[rows + 1] > clauses.keyword_offsets[rows]
         worded = rows[with_words]
-        self._by_word.build(self._homes.arrays, clauses, worded, _rarest(clauses, self._frequency.values, worded))
+        self._by_word.build(
+            self._homes.arrays, clauses, worded, _rarest(clauses, self._frequency.values, worded)
+        )
         self._lay_grid(rows[~with_words])
 
     def _lay_grid(self, rows: NDArray[np.int64]) -> None:
@@ -65,7 +66,7 @@ class RankedList(Matcher):
         self._by_word.add(homes, clauses, worded, _rarest(clauses, self._frequency.values, worded))
         if len(bare):
             held = self._by_cell.postings + len(bare)
-            if held > _REGRID * max(self._laid_for, 1):
+            if held > config.GRID_GROWTH * max(self._laid_for, 1):
                 grown = np.flatnonzero(self.store.alive & (np.diff(clauses.keyword_offsets) == 0))
                 self._lay_grid(grown)
             else:

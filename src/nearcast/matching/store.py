@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.columns import SubscriptionTable, take_clauses
 from nearcast.errors import ColumnError
 from nearcast.growable import GrowableArray
@@ -22,7 +23,6 @@ from nearcast.shapes import NO_SHAPES, Shapes
 __all__ = ["ClauseStore"]
 
 _NONE = -1
-_MIN_DEAD = 1024  # fewer dead clause rows are not worth a compaction
 # The ragged columns of Clauses: offsets, and the values that they cut into rows.
 _RAGGED = {
     "keyword_offsets": ("keywords",),
@@ -204,7 +204,7 @@ class ClauseStore:
 
     def wasteful(self) -> bool:
         """Tell whether so many clause rows are dead that compaction pays."""
-        return self.dead > max(_MIN_DEAD, self.rows // 2)
+        return self.dead > max(config.COMPACT_MIN_DEAD, self.rows // 2)
 
     def compact(self) -> None:
         """Drop dead clause rows; clause rows are renumbered, subscription rows are not."""
