@@ -4,7 +4,9 @@
 """
 
 import os
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Kernels compile inside the first example, so deadlines mean nothing here.
@@ -26,3 +28,27 @@ def pytest_xdist_make_scheduler(config, log):
             return "spark" if "spark" in nodeid else nodeid
 
     return OneSpark(config, log)
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory):
+    """A session, and the file that has what it said on stderr: the Java process gets that file for good."""
+    from nearcast.spark import session
+
+    said = tmp_path_factory.mktemp("spark") / "stderr"
+    ours = os.dup(2)
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        spark = session("nearcast tests", cores=2, memory="1g")
+        spark.range(1).count()
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+    yield SimpleNamespace(spark=spark, said=said.read_text())
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(started):
+    return started.spark

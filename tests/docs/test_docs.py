@@ -34,7 +34,9 @@ def pages():
 
 
 @pytest.mark.parametrize("page", list(pages()))
-def test_page(page, tmp_path, monkeypatch):
+def test_page(page, tmp_path, monkeypatch, request):
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("spark")  # the one that all tests share; the page's session() returns it
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for line, code, expected in blocks(page):

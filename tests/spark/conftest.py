@@ -1,34 +1,10 @@
-"""One Spark session for all tests, and one world."""
+"""One world for all tests on Spark."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
 
-from nearcast.spark import session
 from spark.worlds import in_process, message_table, subscription_table, write_files
-
-
-@pytest.fixture(scope="session")
-def started(tmp_path_factory):
-    """A session, and the file that has what it said on stderr: the Java process gets that file for good."""
-    said = tmp_path_factory.mktemp("spark") / "stderr"
-    ours = os.dup(2)
-    with said.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        spark = session("nearcast tests", cores=2, memory="1g")
-        spark.range(1).count()
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
-    yield SimpleNamespace(spark=spark, said=said.read_text())
-    spark.stop()
-
-
-@pytest.fixture(scope="session")
-def spark(started):
-    return started.spark
 
 
 @pytest.fixture(scope="session")

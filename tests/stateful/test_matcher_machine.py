@@ -66,4 +66,4 @@ class MatcherMachine(RuleBasedStateMachine):
 def test_machine(name, monkeypatch):
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time
     machine = type("Machine", (MatcherMachine,), {"name": name})
-    run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // 2))
+    run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // 3))

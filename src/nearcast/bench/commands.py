@@ -1,7 +1,7 @@
 """The commands under ``nearcast bench``: tables and JSON on stdout, talk and progress on stderr.
 
 Exit codes: 0 all well; 1 an index answered wrongly, a floor was missed, or something outside is lacking; 2 the
-command cannot be run as given. Errors become a line and an exit code in :mod:`nearcast.cli`, where these commands are mounted.
+command cannot be run as given. Errors become a line and an exit code in :mod:`nearcast.cli`.
 """
 
 from __future__ import annotations
