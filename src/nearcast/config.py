@@ -30,6 +30,7 @@ MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 # --- Indexes -------------------------------------------------------------------------------------------------------
 DEFAULT_INDEX: Final = "ranked-list"  # what the engine, the command line and the pipeline build
 MATCH_CHUNK: Final = 2_048  # the most messages that one kernel call matches
+MATCH_ROOM: Final = 1_024  # candidates a message that a search starts with room for; it grows as needed
 COMPACT_MIN_DEAD: Final = (
     1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
 )

@@ -42,6 +42,7 @@ class Matcher(ABC):
     """
 
     name: ClassVar[str]
+    _room = 4 * config.MATCH_ROOM  # candidates that a search starts with room for, at least
 
     def __init__(self, table: SubscriptionTable) -> None:
         started = time.perf_counter()
@@ -278,10 +279,15 @@ class Matcher(ABC):
         self, probes: Probes, start: int, stop: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Run :meth:`_search` over a range of probes, growing the buffer as needed."""
-        counts = np.zeros(stop - start, np.int64)
-        out = np.empty(max(4096, 64 * (stop - start)), np.int32)
+        n = stop - start
+        counts = np.zeros(n, np.int64)
+        out = np.empty(max(self._room, config.MATCH_ROOM * n), np.int32)
         at, filled = self._search(probes, start, stop, counts, out, 0)
         while at < stop:
             out = np.concatenate([out[:filled], np.empty(2 * len(out), np.int32)])
             at, filled = self._search(probes, at, stop, counts[at - start :], out, filled)
+            if n == 1:
+                self._room = len(
+                    out
+                )  # single messages come again: the next one starts with the room that this one needed
         return counts, out[:filled]
