@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from answers import answers
 from nearcast import (
     Circle,
     Message,
@@ -34,10 +35,10 @@ MESSAGES = [
 ]
 
 
-def answers(index):
+def who(index):
     batch = MessageBatch.from_messages(MESSAGES, like=index.table)
     ids = index.table.ids.to_pylist()
-    return [sorted(ids[row] for row in group) for group in index.match(batch)]
+    return [sorted(ids[row] for row in rows) for rows in answers(index, batch)]
 
 
 @pytest.fixture
@@ -51,25 +52,25 @@ def saved(index, tmp_path):
 
 
 def test_the_answers_are_right(index):
-    assert answers(index) == [["a", "c", "d"], ["b"], ["c"]]
+    assert who(index) == [["a", "c", "d"], ["b"], ["c"]]
 
 
 def test_opened_answers_alike(index, saved):
     opened = open_index(saved, verify=True)
-    assert answers(opened) == answers(index)
+    assert who(opened) == who(index)
     assert opened.name == index.name
     assert opened.check() == []
 
 
 def test_changes_after_opening_are_private(index, saved):
-    expected = answers(index)
+    expected = who(index)
     opened = open_index(saved)
     opened.remove([0])
     opened.move(2, [50, 50, 51, 51])
     opened.insert(SubscriptionTable.from_subscriptions([Subscription("e", "hour")]))
-    assert answers(opened) == [["d"], ["b"], ["e"]]
+    assert who(opened) == [["d"], ["b"], ["e"]]
     assert opened.check() == []
-    assert answers(open_index(saved, verify=True)) == expected
+    assert who(open_index(saved, verify=True)) == expected
 
 
 def test_a_changed_index_can_be_saved(index, tmp_path):
@@ -77,7 +78,7 @@ def test_a_changed_index_can_be_saved(index, tmp_path):
     index.insert(SubscriptionTable.from_subscriptions([Subscription("e", "hour")]))
     index.move(2, Circle(lon=3, lat=1, radius=10))
     opened = open_index(index.save(tmp_path / "changed"), verify=True)
-    assert answers(opened) == answers(index) == [["d"], ["b"], ["c", "e"]]
+    assert who(opened) == who(index) == [["d"], ["b"], ["c", "e"]]
     assert opened.check() == []
 
 
@@ -86,7 +87,7 @@ def test_an_empty_index_can_be_saved(name, tmp_path):
     opened = open_index(empty.save(tmp_path / "empty"), verify=True)
     assert len(opened) == 0
     opened.insert(SubscriptionTable.from_subscriptions(SUBS))
-    assert answers(opened) == [["a", "c", "d"], ["b"], ["c"]]
+    assert who(opened) == [["a", "c", "d"], ["b"], ["c"]]
 
 
 def test_an_index_of_bare_codes(name, tmp_path):

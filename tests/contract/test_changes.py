@@ -6,16 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
+from answers import answers
 from nearcast import Box, Circle, Message, MessageBatch, Point, Subscription, SubscriptionTable, build_index
 from nearcast.errors import ColumnError, UnknownError
 from nearcast.matching import INDEXES
 from strategies import batches, tables
 
 ALL = sorted(INDEXES)
-
-
-def answers(index, batch):
-    return [set(group.tolist()) for group in index.match(batch)]
 
 
 @pytest.mark.parametrize("name", ALL)

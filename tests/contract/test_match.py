@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
+from answers import answers
 from nearcast import (
     EVERYWHERE,
     Box,
@@ -24,13 +25,6 @@ from nearcast.matching import INDEXES
 from strategies import batches, messages, subscriptions, tables
 
 ALL = sorted(INDEXES)
-
-
-def answers(index, batch, **options):
-    found = index.match(batch, **options)
-    rows = [set(group.tolist()) for group in found]
-    assert sum(map(len, rows)) == len(found.rows), "a subscription was found twice"
-    return rows
 
 
 @pytest.mark.parametrize("name", ALL)
