@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from nearcast.geometry import Circle, Everywhere, Place, Planar, Point, Region, great_circle, to_text, touches
 from nearcast.language import format_expression
+from nearcast.language.writing import written_name, written_value
 from nearcast.model import Id, Message, Subscription
 from nearcast.predicates import Clause, Test, Word
 
@@ -109,18 +111,14 @@ def _checks(clause: Clause, message: Message) -> Iterator[Check]:
 
 
 def _value(test: Test, message: Message) -> tuple[bool, str]:
-    name, value = test.attribute, message.attributes.get(test.attribute)
-    holds = test.interval.holds(value)
+    name, value = written_name(test.attribute), message.attributes.get(test.attribute)
     if value is None:
         return False, f"the message has no {name}"
+    holds = test.interval.holds(value)
     if holds is None:
         kind = "a text" if isinstance(value, str) else "a number"
-        return False, f"{name} is {kind}, {_written(value)}"
-    return holds, "" if holds else f"{name} is {_written(value)}"
-
-
-def _written(value: float | str) -> str:
-    return f'"{value}"' if isinstance(value, str) else f"{value:g}"
+        return False, f"{name} is {kind}, {written_value(value)}"
+    return holds, "" if holds else f"{name} is {written_value(value)}"
 
 
 def _region(region: Region, place: Place) -> Check:
@@ -129,9 +127,13 @@ def _region(region: Region, place: Place) -> Check:
         return Check("everywhere", holds)
     found = "" if holds else f"the message is at {to_text(place)}"
     if isinstance(region, Circle) and isinstance(place, Point):
-        if isinstance(region.space, Planar):
-            distance = f"{((region.x - place.x) ** 2 + (region.y - place.y) ** 2) ** 0.5:g}"
-        else:
-            distance = f"{great_circle(region.x, region.y, place.x, place.y):,.0f} m"
-        found = f"{distance} from the centre"
+        found = f"{_distance(region, place)} from the centre"
     return Check(f"within {to_text(region)}", holds, found)
+
+
+def _distance(circle: Circle, point: Point) -> str:
+    """Return how far a point is from a centre: in whole metres, or finer where these would hide the outcome."""
+    if isinstance(circle.space, Planar):
+        return written_value(math.hypot(circle.x - point.x, circle.y - point.y))
+    metres = great_circle(circle.x, circle.y, point.x, point.y)
+    return f"{metres:,.{0 if abs(metres - circle.radius) >= 1 else 6}f} m"

@@ -10,7 +10,7 @@ True
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from numbers import Real
@@ -21,7 +21,7 @@ from nearcast import config
 from nearcast.clock import iso, microseconds
 from nearcast.errors import ModelError, shown
 from nearcast.geometry import EVERYWHERE, WGS84, Place, Region, Space, as_place, as_region, touches
-from nearcast.predicates import ANYTHING, Clause, Expression, Value
+from nearcast.predicates import ANYTHING, AllOf, AnyOf, Clause, Expression, Not, Test, Value
 from nearcast.text import keywords as keywords_of
 
 __all__ = ["Delivery", "Id", "Message", "Subscription"]
@@ -167,6 +167,10 @@ class Subscription:
                 f"{shown(expression)} is not an expression; give its text, word(…), phrase(…), attribute(…), "
                 "or None for every message"
             )
+        for test in _tests(expression):
+            _check_characters(test.attribute, "the attribute")
+            if isinstance(test.interval.low, str):
+                _check_characters(test.interval.low, f"attribute {shown(test.attribute)}: the value")
         for name, value in (
             ("id", _checked_id(id)),
             ("expression", expression),
@@ -252,6 +256,7 @@ def _checked_id(id: Any) -> Id:
     if isinstance(id, str):
         if not id:
             raise ModelError("an id is not empty; give a string or an integer")
+        _check_characters(id, "id")
         return id
     if isinstance(id, bool) or not isinstance(id, int):
         raise ModelError(f"id {shown(id)} is neither a string nor an integer; use str(…) of it")
@@ -274,11 +279,13 @@ def _checked_name(name: Any) -> str:
             f"{shown(name)} is not the name of an attribute; give a string of 1 to "
             f"{config.MAX_KEYWORD_CHARS} characters"
         )
+    _check_characters(name, "the attribute")
     return name
 
 
 def _checked_value(name: str, value: Any) -> Value:
     if isinstance(value, str):
+        _check_characters(value, f"attribute {shown(name)}: the value")
         return value
     if not isinstance(value, Real):
         raise ModelError(
@@ -293,3 +300,27 @@ def _checked_value(name: str, value: Any) -> Value:
             f"attribute {shown(name)} is {number!r}; give a finite number, or leave the attribute out"
         )
     return number
+
+
+def _check_characters(text: str, what: str) -> None:
+    """Refuse a lone surrogate, which JSON can spell but no UTF-8 can hold; in keywords it separates words."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ModelError(
+            f"{what} {shown(text)} has a lone surrogate at position {error.start}, half of a character; "
+            "leave it out, or write the whole character"
+        ) from None
+
+
+def _tests(expression: Expression) -> Iterator[Test]:
+    """Yield every test of an attribute, wherever it stands."""
+    if isinstance(expression, Test):
+        yield expression
+    elif isinstance(expression, Not):
+        yield from _tests(expression.part)
+    elif isinstance(expression, AllOf | AnyOf):
+        for part in expression.parts:
+            yield from _tests(part)

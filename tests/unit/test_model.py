@@ -78,11 +78,33 @@ def test_a_message_is_normalised():
         (lambda: Subscription(1, "a", HERE), GeometryError, "is a point, not a region"),
         (lambda: Subscription(1, "a NOT a"), ExpressionError, "can never match"),
         (lambda: Subscription(1, "a", (40, -100, 41, -99)), GeometryError, "swapped"),
+        (
+            lambda: Message("a\ud800", "a", HERE),
+            ModelError,
+            r"id 'a\\ud800' has a lone surrogate at position 1",
+        ),
+        (
+            lambda: Message(1, "a", HERE, {"b": "\udfff"}),
+            ModelError,
+            r"attribute 'b': the value '\\udfff' has",
+        ),
+        (lambda: Message(1, "a", HERE, {"\ud800": 1}), ModelError, r"the attribute '\\ud800' has a lone"),
+        (lambda: Subscription("\ud800", "a"), ModelError, r"id '\\ud800' has a lone surrogate"),
+        (lambda: Subscription(1, r'b = "\ud800"'), ModelError, r"attribute 'b': the value '\\ud800' has"),
+        (lambda: Subscription(1, 'a OR (a NOT (c OR b = "\ud800"))'), ModelError, "lone surrogate"),
+        (lambda: Subscription(1, attribute("\ud800") < 1), ModelError, "the attribute .* lone surrogate"),
     ],
 )
 def test_bad_fields_are_named(make, error, says):
     with pytest.raises(error, match=says):
         make()
+
+
+def test_a_lone_surrogate_in_a_text_separates_words():
+    message = Message.from_json(
+        r'{"id": "é", "text": "hot\ud800soup", "place": {"type": "Point", "coordinates": [1, 2]}}'
+    )
+    assert message.keywords == {"hot", "soup"}
 
 
 def test_a_subscription_takes_every_form():

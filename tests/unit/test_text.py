@@ -30,6 +30,7 @@ from nearcast.text import keyword, keywords, tokens
         ("ΣΊΣΥΦΟΣ", ["σίσυφοσ"]),
         ("☕ coffee 🎉", ["coffee"]),
         ("\u0301 a", ["a"]),
+        ("hot\ud800soup \udfff", ["hot", "soup"]),  # a lone surrogate is no letter
         ("日本語 テスト", ["日本語", "テスト"]),
     ],
 )
