@@ -5,7 +5,9 @@
 
 import math
 
-from nearcast.geometry import touches
+import numpy as np
+
+from nearcast.geometry import Point, touches
 from nearcast.shapes import region_of_boxes
 
 LOW_OPEN, HIGH_OPEN, NEGATED = 1, 2, 4
@@ -68,6 +70,17 @@ def shapes_touch(table, clause, batch, probe):
     theirs = batch.shapes.region(probe, batch.space)
     if ours is None and theirs is None:
         return True
-    ours = ours or region_of_boxes(table.clauses.boxes[table.owners == table.owners[clause]], table.space)
-    theirs = theirs or region_of_boxes(batch.probes.boxes[batch.owners == batch.owners[probe]], batch.space)
+    ours = ours or place(table.clauses.boxes[table.owners == table.owners[clause]], table.space)
+    theirs = theirs or place(batch.probes.boxes[batch.owners == batch.owners[probe]], batch.space)
     return touches(ours, theirs)
+
+
+def place(boxes, space):
+    """Return the point or region that the boxes of one owner are; each clause brings the same boxes again."""
+    boxes = np.unique(boxes, axis=0)
+    x, y, x2, y2 = boxes[0].tolist()
+    return (
+        Point(x=x, y=y, space=space)
+        if (x, y) == (x2, y2) and len(boxes) == 1
+        else region_of_boxes(boxes, space)
+    )

@@ -96,6 +96,13 @@ def test_an_index_of_bare_codes(name, tmp_path):
     assert opened.match(MessageBatch.from_arrays([[0, 0]], [0, 1], [7])).rows.tolist() == [0]
 
 
+def test_several_clauses_are_one_match_after_opening(name, tmp_path):
+    table = SubscriptionTable.from_subscriptions([Subscription("a", "tea OR milk")])
+    opened = open_index(build_index(name, table).save(tmp_path / "index"))
+    batch = MessageBatch.from_messages([Message(1, "tea milk", Point(lon=0, lat=0))], like=opened.table)
+    assert answers(opened, batch) == [{0}]
+
+
 def test_another_process_opens_it(saved):
     code = "import sys, nearcast; print(len(nearcast.open_index(sys.argv[1])))"
     ran = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=True)

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 
 import naive
 from answers import answers
-from nearcast import Box, Circle, Message, MessageBatch, Point, Subscription, SubscriptionTable, build_index
+from nearcast import (
+    Box,
+    Circle,
+    Message,
+    MessageBatch,
+    Planar,
+    Point,
+    Subscription,
+    SubscriptionTable,
+    build_index,
+)
 from nearcast.errors import ColumnError, UnknownError
 from nearcast.matching import INDEXES
 from strategies import batches, tables
@@ -86,6 +96,31 @@ def test_move_between_shapes(name):
     assert index.check() == []
 
 
+def test_moving_does_not_multiply_clauses(name):
+    index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", "tea OR milk")]))
+    for _ in range(3):
+        index.move(0, Box(170, 0, -170, 1))
+        assert index.stats()["clauses"] == 4  # two conjunctions, two boxes
+    index.move(0, Box(0, 0, 1, 1))
+    assert index.stats()["clauses"] == 2
+    assert index.table.to_subscriptions()[0].region == Box(0, 0, 1, 1)
+
+
+def test_moving_one_owner_of_different_boxes(name):
+    """Rows of arrays may differ in both words and place: all conjunctions move, each once."""
+    table = SubscriptionTable.from_arrays(
+        [[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]], [0, 1, 2, 3], [0, 1, 0], owners=[0, 0, 0]
+    )
+    index = build_index(name, table)
+    index.move(0, [7, 7, 8, 8])
+    batch = MessageBatch.from_arrays(
+        [[7.5, 7.5]] * 3 + [[0.5, 0.5], [2.5, 2.5]], np.arange(6), [0, 1, 2, 0, 1]
+    )
+    assert answers(index, batch) == [{0}, {0}, set(), set(), set()]
+    assert index.stats()["clauses"] == 2
+    assert index.check() == []
+
+
 def test_moving_does_not_touch_the_table_it_was_built_from(name):
     table = words(2)
     before = table.clauses.boxes.copy()
@@ -161,6 +196,43 @@ def test_bare_codes_and_words_do_not_mix(name):
     with pytest.raises(ColumnError, match="bare codes"):
         index.insert(SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [0], ids=["b"]))
     assert len(index) == 1
+
+
+def test_a_batch_of_another_vocabulary_is_refused(name):
+    """Its codes mean other words."""
+    index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", "tea")]))
+    other = SubscriptionTable.from_subscriptions([Subscription("b", "milk")])
+    batch = MessageBatch.from_messages([Message(1, "milk", Point(lon=0, lat=0))], like=other)
+    with pytest.raises(ColumnError, match="vocabular"):
+        index.match(batch)
+
+
+def test_spaces_do_not_mix(name):
+    index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", "tea")]))
+    plane = Planar(0, 0, 9, 9)
+    with pytest.raises(ColumnError, match="Planar"):
+        index.insert(SubscriptionTable.from_subscriptions([Subscription("b", "tea", Box(0, 0, 1, 1, plane))]))
+    assert len(index) == 1
+
+
+@pytest.mark.parametrize(("ids", "message"), [(None, "either all"), ([7], "int64")])
+def test_ids_of_another_kind_are_refused(name, ids, message):
+    def square(ids):
+        return SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 0], [], ids=ids)
+
+    index = build_index(name, square(["a"]))
+    with pytest.raises(ColumnError, match=message):
+        index.insert(square(ids))
+    assert len(index) == 1
+    assert index.table.ids.to_pylist() == ["a"]
+
+
+def test_several_clauses_are_one_match_after_inserting(name):
+    """An index of single clauses notices when the first subscription with several comes."""
+    index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", "tea")]))
+    index.insert(SubscriptionTable.from_subscriptions([Subscription("b", "tea OR milk")], like=index.table))
+    batch = MessageBatch.from_messages([Message(1, "tea milk", Point(lon=0, lat=0))], like=index.table)
+    assert answers(index, batch) == [{0, 1}]
 
 
 def test_turnover_does_not_grow_the_index(name):

@@ -1,5 +1,8 @@
 """What every index answers: exactly what the naive matcher answers."""
 
+import math
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,10 +12,12 @@ import naive
 from answers import answers
 from nearcast import (
     EVERYWHERE,
+    WGS84,
     Box,
     Circle,
     Message,
     MessageBatch,
+    Planar,
     Point,
     Polygon,
     Subscription,
@@ -21,8 +26,9 @@ from nearcast import (
     config,
 )
 from nearcast.errors import ColumnError, UnknownError
+from nearcast.geometry import great_circle
 from nearcast.matching import INDEXES
-from strategies import batches, messages, subscriptions, tables
+from strategies import batches, messages, ragged, subscriptions, tables
 
 ALL = sorted(INDEXES)
 
@@ -38,11 +44,13 @@ def test_equals_naive_on_columns(name, table, batch):
 @pytest.mark.parametrize("name", ALL)
 @given(data=st.data())
 def test_equals_naive_on_objects(name, data):
+    """Circles, polygons and boxes across the antimeridian, with several clauses; the columns say what objects say."""
     subs = [data.draw(subscriptions(id=i)) for i in range(data.draw(st.integers(1, 5)))]
     msgs = [data.draw(messages(id=i)) for i in range(data.draw(st.integers(1, 4)))]
     table = SubscriptionTable.from_subscriptions(subs)
     batch = MessageBatch.from_messages(msgs, like=table)
     expected = [{i for i, sub in enumerate(subs) if naive.wants(sub, message)} for message in msgs]
+    assert naive.match(table, batch) == expected
     assert answers(build_index(name, table), batch) == expected
 
 
@@ -198,11 +206,12 @@ class TestShapes:
     """Circles, polygons and the antimeridian: what boxes only contain is decided exactly."""
 
     subs = (
-        Subscription("fiji", "surf", Box(175, -20, -175, -15)),
+        Subscription("fiji", "surf OR swim", Box(175, -20, -175, -15)),  # two clauses with two boxes each
         Subscription("circle", "surf", Circle(lon=179.9, lat=-17, radius=50_000)),
         Subscription("triangle", "surf", Polygon("POLYGON ((0 0, 10 0, 0 10, 0 0))")),
         Subscription("pole", "surf", Circle(lon=0, lat=89.9, radius=30_000)),
-        Subscription("all", "surf", EVERYWHERE),
+        Subscription("edge", "surf", Polygon("POLYGON ((170 0, 180 0, 180 10, 170 0))")),
+        Subscription("all", "surf OR swim", EVERYWHERE),
     )
 
     @pytest.mark.parametrize(
@@ -216,18 +225,95 @@ class TestShapes:
             (Point(lon=5.1, lat=5.1), set()),  # in its box only
             (Point(lon=170, lat=89.95), {"pole"}),  # beyond the pole
             (Box(-176, -16, -170, 0), {"fiji"}),
-            (Box(170, -16, -170, 0), {"fiji"}),
+            (Box(170, -16, -170, 0), {"fiji", "edge"}),
             (Box(6, 6, 9, 9), set()),
             (Box(5, 5, 9, 9), {"triangle"}),
             (Circle(lon=-1, lat=1, radius=112_000), {"triangle"}),
+            (Circle(lon=179, lat=-17, radius=1_000), {"fiji"}),
+            (Circle(lon=180, lat=-17, radius=1_000), {"fiji", "circle"}),
             (Polygon("POLYGON ((-1 -1, 0 -1, 0 0, -1 -1))"), {"triangle"}),
+            (Polygon("POLYGON ((-180 -17, -179.9 -17, -179.9 -16, -180 -17))"), {"fiji", "circle"}),
+            (Point(lon=180, lat=5), {"edge"}),
+            (Point(lon=-180, lat=5), {"edge"}),  # the other name of the antimeridian
+            (Point(lon=-180, lat=11), set()),
+            (Point(lon=171, lat=5), set()),  # in its box only
         ],
     )
     def test_places(self, name, place, who):
         table = SubscriptionTable.from_subscriptions(self.subs)
         index = build_index(name, table)
-        batch = MessageBatch.from_messages([Message(1, "surf", place)], like=table)
+        batch = MessageBatch.from_messages([Message(1, "surf and swim", place)], like=table)
         assert {self.subs[row].id for row in answers(index, batch)[0]} == who | {"all"}
+        assert naive.match(table, batch) == answers(index, batch)
+
+    def test_an_area_of_two_boxes_is_one_message(self, name):
+        """One clause a subscription, two boxes a message: what both boxes find is delivered once."""
+        table = SubscriptionTable.from_subscriptions([Subscription("all", "surf")])
+        batch = MessageBatch.from_messages([Message(1, "surf", Box(170, 0, -170, 1))], like=table)
+        assert len(batch.owners) == 2
+        assert build_index(name, table).match(batch).rows.tolist() == [0]
+
+    @pytest.mark.parametrize("space", [WGS84, Planar(-1000, -1000, 1000, 1000)], ids=["wgs84", "planar"])
+    def test_the_rim_of_a_circle_belongs_to_it(self, name, space):
+        """Thousands of points at exactly the radius, and as many just outside: decided as ``touches`` decides."""
+        draw = random.Random(1)
+        subs, msgs = [], []
+        for k in range(1_500):
+            x, y = draw.uniform(-170, 170), draw.uniform(-80, 80)
+            place = Point(x=x + draw.uniform(-1, 1), y=y + draw.uniform(-1, 1), space=space)
+            rim = distance(x, y, place)
+            for radius in (rim, math.nextafter(rim, 0)):
+                subs.append(Subscription(len(subs), f"w{k}", Circle(x=x, y=y, radius=radius, space=space)))
+            msgs.append(Message(k, f"w{k}", place))
+        table = SubscriptionTable.from_subscriptions(subs)
+        found = answers(build_index(name, table), MessageBatch.from_messages(msgs, like=table))
+        expected = [
+            {row for row in (2 * k, 2 * k + 1) if naive.wants(subs[row], msg)} for k, msg in enumerate(msgs)
+        ]
+        assert all(2 * k in rows for k, rows in enumerate(expected))
+        assert found == expected
+
+    def test_bulk_boxes_on_the_antimeridian(self, name):
+        """Boxes that end on it meet points under either of its names."""
+        columns = {
+            "xmin": [170.0, -180.0, 0.0],
+            "xmax": [180.0, -170.0, 1.0],
+            "ymin": [0.0] * 3,
+            "ymax": [1.0] * 3,
+        }
+        table = SubscriptionTable.from_arrow(columns)
+        batch = MessageBatch.from_arrow({"lon": [180.0, -180.0, 175.0], "lat": [0.5] * 3}, like=table)
+        assert answers(build_index(name, table), batch) == [{0, 1}, {0, 1}, {0}]
+
+
+def distance(x, y, place):
+    if isinstance(place.space, Planar):  # not math.hypot, which rounds its own way
+        return math.sqrt((place.x - x) * (place.x - x) + (place.y - y) * (place.y - y))
+    return great_circle(x, y, place.x, place.y)
+
+
+def test_messages_of_many_words(name):
+    """A long row of codes is sorted and searched by halving, a short one from front to back."""
+    rng = np.random.default_rng(4)
+    n, m, vocabulary = 400, 60, 90
+    wanted = [rng.choice(vocabulary, rng.integers(0, 5), replace=False) for _ in range(n)]
+    unwanted = [rng.choice(vocabulary, rng.integers(0, 2)) for _ in range(n)]
+    said = [rng.choice(vocabulary, 75) for _ in range(m)]
+    assert min(len(set(row)) for row in said) > config.BINARY_SEARCH_FROM
+    table = SubscriptionTable.from_arrays([[0, 0, 1, 1]] * n, *ragged(wanted), forbidden=ragged(unwanted))
+    batch = MessageBatch.from_arrays([[0, 0]] * m, *ragged(said))
+    expected = [
+        {row for row in range(n) if set(wanted[row]) <= set(words) and not set(unwanted[row]) & set(words)}
+        for words in said
+    ]
+    assert answers(build_index(name, table), batch) == expected
+
+
+def test_spaces_do_not_mix(name):
+    table = SubscriptionTable.from_subscriptions([Subscription("a", "tea", Circle(lon=0, lat=0, radius=9))])
+    index = build_index(name, table)
+    with pytest.raises(ColumnError, match="Planar"):
+        index.match(MessageBatch.from_arrays([[0, 0]], [0, 1], [0], space=Planar(0, 0, 9, 9)))
 
 
 def test_wrong_arguments(name):

@@ -4,7 +4,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast import EVERYWHERE, WGS84, Box, Matches, MessageBatch, SubscriptionTable
+from nearcast import (
+    EVERYWHERE,
+    WGS84,
+    Box,
+    Circle,
+    Matches,
+    Message,
+    MessageBatch,
+    Polygon,
+    Subscription,
+    SubscriptionTable,
+    build_index,
+)
 from nearcast.errors import ColumnError
 from nearcast.growable import GrowableArray
 from nearcast.shapes import region_of_boxes
@@ -95,6 +107,25 @@ def test_take():
     assert taken.clauses.keywords.tolist() == [6, 7, 8]
     assert taken.clauses.boxes[:, 0].tolist() == [3, 1, 2]
     assert repr(table) == "<SubscriptionTable of 3 subscriptions in 4 clause rows>"
+
+
+def test_take_keeps_the_shapes():
+    regions = [
+        Circle(lon=0, lat=0, radius=10),
+        Circle(lon=179, lat=0, radius=500_000),
+        Box(0, 0, 1, 1),
+        Polygon("POLYGON ((0 0, 1 0, 0 1, 0 0))"),
+    ]
+    table = SubscriptionTable.from_subscriptions(
+        [Subscription(i, "tea OR milk", region) for i, region in enumerate(regions)]
+    )
+    for rows in ([1], [3, 1], [2], [0, 1, 2, 3], []):
+        assert [sub.region for sub in table.take(rows).to_subscriptions()] == [regions[row] for row in rows]
+    batch = MessageBatch.from_messages(
+        [Message(i, "tea", region) for i, region in enumerate(regions)], like=table
+    ).take([3, 1])
+    found = build_index("scan", table).match(batch)
+    assert [set(group.tolist()) for group in found] == [{0, 2, 3}, {1}]
 
 
 class TestMatches:
