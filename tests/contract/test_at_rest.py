@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from answers import answers
@@ -144,8 +143,8 @@ class TestDamage:
         with pytest.raises(IndexFileError, match=words):
             open_index(saved)
 
-    def test_every_missing_or_cut_array_is_noticed(self, saved):
-        for path in sorted(saved.glob("*.npy")):
+    def test_every_missing_or_cut_file_is_noticed(self, saved):
+        for path in files(saved):
             content = path.read_bytes()
             path.write_bytes(content[:-1])
             with pytest.raises(IndexFileError, match=path.name):
@@ -156,12 +155,17 @@ class TestDamage:
             path.write_bytes(content)
         open_index(saved, verify=True)
 
-    def test_every_flipped_array_is_noticed_by_verify(self, saved):
-        for path in sorted(saved.glob("*.npy")):
+    def test_every_flipped_bit_is_noticed_by_verify(self, saved):
+        for path in files(saved):
             content = path.read_bytes()
-            if np.load(path).size == 0:
-                continue
             path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
             with pytest.raises(IndexFileError, match="checksum"):
                 open_index(saved, verify=True)
             path.write_bytes(content)
+
+
+def files(directory):
+    """Every file that the manifest answers for: the arrays, the ids, the polygons."""
+    found = sorted(path for path in directory.iterdir() if path.name != "manifest.json")
+    assert {path.suffix for path in found} == {".npy", ".arrow"}
+    return found

@@ -199,12 +199,15 @@ def test_bare_codes_and_words_do_not_mix(name):
 
 
 def test_a_batch_of_another_vocabulary_is_refused(name):
-    """Its codes mean other words."""
+    """Its codes mean other words; bare codes mean none."""
     index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", "tea")]))
     other = SubscriptionTable.from_subscriptions([Subscription("b", "milk")])
     batch = MessageBatch.from_messages([Message(1, "milk", Point(lon=0, lat=0))], like=other)
-    with pytest.raises(ColumnError, match="vocabular"):
-        index.match(batch)
+    for wrong in (batch, batch.take([0]), MessageBatch.from_arrays([[0, 0]], [0, 1], [0])):
+        with pytest.raises(ColumnError, match="coded like other subscriptions"):
+            index.match(wrong)
+    with pytest.raises(ColumnError, match="coded like other subscriptions"):
+        build_index(name, words()).match(batch)
 
 
 def test_spaces_do_not_mix(name):

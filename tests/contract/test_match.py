@@ -111,7 +111,7 @@ def test_boundaries(name, point, inside, words):
 
 
 def test_boundary_that_float32_rounds(name):
-    """0.1 as float32 is above 0.1: pruning rounds outward, the decision does not."""
+    """0.1 as float32 is above 0.1, 0.7 below 0.7: pruning may round, the decision does not."""
     table = SubscriptionTable.from_arrays([[0.1, 0.1, 0.7, 0.7]] * 2, [0, 1, 1], [1])
     points = [[0.1, 0.1], [np.nextafter(0.1, 0), 0.3], [0.7, 0.7], [np.nextafter(0.7, 1), 0.3]]
     batch = MessageBatch.from_arrays(points, [0, 1, 2, 3, 4], [1, 1, 1, 1])
@@ -310,10 +310,13 @@ def test_messages_of_many_words(name):
 
 
 def test_spaces_do_not_mix(name):
-    table = SubscriptionTable.from_subscriptions([Subscription("a", "tea", Circle(lon=0, lat=0, radius=9))])
-    index = build_index(name, table)
+    """A circle on a sphere cannot be compared with a point on a plane; boxes of bare codes can."""
+    index = build_index(name, square())
+    batch = MessageBatch.from_arrays([[0, 0]], [0, 0], [], space=Planar(0, 0, 9, 9))
+    assert answers(index, batch) == [{0}]
+    index.move(0, Circle(lon=0, lat=0, radius=9))
     with pytest.raises(ColumnError, match="Planar"):
-        index.match(MessageBatch.from_arrays([[0, 0]], [0, 1], [0], space=Planar(0, 0, 9, 9)))
+        index.match(batch)
 
 
 def test_wrong_arguments(name):
