@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nearcast import (
     EVERYWHERE,
+    WGS84,
     Box,
     Circle,
     Message,
@@ -24,8 +25,12 @@ from nearcast import (
     build_index,
     config,
 )
+from nearcast.assembly import place
 from nearcast.errors import ColumnError, ExpressionError, GeometryError
 from nearcast.objects import NEVER
+from nearcast.tables.places import places as read_places
+from nearcast.tables.places import regions as read_regions
+from nearcast.tables.source import Source
 from nearcast.tables.words import text_codes
 from nearcast.text import tokens
 from strategies import messages, subscriptions
@@ -100,19 +105,200 @@ def test_bbox_struct():
         read(bbox=[5.0])
 
 
-def test_many_boxes_go_in_bulk_and_like_the_slow_way():
-    rng = np.random.default_rng(3)
-    low = rng.uniform(-80, 80, (500, 2))
-    columns = dict(zip(("xmin", "ymin", "xmax", "ymax"), np.hstack([low, low + 5]).T))
-    bulk = read(**columns)
-    slow = read(**columns, geometry=pa.nulls(500))
-    np.testing.assert_array_equal(bulk.clauses.boxes, slow.clauses.boxes)
+def same_layout(ours, theirs):
+    np.testing.assert_array_equal(ours.offsets, theirs.offsets)
+    np.testing.assert_array_equal(ours.boxes, theirs.boxes)
+    np.testing.assert_array_equal(ours.shapes.index, theirs.shapes.index)
+    np.testing.assert_array_equal(ours.shapes.circles, theirs.shapes.circles)
+    assert [shape and shape.wkb for shape in ours.shapes.polygons] == [
+        shape and shape.wkb for shape in theirs.shapes.polygons
+    ]
+
+
+PLANE = Planar(-1e6, -1e6, 1e6, 1e6)
+LON = st.floats(-180, 180) | st.sampled_from([-180, -179.999, 0, 179.999, 180])
+LAT = st.floats(-90, 90) | st.sampled_from([-90, -89.999, 0, 89.999, 90])
+RADIUS = st.floats(0, 3e7) | st.floats(0, 1e4) | st.sampled_from([0, 1e300])
+SPACED = [  # a space, and its circles and boxes
+    (
+        WGS84,
+        st.builds(Circle, lon=LON, lat=LAT, radius=RADIUS),
+        st.builds(lambda x, y, to, h: Box(x, min(y, h), to, max(y, h)), LON, LAT, LON, LAT),
+    ),
+    (
+        PLANE,
+        st.builds(Circle, x=LON, y=LAT, radius=RADIUS, space=st.just(PLANE)),
+        st.builds(lambda x, y, w, h: Box(x, y, x + w, y + h, PLANE), LAT, LAT, LAT.map(abs), LON.map(abs)),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("space", "circles", "boxes"), SPACED, ids=["WGS84", "planar"])
+@given(data=st.data())
+def test_places_read_in_bulk_are_laid_out_as_objects_are(space, circles, boxes, data):
+    points = st.builds(Point, x=LON, y=LAT, space=st.just(space))
+    polygons = st.just(Polygon(TRIANGLE, space))
+    region_list = data.draw(
+        st.lists(st.one_of(circles, circles, boxes, boxes, polygons, st.just(EVERYWHERE)))
+    )
+    place_list = data.draw(st.lists(st.one_of(points, points, circles, boxes, polygons)))
+    for found, reader in ((region_list, read_regions), (place_list, read_places)):
+
+        def column(kinds, name, found=found):
+            return pa.array([getattr(p, name) if isinstance(p, kinds) else None for p in found], pa.float64())
+
+        table = {
+            "lon": column((Circle, Point), "x"),
+            "lat": column((Circle, Point), "y"),
+            "radius_m": column(Circle, "radius"),
+            **{side: column(Box, side) for side in ("xmin", "ymin", "xmax", "ymax")},
+            "geometry": pa.array([getattr(p, "wkb", None) for p in found], pa.binary()),
+        }
+        same_layout(reader(Source(table, "row"), space), place(found))
+
+
+def test_one_odd_row_does_not_slow_down_the_others(monkeypatch):
+    """Objects are made for the odd rows only."""
+    made = []
+    for kind in (Box, Circle, Point):
+        init = kind.__init__
+
+        def counted(self, *args, _init=init, **fields):
+            made.append(type(self))
+            _init(self, *args, **fields)
+
+        monkeypatch.setattr(kind, "__init__", counted)
+    xmax = np.full(1000, 5.0)
+    xmax[7] = 180
+    zeros = np.zeros(1000)
+    read(xmin=zeros, ymin=zeros, xmax=xmax, ymax=zeros)
+    assert made == [Box]
+    made.clear()
+    read(lon=zeros, lat=np.append(zeros[1:], 90.0), radius_m=zeros + 500)
+    assert made == [Circle]
+    made.clear()
+    geometry = pa.array([TRIANGLE.wkb, *[None] * 999], pa.binary())
+    batch = MessageBatch.from_arrow({"lon": zeros, "lat": zeros, "geometry": geometry}, like=LIKE)
+    assert made == []
+    assert batch.shapes.index.tolist() == [0] + [-1] * 999
+
+
+def test_a_later_kind_of_region_replaces_an_odd_one():
+    table = read(
+        xmin=[170.0, 170.0], ymin=[0.0, 0.0], xmax=[-170.0, -170.0], ymax=[1.0, 1.0],
+        lon=[1.0, 180.0], lat=[1.0, 1.0], radius_m=[5.0, 5.0],
+        geometry=pa.array([None, TRIANGLE.wkb], pa.binary()),
+    )  # fmt: skip
+    assert regions(table) == [Circle(lon=1, lat=1, radius=5), Polygon(TRIANGLE)]
 
 
 def test_keywords_are_normalised():
     table = read(keywords=[["Coffee", "happy hour"], ["coffee"], None, []])
     words = [sorted(sub.clauses[0].keywords) for sub in table.to_subscriptions()]
     assert words == [["coffee", "happy", "hour"], ["coffee"], [], []]
+
+
+STRINGS = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.dictionary(pa.int32(), pa.string()),
+    pa.dictionary(pa.int8(), pa.large_string()),
+]
+LISTS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda kind: pa.list_(kind, 2)]
+
+
+@pytest.mark.parametrize(
+    "list_of", LISTS, ids=["list", "large_list", "list_view", "large_list_view", "fixed"]
+)
+@pytest.mark.parametrize("kind", STRINGS, ids=str)
+def test_keywords_of_every_arrow_type(kind, list_of):
+    rows = [["Left", "out"], ["Tea", "milk"], None, ["ÜBER", "tea"]]
+    column = pa.array(rows, list_of(kind))[1:]
+    table = read(keywords=column)
+    words = [sorted(sub.clauses[0].keywords) for sub in table.to_subscriptions()]
+    assert words == [["milk", "tea"], [], ["tea", "über"]]
+    batch = MessageBatch.from_arrow({"keywords": column, "lon": [0.0] * 3, "lat": [0.0] * 3}, like=table)
+    np.testing.assert_array_equal(batch.probes.keyword_offsets, table.clauses.keyword_offsets)
+    np.testing.assert_array_equal(batch.probes.keywords, table.clauses.keywords)
+
+
+@pytest.mark.parametrize("kind", STRINGS, ids=str)
+def test_strings_of_every_arrow_type(kind):
+    table = SubscriptionTable.from_arrow(
+        pa.table({"expression": pa.array(["tea", "tea", 'brand = "x"'], kind)}), like=None
+    )
+    messages = {
+        "text": pa.array(["Tea", None, ""], kind),
+        "brand": pa.array(["y", None, "x"], kind),
+        "geometry": pa.array(["POINT (1 2)"] * 3, kind),
+    }
+    batch = MessageBatch.from_arrow(messages, like=table)
+    assert build_index("ranked-list", table).match(batch).counts.tolist() == [2, 0, 1]
+
+
+WORDS = (
+    st.none()
+    | st.text(max_size=4)
+    | st.sampled_from(["Tea", "happy HOUR", "☕", "é" * 300, "A" * 300, "a-b"])
+)
+
+
+@given(st.lists(st.none() | st.lists(WORDS, max_size=4), max_size=6))
+def test_keywords_of_messages_are_their_tokens(rows):
+    expected = [{token for word in row or [] if word is not None for token in tokens(word)} for row in rows]
+    like = SubscriptionTable.from_arrow({"keywords": [sorted(words) for words in expected] + [["tea"]]})
+    column = pa.array(rows, pa.list_(pa.string()))
+    n = len(rows)
+    batch = MessageBatch.from_arrow({"keywords": column, "lon": [0.0] * n, "lat": [0.0] * n}, like=like)
+    offsets, codes = batch.probes.keyword_offsets, batch.probes.keywords
+    found = [set(like.vocabulary.decode(codes[offsets[i] : offsets[i + 1]])) for i in range(n)]
+    assert found == expected
+
+
+LONG = config.MAX_KEYWORD_CHARS + 1
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "says"),
+    [
+        (["☕"], ExpressionError, "keyword '☕' has no letter and no digit"),
+        (["tea", ""], ExpressionError, "keyword '' has no letter"),
+        (["-", "tea"], ExpressionError, "keyword '-' has no letter"),
+        (["tea", None], ColumnError, "has a null among its keywords"),
+        ([None], ColumnError, "has a null among its keywords"),
+        (["a" * LONG], ExpressionError, "over the limit of 256"),
+        (["A" * LONG], ExpressionError, "over the limit of 256"),
+        (["tea", "é" * LONG], ExpressionError, "over the limit of 256"),
+    ],
+)
+def test_a_keyword_that_asks_for_nothing_is_refused(keywords, error, says):
+    """Left out, it would make the subscription ask for less than it says: in the end for everything."""
+    with pytest.raises(error, match=rf"subscription row 2 \(id 'c'\):? .*{says}"):
+        read(id=["a", "b", "c", "d"], keywords=[["tea", "milk"], [], keywords, keywords])
+    longest = "a" * config.MAX_KEYWORD_CHARS
+    assert read(keywords=[[longest]]).to_subscriptions()[0].clauses[0].keywords == {longest}
+
+
+def test_a_list_of_nothing_but_null_is_refused():
+    with pytest.raises(ColumnError, match="row 0 has a null"):
+        read(keywords=[[None]])
+
+
+def test_keywords_in_capitals_are_read_in_bulk(monkeypatch):
+    monkeypatch.setattr("nearcast.text.asked_words", None)
+    table = read(keywords=[["TEA", "Milk"], ["tea", "24H"]])
+    assert table.vocabulary.words.to_pylist() == ["tea", "milk", "24h"]
+
+
+def test_a_normal_form_that_cannot_be_read_back_is_not_written():
+    common = " ".join(f"{i}" + "x" * 200 for i in range(30))
+    either = " OR ".join(f"y{i}" for i in range(config.MAX_CLAUSES))
+    table = SubscriptionTable.from_subscriptions(
+        [Subscription("tea", "tea"), Subscription("long", f"{common} ({either})")]
+    )
+    with pytest.raises(ExpressionError, match=r"subscription 'long' takes \d+ characters.*over 65536"):
+        table.to_arrow()
 
 
 @pytest.mark.parametrize(
@@ -132,6 +318,10 @@ def test_keywords_are_normalised():
         ({"lon": [1.0], "lat": [2.0]}, ColumnError, "there is no radius_m"),
         ({"xmin": [1.0]}, ColumnError, "belong together"),
         ({"xmin": ["x"], "ymin": [0], "xmax": [1], "ymax": [1]}, ColumnError, "columns of numbers"),
+        ({"lon": ["1"], "lat": [2], "radius_m": [3]}, ColumnError, "columns of numbers, not of string"),
+        ({"lon": [True], "lat": [2], "radius_m": [3]}, ColumnError, "columns of numbers, not of bool"),
+        ({"lon": [float("inf")], "lat": [2.0], "radius_m": [float("inf")]}, GeometryError, "row 0.*inf"),
+        ({"lon": [1.0], "lat": [2.0], "radius_m": [None]}, GeometryError, "row 0.*nan"),
         (
             {"id": ["a"], "lon": [40.0], "lat": [-100.0], "radius_m": [1.0]},
             GeometryError,
@@ -186,7 +376,6 @@ def test_messages_from_arrow_equal_messages_from_objects(msgs):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(ours.owners, theirs.owners)
     np.testing.assert_array_equal(ours.shapes.index, theirs.shapes.index)
-    assert ours.points == theirs.points
 
 
 @given(
@@ -248,6 +437,27 @@ def test_times():
         ({"id": ["m1"], "text": ["tea"]}, ColumnError, r"message row 0 \(id 'm1'\) has no place"),
         ({"id": ["m1"], "lon": [40.7], "lat": [-100.0]}, GeometryError, r"\(id 'm1'\).*swapped"),
         ({"lon": [float("nan")], "lat": [1.0]}, GeometryError, "row 0.*nan"),
+        ({"lon": ["1"], "lat": ["2"]}, ColumnError, "columns of numbers, not of string"),
+        (
+            {"id": ["m1"], "lon": [1.0], "lat": [1.0], "price": [float("-inf")]},
+            ColumnError,
+            r"message row 0 \(id 'm1'\): attribute 'price' is -inf; give a finite number",
+        ),
+        (
+            {"lon": [1.0] * 3, "lat": [1.0] * 3, "published_at": [5, None, 5], "expires_at": [6, 4, 5]},
+            ColumnError,
+            "message row 2 expires at 1970-01-01T00:00:00.000005Z, not after its publication at 1970-01-01T00",
+        ),
+        (
+            {"lon": [1.0], "lat": [1.0], "published_at": pa.array([2**63], pa.uint64())},
+            ColumnError,
+            "published_at has times outside of 64 bits",
+        ),
+        (
+            {"lon": [1.0], "lat": [1.0], "expires_at": pa.array([2**60], pa.timestamp("s", "UTC"))},
+            ColumnError,
+            "expires_at has times outside of 64 bits",
+        ),
         ({"lon": [1.0]}, ColumnError, "belong together"),
         ({"lon": [1.0], "lat": [1.0], "text": [5]}, ColumnError, "text must be"),
         ({"geometry": ["LINESTRING (0 0, 1 1)"]}, GeometryError, "row 0"),

@@ -26,21 +26,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from nearcast import language
-from nearcast.assembly import ClauseLists, code_clauses, cross
+from nearcast import config, language
+from nearcast.assembly import ClauseLists, code_clauses, cross, probe_rows
 from nearcast.attributes import AttributeNames
+from nearcast.clock import iso
 from nearcast.columns import MessageBatch, SubscriptionTable
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.geometry import WGS84, Box, Circle, Polygon, Space
-from nearcast.kernels.verify import Clauses, Probes
+from nearcast.kernels.verify import Clauses
 from nearcast.objects import NEVER, codes_like, expression_of, needed_codes, region_of, rows_by_owner
 from nearcast.predicates import Clause
-from nearcast.ragged import code_sets, interval_rows, ragged_take
+from nearcast.ragged import code_sets, interval_rows
 from nearcast.tables.places import BOX, places, regions
-from nearcast.tables.source import Source, arrow_table
-from nearcast.tables.words import text_codes, word_lists
+from nearcast.tables.source import Source, arrow_table, is_number, is_text
+from nearcast.tables.words import asked_words, message_words, text_codes
 from nearcast.vocabulary import Vocabulary
 
 __all__ = [
@@ -96,7 +98,7 @@ def messages_from_arrow(table: Any, *, like: SubscriptionTable) -> MessageBatch:
     placed = places(source, like.space)
     m = source.size
     if "keywords" in source:
-        offsets, words = word_lists(source["keywords"])
+        offsets, words = message_words(source)
         codes = vocabulary.encode(words)
     elif "text" in source:
         offsets, codes = text_codes(source["text"], vocabulary)
@@ -106,34 +108,33 @@ def messages_from_arrow(table: Any, *, like: SubscriptionTable) -> MessageBatch:
     values = np.full((m, len(attributes)), np.nan)
     for number, (name, textual) in enumerate(attributes):
         if name in source and name not in MESSAGE_COLUMNS:
-            _attribute_values(source[name], textual, attributes.strings, values[:, number])
-    owners = np.repeat(np.arange(m, dtype=np.int32), np.diff(placed.offsets))
-    if len(owners) != m:
-        offsets, codes = ragged_take(offsets, codes, owners.astype(np.int64))
-        values = values[owners]
-    boxes = placed.boxes
-    points = bool((boxes[:, :2] == boxes[:, 2:]).all()) and not placed.shapes
-    return MessageBatch(
-        Probes(boxes, offsets, codes, values),
-        owners,
-        m,
-        placed.shapes,
-        points,
-        source.ids,
-        _times(source, "published_at", 0),
-        _times(source, "expires_at", NEVER),
-        like.space,
-    )
+            _attribute_values(source, name, textual, attributes.strings, values[:, number])
+    published_at, expires_at = _lifetimes(source)
+    probes, owners = probe_rows(placed, offsets, codes, values)
+    ids, shapes = source.ids, placed.shapes
+    return MessageBatch(probes, owners, m, shapes, ids, published_at, expires_at, vocabulary, like.space)
 
 
 def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
-    """Return the columns that :func:`subscriptions_from_arrow` reads; subscriptions without clauses are left out."""
+    """Return the columns that :func:`subscriptions_from_arrow` reads; subscriptions without clauses are left out.
+
+    Expressions are written in normal form, which can be much longer than what was asked; one that would be too long
+    to be read back is an error here.
+    """
     rows = [(row, owned) for row, owned in enumerate(rows_by_owner(table)) if len(owned)]
     kept = pa.array([row for row, _ in rows], pa.int64())
     found = [region_of(table, owned) for _, owned in rows]
+    ids = kept if table.ids is None else table.ids.take(kept)
     written = [language.format_expression(expression_of(table, owned)) for _, owned in rows]
+    for at, expression in enumerate(written):
+        if len(expression) > config.MAX_EXPRESSION_CHARS:
+            raise ExpressionError(
+                f"subscription {shown(ids[at].as_py())} takes {len(expression)} characters to write, its clauses "
+                f"in full; over {config.MAX_EXPRESSION_CHARS} (config.MAX_EXPRESSION_CHARS) cannot be read back: "
+                "split it into several subscriptions"
+            )
     columns = {
-        "id": kept if table.ids is None else table.ids.take(kept),
+        "id": ids,
         "expression": pa.array(written, pa.string()),
         "geometry": pa.array([r.wkb if isinstance(r, Polygon) else None for r in found], pa.binary()),
     }
@@ -171,7 +172,7 @@ def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
     n = source.size
     offsets, codes = np.zeros(n + 1, np.int64), np.empty(0, np.int32)
     if "keywords" in source:
-        offsets, words = word_lists(source["keywords"])
+        offsets, words = asked_words(source)
         codes = vocabulary.add(words)
     keywords = code_sets(offsets, codes, n, "keyword")
     forbidden = code_sets(None, None, n, "forbidden")
@@ -182,30 +183,55 @@ def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
     return ClauseLists(np.arange(n + 1), clauses)
 
 
-def _attribute_values(column: pa.Array, textual: bool, strings: Vocabulary, out: NDArray[np.float64]) -> None:
+def _attribute_values(
+    source: Source, name: str, textual: bool, strings: Vocabulary, out: NDArray[np.float64]
+) -> None:
     """Write one attribute of all messages to *out*; a column of the other type leaves NaN."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if textual and is_text:
+    column = source[name]
+    if textual and is_text(column.type):
         out[:] = strings.encode(column)
         out[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    elif not textual and (is_number or pa.types.is_boolean(kind)):
+    elif not textual and (is_number(column.type) or pa.types.is_boolean(column.type)):
         out[:] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        infinite = np.isinf(out)
+        if infinite.any():
+            row = int(infinite.argmax())
+            raise ColumnError(
+                f"{source.name_of(row)}: attribute {shown(name)} is {float(out[row])!r}; "
+                "give a finite number, or null"
+            )
 
 
-def _times(source: Source, name: str, absent: int) -> NDArray[np.int64]:
-    """Return a column of times as microseconds."""
-    if name not in source:
-        return np.full(source.size, absent, np.int64)
-    column = source[name]
-    if pa.types.is_timestamp(column.type):
-        if column.type.tz is None:
-            raise ColumnError(f"{name} has no time zone; make it a timestamp with one, UTC for instance")
-        column = column.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())
-    elif not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+def _lifetimes(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return from when until when each message may be delivered, as microseconds."""
+    published, expires = _times(source, "published_at"), _times(source, "expires_at")
+    starts: NDArray[np.int64] = published.fill_null(0).to_numpy(zero_copy_only=False)
+    ends: NDArray[np.int64] = expires.fill_null(NEVER).to_numpy(zero_copy_only=False)
+    wrong = pc.fill_null(pc.less_equal(expires, published), False).to_numpy(zero_copy_only=False)
+    if wrong.any():
+        row = int(wrong.argmax())
         raise ColumnError(
-            f"{name} must be timestamps with a zone or integers of microseconds, not {column.type}"
+            f"{source.name_of(row)} expires at {iso(int(ends[row]))}, not after its publication at "
+            f"{iso(int(starts[row]))}; give a later expires_at, or null"
         )
-    times: NDArray[np.int64] = column.cast(pa.int64()).fill_null(absent).to_numpy(zero_copy_only=False)
-    return times.copy()
+    return starts.copy(), ends.copy()
+
+
+def _times(source: Source, name: str) -> pa.Array:
+    """Return a column of times as microseconds, null where there is none."""
+    if name not in source:
+        return pa.nulls(source.size, pa.int64())
+    column = source[name]
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        raise ColumnError(f"{name} has no time zone; make it a timestamp with one, UTC for instance")
+    if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise ColumnError(f"{name} must be timestamps with a zone or integers of microseconds, not {kind}")
+    try:
+        if pa.types.is_timestamp(kind):  # nanoseconds are cut off
+            column = column.cast(pa.timestamp("us", "UTC"), safe=kind.unit != "ns")
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise ColumnError(
+            f"{name} has times outside of 64 bits of microseconds since 1970 UTC; check their unit"
+        ) from None

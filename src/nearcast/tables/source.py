@@ -12,9 +12,37 @@ from numpy.typing import NDArray
 from nearcast.columns import id_array
 from nearcast.errors import ColumnError, InputError, shown
 
-__all__ = ["Source", "arrow_table"]
+__all__ = ["Source", "arrow_table", "is_list", "is_number", "is_text"]
 
 _T = TypeVar("_T")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a type is of strings, whatever their layout; a dictionary of strings is."""
+    kind = _plain(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether a type is of integers, floats or decimals; a dictionary of them is."""
+    kind = _plain(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether a type is of lists, whatever their layout."""
+    types = pa.types
+    return bool(
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    )
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def arrow_table(table: Any) -> pa.Table:
@@ -71,14 +99,8 @@ class Source:
     def strings(self, name: str) -> pa.Array:
         """Return a column of strings."""
         column = self[name]
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
-            or pa.types.is_null(kind)
-        ):
-            raise ColumnError(f"{name} must be a column of strings, not of {kind}")
+        if not is_text(column.type) and not pa.types.is_null(column.type):
+            raise ColumnError(f"{name} must be a column of strings, not of {column.type}")
         return column.cast(pa.large_string())
 
     def numbers(self, names: tuple[str, ...]) -> NDArray[np.float64] | None:
@@ -96,10 +118,9 @@ class Source:
         """Return arrays side by side as float64[n, k], NaN for null."""
         out = np.empty((self.size, len(columns)))
         for i, column in enumerate(columns):
-            try:
-                out[:, i] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise ColumnError(f"{name} must be columns of numbers, not of {column.type}") from None
+            if not is_number(column.type) and not pa.types.is_null(column.type):
+                raise ColumnError(f"{name} must be columns of numbers, not of {column.type}")
+            out[:, i] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return out
 
     def name_of(self, row: int | np.int64) -> str:

@@ -1,6 +1,12 @@
-"""The word columns of a table, to codes: no Python loop touches a keyword in ASCII."""
+"""The word columns of a table, to words and codes: Python looks only at what is not plain ASCII.
+
+A keyword of ASCII letters and digits, in any case, is read in bulk; each different other one goes through
+:mod:`nearcast.text` once. A text of ASCII is split by a kernel; each other one goes through :mod:`nearcast.text`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -8,52 +14,122 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nearcast import config, text
-from nearcast.errors import ColumnError
+from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.kernels.tokens import split_ascii
 from nearcast.ragged import offsets_of
+from nearcast.tables.source import Source, is_list, is_text
 from nearcast.vocabulary import Vocabulary, string_buffers
 
-__all__ = ["text_codes", "word_lists"]
+__all__ = ["asked_words", "message_words", "text_codes"]
+
+_SMALL = np.frombuffer(bytes(range(256)).lower(), np.uint8)  # of each byte
 
 
-def word_lists(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return (offsets, words) of a column of lists, normalised; a null is an empty list."""
-    n = len(column)
-    if pa.types.is_null(column.type):
-        return np.zeros(n + 1, np.int64), pa.array([], pa.string())
-    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+def asked_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return (offsets, words) of the keywords of subscriptions; a null list asks for no word.
+
+    Each keyword must stand for a word: one that is left out would make the subscription ask for less than it says.
+    """
+    offsets, words = _lists(source)
+    if words.null_count:
+        first = words.is_null().to_numpy(zero_copy_only=False).argmax()
+        row = _row_of(offsets, first)
         raise ColumnError(
-            f"keywords must be a column of lists of strings, not of {column.type}; a text is 'text'"
+            f"{source.name_of(row)} has a null among its keywords; leave it out, or give no list for every word"
         )
+    return _normalised(source, offsets, words, _asked)
+
+
+def message_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return (offsets, words) of the keywords of messages; what is no word is left out."""
+    offsets, words = _lists(source)
+    return _normalised(source, offsets, words, text.tokens)
+
+
+def _asked(keyword: str) -> list[str]:
+    words = text.asked_words(keyword)
+    if not words:
+        raise ExpressionError(
+            f"keyword {shown(keyword)} has no letter and no digit, so it asks for nothing; leave it out"
+        )
+    return words
+
+
+def _lists(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return (offsets, strings) of the keywords as they are; a null list is an empty one."""
+    column = source["keywords"]
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.zeros(len(column) + 1, np.int64), pa.array([], pa.large_string())
+    if not is_list(kind):
+        raise ColumnError(f"keywords must be a column of lists of strings, not of {kind}; a text is 'text'")
+    if not is_text(kind.value_type) and not pa.types.is_null(kind.value_type):
+        raise ColumnError(f"keywords must be lists of strings, not of {kind.value_type}")
     offsets = offsets_of(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False))
-    words = column.flatten()  # leaves nulls out
-    if pa.types.is_null(words.type):
-        words = words.cast(pa.string())
-    if not pa.types.is_string(words.type) and not pa.types.is_large_string(words.type):
-        raise ColumnError(f"keywords must be lists of strings, not of {words.type}")
-    distinct = words.dictionary_encode()
-    known = distinct.dictionary
-    if words.null_count == 0 and pc.all(pc.match_substring_regex(known, "^[0-9a-z]+$")).as_py() in (
-        True,
-        None,
-    ):
-        return offsets, words
-    tokens = pa.array([text.tokens(word) for word in known.to_pylist()], pa.list_(pa.string()))
-    each = tokens.take(distinct.indices)
-    sizes = pc.fill_null(pc.list_value_length(each), 0).to_numpy(zero_copy_only=False)
-    return offsets_of(sizes)[offsets], each.flatten()
+    return offsets, _strings(column.flatten())
+
+
+def _normalised(
+    source: Source, offsets: NDArray[np.int64], words: pa.Array, split: Callable[[str], list[str]]
+) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return the lists with each keyword replaced by its words; *split* says what they are."""
+    n = len(words)
+    lower, sizes = _lowered(words)
+    plain = pc.ascii_is_alnum(lower).to_numpy(zero_copy_only=False) & (sizes <= config.MAX_KEYWORD_CHARS)
+    if words.null_count:
+        plain &= words.is_valid().to_numpy(zero_copy_only=False)
+    others = np.flatnonzero(~plain)
+    if not len(others):
+        return offsets, lower
+    distinct = words.take(pa.array(others)).dictionary_encode(null_encoding="encode")
+    numbers = distinct.indices.to_numpy(zero_copy_only=False)
+    first = np.empty(len(distinct.dictionary), np.int64)
+    first[numbers[::-1]] = others[::-1]
+    found = [
+        [] if keyword is None else source.at(_row_of(offsets, at), split, keyword)
+        for at, keyword in zip(first, distinct.dictionary.to_pylist())
+    ]
+    # The new words stand behind the old ones; each keyword picks one of the old or some of the new.
+    widths = np.array([len(tokens) for tokens in found], np.int64)
+    begins, counts = np.arange(n), np.ones(n, np.int64)
+    begins[others], counts[others] = n + offsets_of(widths)[:-1][numbers], widths[numbers]
+    ends = offsets_of(counts)
+    picks = np.repeat(begins - ends[:-1], counts) + np.arange(ends[-1])
+    new = pa.array([token for tokens in found for token in tokens], pa.large_string())
+    return ends[offsets], pa.concat_arrays([lower, new]).take(pa.array(picks))
+
+
+def _strings(column: pa.Array) -> pa.Array:
+    """Return strings of any layout as an array of bytes and offsets."""
+    kind = column.type
+    return (
+        column
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        else column.cast(pa.large_string())
+    )
+
+
+def _lowered(words: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return strings with ASCII capitals made small (a null is any string), and the bytes of each.
+
+    Arrow's own ``ascii_lower`` returns other strings for an array whose first offset is not 0, as slices have.
+    """
+    data, offsets, _ = string_buffers(words)
+    small = _SMALL[data[offsets[0] : offsets[-1]]]
+    offsets = offsets.astype(np.int64) - offsets[0]
+    array = pa.LargeStringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(small))
+    return array, np.diff(offsets)
+
+
+def _row_of(offsets: NDArray[np.int64], word: np.int64) -> int:
+    return int(np.searchsorted(offsets, word, side="right")) - 1
 
 
 def text_codes(column: pa.Array, vocabulary: Vocabulary) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return (offsets, codes) of the words of each text: ASCII texts by a kernel, the others one by one."""
-    if (
-        pa.types.is_dictionary(column.type)
-        or pa.types.is_string_view(column.type)
-        or pa.types.is_null(column.type)
-    ):
-        column = column.cast(pa.large_string())
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not is_text(column.type) and not pa.types.is_null(column.type):
         raise ColumnError(f"text must be a column of strings, not of {column.type}")
+    column = _strings(column)
     if column.null_count:
         column = column.fill_null("")
     data, offsets, _ = string_buffers(column)
