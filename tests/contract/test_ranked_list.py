@@ -87,10 +87,10 @@ def test_lists_that_grow_and_empty_do_not_grow_the_pool(monkeypatch):
 
 def test_the_structure_stays_small_through_turnovers():
     rng = np.random.default_rng(4)
-    n = 2_000
+    n = 1_500
     index = build_index("ranked-list", everywhere(zipf(rng, n)))
     fresh, rows = index.stats()["bytes_of_structure"], np.arange(n)
-    for _ in range(12):
+    for _ in range(6):
         gone, rows = rows, index.insert(everywhere(zipf(rng, n)))
         index.remove(gone)
         assert index.stats()["bytes_of_structure"] < 6 * fresh
