@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns import take_clauses
-from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED, Clauses
-from nearcast.ragged import code_sets, offsets_of
+from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED, Clauses, Probes
+from nearcast.ragged import code_sets, offsets_of, ragged_take
 from nearcast.shapes import NO_SHAPES, Shapes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nearcast.predicates import Clause
     from nearcast.vocabulary import Vocabulary
 
-__all__ = ["ClauseLists", "Placed", "code_clauses", "cross", "place"]
+__all__ = ["ClauseLists", "Placed", "code_clauses", "cross", "place", "probe_rows"]
 
 _NO_BOXES = np.empty((0, 4))
 
@@ -50,21 +50,26 @@ def code_clauses(
     """Code the normal forms of expressions; new words and attributes get codes."""
     clauses = [clause for expression in expressions for clause in expression]
     tests = [(test.attribute, test.interval) for clause in clauses for test in clause.tests]
-    texts = [isinstance(interval.low, str) for _, interval in tests]
+    texts = np.array([isinstance(interval.low, str) for _, interval in tests], bool)
     n = len(clauses)
 
     def words(sets: list[frozenset[str]], name: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         codes = vocabulary.add([word for words in sets for word in sorted(words)])
         return code_sets(offsets_of(np.array([len(words) for words in sets], np.int64)), codes, n, name)
 
+    def ends(values: list[float | str]) -> NDArray[np.float64]:
+        out = np.array([0.0 if text else value for value, text in zip(values, texts)], np.float64)
+        out[texts] = attributes.strings.add([str(value) for value, text in zip(values, texts) if text])
+        return out
+
     coded = Clauses(
         _NO_BOXES,
         *words([clause.keywords for clause in clauses], "keyword"),
         *words([clause.forbidden for clause in clauses], "forbidden"),
         offsets_of(np.array([len(clause.tests) for clause in clauses], np.int64)),
-        np.array([attributes.add(name, text=text) for (name, _), text in zip(tests, texts)], np.int32),
-        np.array([attributes.code(interval.low, add=True) for _, interval in tests], np.float64),
-        np.array([attributes.code(interval.high, add=True) for _, interval in tests], np.float64),
+        np.array([attributes.add(name, text=bool(text)) for (name, _), text in zip(tests, texts)], np.int32),
+        ends([interval.low for _, interval in tests]),
+        ends([interval.high for _, interval in tests]),
         np.array(
             [LOW_OPEN * i.low_open | HIGH_OPEN * i.high_open | NEGATED * i.negated for _, i in tests],
             np.uint8,
@@ -95,7 +100,8 @@ def cross(
     clause_counts = np.diff(lists.offsets)[expression_of]
     if (box_counts == 1).all() and (clause_counts == 1).all():
         picks = lists.offsets[expression_of]
-        clauses = lists.clauses if np.array_equal(picks, np.arange(n)) else take_clauses(lists.clauses, picks)
+        every = np.array_equal(picks, np.arange(len(lists.clauses.keyword_offsets) - 1))
+        clauses = lists.clauses if every else take_clauses(lists.clauses, picks)
         return clauses._replace(boxes=placed.boxes), np.arange(n, dtype=np.int32), placed.shapes
     counts = clause_counts * box_counts
     owners = np.repeat(np.arange(n), counts)
@@ -104,3 +110,15 @@ def cross(
     box_rows = placed.offsets[owners] + nth % box_counts[owners]
     clauses = take_clauses(lists.clauses, clause_rows)._replace(boxes=placed.boxes[box_rows])
     return clauses, owners.astype(np.int32), placed.shapes.take(box_rows)
+
+
+def probe_rows(
+    placed: Placed, offsets: NDArray[np.int64], keywords: NDArray[np.int32], values: NDArray[np.float64]
+) -> tuple[Probes, NDArray[np.int32]]:
+    """Return (probes, owners): each message's words and values with each box of its place."""
+    counts = np.diff(placed.offsets)
+    owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    if len(owners) != len(counts):
+        offsets, keywords = ragged_take(offsets, keywords, owners.astype(np.int64))
+        values = values[owners]
+    return Probes(placed.boxes, offsets, keywords, values), owners

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from nearcast.vocabulary import Vocabulary
 
@@ -49,8 +48,6 @@ class AttributeNames:
         """Return the column of an attribute, None if no subscription asks for it."""
         return self._columns.get((name, text))
 
-    def code(self, value: Any, *, add: bool) -> float:
+    def code(self, value: float | str) -> float:
         """Return a value as the matrix holds it: a number itself, a string by its code (-1 where unknown)."""
-        if isinstance(value, str):
-            return float((self.strings.add if add else self.strings.encode)([value])[0])
-        return float(value)
+        return float(self.strings.encode([value])[0]) if isinstance(value, str) else float(value)

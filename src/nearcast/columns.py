@@ -9,7 +9,7 @@ rows and message rows only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from nearcast.errors import ColumnError, shown
 from nearcast.geometry import WGS84, Space
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.ragged import box_rows, code_sets, interval_rows, offsets_of, ragged_take
+from nearcast.ragged import (
+    box_rows,
+    code_sets,
+    integers,
+    interval_rows,
+    matrix,
+    offsets_of,
+    ragged_take,
+    row_numbers,
+)
 from nearcast.shapes import NO_SHAPES, Shapes
 
 if TYPE_CHECKING:
@@ -29,7 +38,14 @@ if TYPE_CHECKING:
     from nearcast.model import Message, Subscription
     from nearcast.vocabulary import Vocabulary
 
-__all__ = ["Matches", "MessageBatch", "SubscriptionTable"]
+__all__ = [
+    "Matches",
+    "MessageBatch",
+    "SubscriptionTable",
+    "distinct_conjunctions",
+    "id_array",
+    "take_clauses",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +124,17 @@ class SubscriptionTable:
         return cls(clauses, owner_rows, size, NO_SHAPES, id_array(ids, size, "ids"), None, None, space)
 
     @classmethod
+    def empty(
+        cls,
+        vocabulary: Vocabulary | None = None,
+        attributes: AttributeNames | None = None,
+        space: Space = WGS84,
+    ) -> SubscriptionTable:
+        """Build a table without rows: what others are coded *like*."""
+        bare = cls.from_arrays(np.empty((0, 4)), [0], [], space=space)
+        return replace(bare, vocabulary=vocabulary, attributes=attributes)
+
+    @classmethod
     def from_subscriptions(
         cls, subscriptions: Iterable[Subscription], *, like: SubscriptionTable | None = None
     ) -> SubscriptionTable:
@@ -139,7 +166,7 @@ class SubscriptionTable:
 
     def take(self, rows: Any) -> SubscriptionTable:
         """Return the table of the given subscription rows, in their order."""
-        rows = np.asarray(rows, np.int64)
+        rows = row_numbers(rows, self.size, "subscription")
         order = np.argsort(self.owners, kind="stable")
         starts = np.searchsorted(self.owners[order], np.arange(self.size + 1))
         counts = (starts[1:] - starts[:-1])[rows]
@@ -162,7 +189,8 @@ class MessageBatch:
     """Messages as columns; immutable.
 
     Build one from arrays, from tables or from :class:`Message` objects. Words and attributes are coded *like* the
-    subscriptions that the batch is to meet; a word that no subscription has is left out.
+    subscriptions that the batch is to meet; a word that none of them has at that time is left out, so a batch is made
+    after the subscriptions.
 
     >>> MessageBatch.from_arrays([[1.0, 1.0]], [0, 2], [7, 8])
     <MessageBatch of 1 message>
@@ -172,10 +200,12 @@ class MessageBatch:
     owners: NDArray[np.int32]  # message row of each probe row, ascending
     size: int
     shapes: Shapes
-    points: bool  # every place is a point
     ids: pa.Array | None
     published_at: NDArray[np.int64] | None  # microseconds since the epoch
     expires_at: NDArray[np.int64] | None  # microseconds; the largest int64 where a message does not expire
+    vocabulary: (
+        Vocabulary | None
+    )  # of the subscriptions that it is coded like; None: the caller speaks in codes
     space: Space
 
     def __len__(self) -> int:
@@ -214,7 +244,7 @@ class MessageBatch:
         if (points is None) == (boxes is None):
             raise ColumnError("give either points (m × 2) or boxes (m × 4) of the messages")
         if points is not None:
-            xy = _numbers(points, "points", 2)
+            xy = matrix(points, "points", 2)
             box_array = np.concatenate([xy, xy], axis=1)
         else:
             box_array = box_rows(boxes, "boxes")
@@ -225,12 +255,12 @@ class MessageBatch:
             )
         m = len(box_array)
         words = code_sets(keyword_offsets, keywords, m, "keyword", drop_negative=True)
-        values = np.empty((m, 0)) if attributes is None else _numbers(attributes, "attributes", None)
+        values = np.empty((m, 0)) if attributes is None else matrix(attributes, "attributes", None)
         if len(values) != m:
             raise ColumnError(f"attributes have {len(values)} rows for {m} messages")
         rows = np.arange(m, dtype=np.int32)
         probes = Probes(box_array, *words, values)
-        return cls(probes, rows, m, NO_SHAPES, points is not None, id_array(ids, m, "ids"), None, None, space)
+        return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), None, None, None, space)
 
     @classmethod
     def from_messages(cls, messages: Iterable[Message], *, like: SubscriptionTable) -> MessageBatch:
@@ -248,7 +278,7 @@ class MessageBatch:
 
     def take(self, rows: Any) -> MessageBatch:
         """Return the batch of the given message rows, in their order."""
-        rows = np.asarray(rows, np.int64)
+        rows = row_numbers(rows, self.size, "message")
         starts = self.probe_offsets
         counts = (starts[1:] - starts[:-1])[rows]
         offsets = offsets_of(counts)
@@ -263,10 +293,10 @@ class MessageBatch:
             np.repeat(np.arange(len(rows), dtype=np.int32), counts),
             len(rows),
             self.shapes.take(picks),
-            self.points,
             None if self.ids is None else self.ids.take(rows),
             None if self.published_at is None else self.published_at[rows],
             None if self.expires_at is None else self.expires_at[rows],
+            self.vocabulary,
             self.space,
         )
 
@@ -345,45 +375,59 @@ class Matches:
 
 def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
     """Return the given clause rows."""
-    tests = ragged_take(clauses.test_offsets, clauses.test_attributes, rows)
+    test_offsets, tests = ragged_take(clauses.test_offsets, np.arange(len(clauses.test_flags)), rows)
     return Clauses(
         clauses.boxes[rows]
         if len(clauses.boxes)
         else clauses.boxes,  # clauses of an expression have none yet
         *ragged_take(clauses.keyword_offsets, clauses.keywords, rows),
         *ragged_take(clauses.forbidden_offsets, clauses.forbidden, rows),
-        *tests,
-        ragged_take(clauses.test_offsets, clauses.test_lows, rows)[1],
-        ragged_take(clauses.test_offsets, clauses.test_highs, rows)[1],
-        ragged_take(clauses.test_offsets, clauses.test_flags, rows)[1],
+        test_offsets,
+        clauses.test_attributes[tests],
+        clauses.test_lows[tests],
+        clauses.test_highs[tests],
+        clauses.test_flags[tests],
     )
 
 
+def distinct_conjunctions(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return of the given clause rows the first of each conjunction: those of a region with two boxes come twice."""
+    seen: dict[tuple[bytes, ...], int] = {}
+    for row in rows.tolist():
+        words = slice(*clauses.keyword_offsets[row : row + 2])
+        forbidden = slice(*clauses.forbidden_offsets[row : row + 2])
+        tests = slice(*clauses.test_offsets[row : row + 2])
+        parts: list[NDArray[Any]] = [clauses.keywords[words], clauses.forbidden[forbidden]]
+        parts += [column[tests] for column in clauses[6:]]
+        seen.setdefault(tuple(part.tobytes() for part in parts), row)
+    return np.array(list(seen.values()), np.int64)
+
+
 def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
-    """Return *ids* as an Arrow array of *size* strings or integers, or None."""
+    """Return *ids* as an Arrow array of *size* strings or 64-bit integers, or None."""
     if ids is None:
         return None
     import pyarrow as pa
 
     try:
         array = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else pa.array(ids)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise ColumnError(f"{name} must be all strings or all integers") from None
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_integer(array.type):
+            array = array.cast(pa.int64())
+        elif pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type) or not size:
+            array = array.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError):
+        raise ColumnError(
+            f"{name} must be all strings or all integers of 64 bits, not {shown(ids)}"
+        ) from None
+    if len(array) != size:
+        raise ColumnError(f"{len(array)} {name} for {size} rows")
     if array.null_count:
         row = array.is_null().to_numpy(zero_copy_only=False).argmax()
         raise ColumnError(f"{name} has no value in row {row}; every row needs an id")
-    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if pa.types.is_null(kind):
-        return pa.array([], pa.string())
-    if not (
-        pa.types.is_integer(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-    ):
-        raise ColumnError(f"{name} must be strings or integers, not {kind}")
-    if len(array) != size:
-        raise ColumnError(f"{len(array)} {name} for {size} rows")
+    if not (pa.types.is_integer(array.type) or pa.types.is_string(array.type)):
+        raise ColumnError(f"{name} must be strings or integers, not {array.type}")
     return array
 
 
@@ -400,21 +444,9 @@ def _owners(owners: Any, n: int, name: str) -> tuple[NDArray[np.int32], int]:
     """Check the owners of *n* clause rows; return them with the number of subscriptions."""
     if owners is None:
         return np.arange(n, dtype=np.int32), n
-    array = np.ascontiguousarray(owners, np.int32)
+    array = integers(owners, np.int32, name)
     if array.shape != (n,):
         raise ColumnError(f"{name} has the shape {array.shape} for {n} rows")
     if n and (array[0] != 0 or (np.diff(array) < 0).any() or (np.diff(array) > 1).any()):
         raise ColumnError(f"{name} must run from 0 upwards without gaps, not {shown(array[:10].tolist())}")
     return array, int(array[-1]) + 1 if n else 0
-
-
-def _numbers(values: Any, name: str, width: int | None) -> NDArray[np.float64]:
-    try:
-        array = np.ascontiguousarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise ColumnError(f"{name} must be numbers, not {shown(values)}") from None
-    if array.size == 0 and array.ndim < 2:
-        array = array.reshape(0, width or 0)
-    if array.ndim != 2 or (width is not None and array.shape[1] != width):
-        raise ColumnError(f"{name} must have the shape (m, {width or 'A'}), not {array.shape}")
-    return array

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.attributes import AttributeNames
 from nearcast.clock import Clock, SystemClock
-from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.errors import DuplicateError, UnknownError, shown
+from nearcast.columns import Matches, MessageBatch, SubscriptionTable, id_array
+from nearcast.errors import DuplicateError, ModelError, UnknownError, shown
 from nearcast.explain import Explanation, explain
 from nearcast.geometry import WGS84, Space
 from nearcast.matching import build_index
 from nearcast.model import Delivery, Id, Message, Subscription
+from nearcast.objects import messages_from_objects, subscriptions_from_objects
+from nearcast.tables import arrow_table
+from nearcast.vocabulary import Vocabulary
 
 __all__ = ["Deliveries", "Engine", "Explanation"]
 
@@ -25,14 +29,20 @@ __all__ = ["Deliveries", "Engine", "Explanation"]
 class Deliveries:
     """What subscribers must be told: a sequence of :class:`Delivery`, held as columns.
 
-    >>> nothing = Deliveries()
+    >>> nothing = Deliveries([], [])
     >>> len(nothing), nothing.to_arrow().column_names
     (0, ['subscription_id', 'message_id', 'change', 'reason', 'score', 'rank'])
     """
 
-    def __init__(self, subscriptions: list[Id] | None = None, messages: list[Id] | None = None) -> None:
-        self._subscriptions = subscriptions or []
-        self._messages = messages or []
+    def __init__(
+        self,
+        subscriptions: list[Id],
+        messages: list[Id],
+        types: tuple[pa.DataType, pa.DataType] | None = None,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._messages = messages
+        self._types = types or (pa.string(), pa.string())
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -46,19 +56,23 @@ class Deliveries:
     def __getitem__(self, key: slice) -> Deliveries: ...
     def __getitem__(self, key: int | slice) -> Delivery | Deliveries:
         if isinstance(key, slice):
-            return Deliveries(self._subscriptions[key], self._messages[key])
+            return Deliveries(self._subscriptions[key], self._messages[key], self._types)
         return Delivery(self._subscriptions[key], self._messages[key])
 
     def __repr__(self) -> str:
         return f"<Deliveries: {len(self):,}>"
 
     def to_arrow(self) -> pa.Table:
-        """Return the columns of :class:`Delivery`; ids are strings unless all are integers."""
+        """Return the columns of :class:`Delivery`.
+
+        A column of ids is of integers where the engine has met nothing else, and of strings otherwise: it does not
+        depend on which deliveries there happen to be, or whether there are any.
+        """
         count = len(self)
         return pa.table(
             {
-                "subscription_id": _id_column(self._subscriptions),
-                "message_id": _id_column(self._messages),
+                "subscription_id": _id_column(self._subscriptions, self._types[0]),
+                "message_id": _id_column(self._messages, self._types[1]),
                 "change": pa.repeat(pa.scalar("+"), count),
                 "reason": pa.repeat(pa.scalar("match"), count),
                 "score": pa.nulls(count, pa.float64()),
@@ -86,10 +100,10 @@ class Engine:
         self, index: str = config.DEFAULT_INDEX, *, space: Space = WGS84, clock: Clock | None = None
     ) -> None:
         self._clock = SystemClock() if clock is None else clock
-        empty = replace(SubscriptionTable.from_subscriptions([]), space=space, ids=None)
-        self._index = build_index(index, empty)
+        self._index = build_index(index, SubscriptionTable.empty(Vocabulary(), AttributeNames(), space))
         self._rows: dict[Id, int] = {}
-        self._ids: list[Id] = []  # by row
+        self._ids: list[Id | None] = []  # by row; None where it was unsubscribed
+        self._texts = [False, False]  # has a subscription, has a message come with an id that is a string?
         self._published = self._expired = self._delivered = 0
 
     def __len__(self) -> int:
@@ -105,8 +119,14 @@ class Engine:
 
     def __getitem__(self, id: Id) -> Subscription:
         """Return a subscription; its expression is the normal form of what was subscribed."""
-        only = self._index.store.take(np.array([self._row(id)]))
-        return _with_id(only.to_subscriptions()[0], id)
+        only = self._index.store.subscription(self._row(id))
+        found = only.to_subscriptions()[0]
+        return Subscription(id, found.expression, found.region)
+
+    @property
+    def like(self) -> SubscriptionTable:
+        """An empty table with the engine's codes: what a :class:`MessageBatch` for it is coded *like*."""
+        return self._index.like
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self):,} subscription{'s' * (len(self) != 1)}, index {self._index.name!r}>"
@@ -118,8 +138,7 @@ class Engine:
 
         Returns what the newcomers are told at once.
         """
-        table = self._subscription_table(subscriptions)
-        ids: list[Id] = list(range(table.size)) if table.ids is None else table.ids.to_pylist()
+        ids, build = self._reader(subscriptions)
         seen: set[Id] = set()
         for key in ids:
             if key in self._rows or key in seen:
@@ -127,31 +146,36 @@ class Engine:
                     f"subscription {shown(key)} exists already; unsubscribe it first, or choose another id"
                 )
             seen.add(key)
-        rows = self._index.insert(replace(table, ids=None))
+        rows = self._index.insert(build())
         self._ids.extend(ids)
         self._rows.update(zip(ids, rows.tolist()))
-        return Deliveries()
+        self._texts[0] |= any(isinstance(key, str) for key in ids)
+        return self._deliveries([], [])
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
         """Remove subscriptions by id; an unknown id is an error."""
-        keys = [ids] if isinstance(ids, int | str) else list(ids)
-        self._index.remove(np.array([self._row(key) for key in keys], np.int64))
-        for key in keys:
+        keys: list[Any] = [ids] if isinstance(ids, Integral | str) else list(ids)  # type: ignore[arg-type]
+        rows = [self._row(key) for key in keys]
+        self._index.remove(np.array(rows, np.int64))
+        for key, row in zip(keys, rows):
             del self._rows[key]
-        return Deliveries()
+            self._ids[row] = None
+        return self._deliveries([], [])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
         """Deliver messages to the subscriptions that match; one that has expired by now reaches nobody."""
-        batch = self._message_batch(messages)
-        self._published += batch.size
+        batch, ids = self._messages(messages)
+        given = batch.size
         if batch.expires_at is not None:
             valid = np.flatnonzero(batch.expires_at > self._clock.now())
-            if len(valid) < batch.size:
-                self._expired += batch.size - len(valid)
-                batch = batch.take(valid)
+            if len(valid) < given:
+                batch, ids = batch.take(valid), [ids[row] for row in valid]
         found = self._index.match(batch).sorted()
+        self._published += given
+        self._expired += given - batch.size
         self._delivered += len(found.rows)
-        return Deliveries(self._subscription_ids(found.rows), _message_ids(batch, found))
+        self._texts[1] |= any(isinstance(key, str) for key in ids)
+        return self._deliveries(*self._pairs(found, ids))
 
     def match(self, messages: Message | Iterable[Message] | MessageBatch | Any, threads: int = 1) -> Any:
         """Tell who would receive messages, without publishing them.
@@ -159,13 +183,16 @@ class Engine:
         One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and
         ``subscription_id``.
         """
-        batch = self._message_batch(messages)
+        batch, ids = self._messages(messages)
         found = self._index.match(batch, threads).sorted()
-        ids = self._subscription_ids(found.rows)
+        subscriptions, told = self._pairs(found, ids)
         if isinstance(messages, Message):
-            return ids
-        return pa.table(
-            {"message_id": _id_column(_message_ids(batch, found)), "subscription_id": _id_column(ids)}
+            return subscriptions
+        texts = self._texts[0], self._texts[1] or any(isinstance(key, str) for key in ids)
+        return (
+            Deliveries(subscriptions, told, _types(*texts))
+            .to_arrow()
+            .select(["message_id", "subscription_id"])
         )
 
     def explain(self, message: Message, id: Id) -> Explanation:
@@ -188,57 +215,60 @@ class Engine:
         except (KeyError, TypeError):
             raise UnknownError(f"there is no subscription {shown(id)}") from None
 
-    def _subscription_ids(self, rows: NDArray[np.int32]) -> list[Id]:
-        ids = self._ids
-        return [ids[row] for row in rows.tolist()]
+    def _deliveries(self, subscriptions: list[Id], messages: list[Id]) -> Deliveries:
+        return Deliveries(subscriptions, messages, _types(*self._texts))
 
-    def _subscription_table(self, given: Any) -> SubscriptionTable:
-        like = self._like()
+    def _pairs(self, found: Matches, message_ids: list[Id]) -> tuple[list[Id], list[Id]]:
+        """Return the ids of the subscription and the message of each match."""
+        ids: list[Any] = self._ids
+        subscriptions = [ids[row] for row in found.rows.tolist()]
+        return subscriptions, [message_ids[row] for row in found.messages.tolist()]
+
+    def _reader(self, given: Any) -> tuple[list[Id], Callable[[], SubscriptionTable]]:
+        """Return the ids of what is subscribed, and how to read the rest: nothing is coded before the ids are good."""
         if isinstance(given, SubscriptionTable):
-            return given
-        if isinstance(given, Subscription):
-            return SubscriptionTable.from_subscriptions([given], like=like)
-        if _is_objects(given):
-            return SubscriptionTable.from_subscriptions(given, like=like)
-        return SubscriptionTable.from_arrow(given, like=like)
+            return _ids_of(given), lambda: replace(given, ids=None)
+        if isinstance(given, Subscription) or _is_objects(given):
+            subs = [given] if isinstance(given, Subscription) else list(given)
+            wrong = [sub for sub in subs if not isinstance(sub, Subscription)]
+            if wrong:
+                raise ModelError(f"{shown(wrong[0])} is not a Subscription")
+            return [sub.id for sub in subs], lambda: subscriptions_from_objects(
+                subs, like=self.like, with_ids=False
+            )
+        table = arrow_table(given)
+        ids = id_array(table["id"], len(table), "id") if "id" in table.column_names else None
+        named = list(range(len(table))) if ids is None else ids.to_pylist()
+        return named, lambda: replace(SubscriptionTable.from_arrow(table, like=self.like), ids=None)
 
-    def _message_batch(self, given: Any) -> MessageBatch:
-        like = self._like()
+    def _messages(self, given: Any) -> tuple[MessageBatch, list[Id]]:
+        """Return messages as a batch in the engine's codes, and their ids."""
         if isinstance(given, MessageBatch):
-            return given
-        if isinstance(given, Message):
-            return MessageBatch.from_messages([given], like=like)
-        if _is_objects(given):
-            return MessageBatch.from_messages(given, like=like)
-        return MessageBatch.from_arrow(given, like=like)
+            return given, _ids_of(given)
+        if isinstance(given, Message) or _is_objects(given):
+            messages = [given] if isinstance(given, Message) else list(given)
+            batch = messages_from_objects(messages, like=self.like, with_ids=False)
+            return batch, [message.id for message in messages]
+        batch = MessageBatch.from_arrow(given, like=self.like)
+        return batch, _ids_of(batch)
 
-    def _like(self) -> SubscriptionTable:
-        """Return a table that has the engine's vocabulary, attributes and space, and no rows."""
-        store = self._index.store
-        empty = SubscriptionTable.from_arrays(np.empty((0, 4)), [0], [])
-        return replace(empty, vocabulary=store.vocabulary, attributes=store.attributes, space=store.space)
+
+def _ids_of(columns: SubscriptionTable | MessageBatch) -> list[Id]:
+    return list(range(columns.size)) if columns.ids is None else columns.ids.to_pylist()
 
 
 def _is_objects(given: Any) -> bool:
     """Tell whether *given* is an iterable of objects rather than a table."""
-    return isinstance(given, Iterable) and not (
+    table = (
         hasattr(given, "__arrow_c_stream__") or hasattr(given, "keys") or isinstance(given, pa.RecordBatch)
     )
+    return isinstance(given, Iterable) and not table
 
 
-def _message_ids(batch: MessageBatch, found: Matches) -> list[Id]:
-    ids: list[Id] = (
-        found.messages if batch.ids is None else batch.ids.take(pa.array(found.messages))
-    ).tolist()
-    return ids
+def _types(*texts: bool) -> tuple[pa.DataType, pa.DataType]:
+    subscription, message = (pa.string() if text else pa.int64() for text in texts)
+    return subscription, message
 
 
-def _id_column(ids: list[Id]) -> pa.Array:
-    if ids and all(isinstance(key, int) for key in ids):
-        return pa.array(ids, pa.int64())
-    return pa.array([str(key) for key in ids], pa.string())
-
-
-def _with_id(subscription: Subscription, id: Id) -> Subscription:
-    """Return the same subscription under another id."""
-    return Subscription(id, subscription.expression, subscription.region)
+def _id_column(ids: list[Id], kind: pa.DataType) -> pa.Array:
+    return pa.array(ids if pa.types.is_integer(kind) else map(str, ids), kind)

@@ -9,22 +9,28 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nearcast.assembly import code_clauses, cross, place
+from nearcast.assembly import code_clauses, cross, place, probe_rows
 from nearcast.attributes import AttributeNames
-from nearcast.columns import MessageBatch, SubscriptionTable, id_array
+from nearcast.columns import MessageBatch, SubscriptionTable, distinct_conjunctions, id_array
 from nearcast.errors import ColumnError, ModelError, shown
 from nearcast.geometry import WGS84, Everywhere, Planar, Region, Space
-from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED, Probes
+from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
 from nearcast.model import Id, Message, Subscription
 from nearcast.predicates import AnyOf, Clause, Expression, Interval, Test
-from nearcast.ragged import code_sets, offsets_of, ragged_take
+from nearcast.ragged import code_sets, offsets_of
 from nearcast.shapes import region_of_boxes
 from nearcast.vocabulary import Vocabulary
 
 __all__ = [
+    "NEVER",
     "clauses_of",
+    "codes_like",
+    "expression_of",
+    "ids_of",
     "messages_from_objects",
+    "needed_codes",
     "region_of",
+    "rows_by_owner",
     "subscriptions_from_objects",
     "subscriptions_to_objects",
 ]
@@ -33,7 +39,7 @@ NEVER = np.iinfo(np.int64).max  # when a message without an end expires
 
 
 def subscriptions_from_objects(
-    subscriptions: Iterable[Subscription], *, like: SubscriptionTable | None = None
+    subscriptions: Iterable[Subscription], *, like: SubscriptionTable | None = None, with_ids: bool = True
 ) -> SubscriptionTable:
     """Build a table; words and attributes get codes of *like*'s vocabulary, which grows, or of a new one."""
     subs = list(subscriptions)
@@ -42,13 +48,15 @@ def subscriptions_from_objects(
             raise ModelError(f"{shown(sub)} is not a Subscription")
     vocabulary, attributes = codes_like(like)
     space = _common_space([sub.region for sub in subs], like)
+    ids = ids_of([sub.id for sub in subs]) if with_ids else None
     lists = code_clauses([sub.clauses for sub in subs], vocabulary, attributes)
     clauses, owners, shapes = cross(lists, np.arange(len(subs)), place([sub.region for sub in subs]))
-    ids = ids_of([sub.id for sub in subs])
     return SubscriptionTable(clauses, owners, len(subs), shapes, ids, vocabulary, attributes, space)
 
 
-def messages_from_objects(messages: Iterable[Message], *, like: SubscriptionTable) -> MessageBatch:
+def messages_from_objects(
+    messages: Iterable[Message], *, like: SubscriptionTable, with_ids: bool = True
+) -> MessageBatch:
     """Build a batch in the codes of *like*; words and attributes that no subscription has are left out."""
     batch = list(messages)
     for message in batch:
@@ -64,25 +72,20 @@ def messages_from_objects(messages: Iterable[Message], *, like: SubscriptionTabl
         for name, value in message.attributes.items():
             column = attributes.find(name, text=isinstance(value, str))
             if column is not None:
-                values[row, column] = attributes.code(value, add=False)
+                values[row, column] = attributes.code(value)
     placed = place([message.place for message in batch])
-    owners = np.repeat(np.arange(m, dtype=np.int32), np.diff(placed.offsets))
-    if len(owners) != m:
-        offsets, codes = ragged_take(offsets, codes, owners.astype(np.int64))
-        values = values[owners]
-    boxes = placed.boxes
-    points = bool((boxes[:, :2] == boxes[:, 2:]).all()) and not placed.shapes
+    probes, owners = probe_rows(placed, offsets, codes, values)
     return MessageBatch(
-        Probes(boxes, offsets, codes, values),
+        probes,
         owners,
         m,
         placed.shapes,
-        points,
-        ids_of([message.id for message in batch]),
+        ids_of([message.id for message in batch]) if with_ids else None,
         np.array([message.published_at or 0 for message in batch], np.int64),
         np.array(
             [NEVER if message.expires_at is None else message.expires_at for message in batch], np.int64
         ),
+        vocabulary,
         _common_space([message.place for message in batch], like),
     )
 
@@ -117,8 +120,7 @@ def region_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> Region:
 
 def clauses_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> list[Clause]:
     """Return the clauses that clause rows stand for, one for each different conjunction."""
-    boxes = table.clauses.boxes[rows]
-    return [_clause(table, int(row)) for row in rows[(boxes == boxes[0]).all(axis=1)]]
+    return [_clause(table, int(row)) for row in distinct_conjunctions(table.clauses, rows)]
 
 
 def expression_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> Expression:

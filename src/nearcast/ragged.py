@@ -8,11 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import ColumnError, UnknownError, shown
 from nearcast.kernels import sets
 from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
 
-__all__ = ["box_rows", "code_sets", "interval_rows", "offsets_of", "ragged_take"]
+__all__ = [
+    "box_rows",
+    "code_sets",
+    "integers",
+    "interval_rows",
+    "matrix",
+    "offsets_of",
+    "ragged_take",
+    "row_numbers",
+]
 
 
 def offsets_of(counts: NDArray[Any]) -> NDArray[np.int64]:
@@ -36,16 +45,31 @@ def ragged_take(
     return taken, out
 
 
+def row_numbers(rows: Any, size: int, what: str) -> NDArray[np.int64]:
+    """Return *rows* as int64, checked: whole numbers from 0 to *size* - 1."""
+    picks = integers(rows, np.int64, f"{what} rows")
+    outside = picks[(picks < 0) | (picks >= size)]
+    if len(outside):
+        raise UnknownError(f"{what} row {outside[0]} is not among the {size:,} rows")
+    return picks
+
+
+def matrix(values: Any, name: str, width: int | None) -> NDArray[np.float64]:
+    """Return *values* as float64 with two axes, the second of the given width."""
+    try:
+        array = np.ascontiguousarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ColumnError(f"{name} must be numbers, not {shown(values)}") from None
+    if array.size == 0 and array.ndim < 2:
+        array = array.reshape(0, width or 0)
+    if array.ndim != 2 or (width is not None and array.shape[1] != width):
+        raise ColumnError(f"{name} must have the shape (rows, {width or 'columns'}), not {array.shape}")
+    return _one_type(array)
+
+
 def box_rows(boxes: Any, name: str) -> NDArray[np.float64]:
     """Return *boxes* as float64[n, 4], checked: no NaN, low <= high on both axes."""
-    try:
-        array = np.ascontiguousarray(boxes, np.float64)
-    except (TypeError, ValueError):
-        raise ColumnError(f"{name} must be numbers, not {shown(boxes)}") from None
-    if array.size == 0 and array.ndim < 2:
-        array = array.reshape(0, 4)
-    if array.ndim != 2 or array.shape[1] != 4:
-        raise ColumnError(f"{name} must have the shape (n, 4): xmin, ymin, xmax, ymax; not {array.shape}")
+    array = matrix(boxes, name, 4)
     good = (array[:, 0] <= array[:, 2]) & (array[:, 1] <= array[:, 3])  # False for NaN
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
@@ -65,7 +89,7 @@ def code_sets(
     """Return checked (offsets, codes) with every row sorted and free of duplicates; no copy when it already is."""
     if offsets is None and codes is None:
         return np.zeros(n + 1, np.int64), np.empty(0, np.int32)
-    code_array = _integers(codes, np.int32, f"{name} codes")
+    code_array = integers(codes, np.int32, f"{name} codes")
     offset_array = _offsets(offsets, n, len(code_array), name)
     if not drop_negative and code_array.size and code_array.min() < 0:
         row = int(np.searchsorted(offset_array, int(code_array.argmin()), side="right")) - 1
@@ -93,12 +117,12 @@ def interval_rows(
         raise ColumnError(
             f"intervals are (offsets, attribute, low, high[, flags]), not {len(intervals)} arrays"
         )
-    attributes = _integers(intervals[1], np.int32, "interval attributes")
+    attributes = integers(intervals[1], np.int32, "interval attributes")
     k = len(attributes)
     offsets = _offsets(intervals[0], n, k, "interval")
     low, high = (_floats(intervals[i], k, name) for i, name in ((2, "low"), (3, "high")))
     flags = (
-        _integers(intervals[4], np.uint8, "interval flags") if len(intervals) == 5 else np.zeros(k, np.uint8)
+        integers(intervals[4], np.uint8, "interval flags") if len(intervals) == 5 else np.zeros(k, np.uint8)
     )
     if len(flags) != k:
         raise ColumnError(f"{len(flags)} interval flags for {k} intervals")
@@ -117,8 +141,12 @@ def interval_rows(
     return offsets, attributes, low, high, flags
 
 
-def _integers(values: Any, kind: Any, name: str) -> NDArray[Any]:
-    array = np.asarray(values)
+def integers(values: Any, kind: Any, name: str) -> NDArray[Any]:
+    """Return *values* as one row of integers of the given kind; a float or a truth value is refused."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ColumnError(f"{name} must be one row of integers, not {shown(values)}") from None
     if array.size == 0:
         return np.empty(0, kind)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -126,7 +154,7 @@ def _integers(values: Any, kind: Any, name: str) -> NDArray[Any]:
     limits = np.iinfo(kind)
     if array.dtype != kind and (array.min() < limits.min or array.max() > limits.max):
         raise ColumnError(f"{name} run from {array.min()} to {array.max()}; they must fit {np.dtype(kind)}")
-    return np.ascontiguousarray(array, kind)
+    return _one_type(np.ascontiguousarray(array, kind))
 
 
 def _floats(values: Any, k: int, name: str) -> NDArray[np.float64]:
@@ -134,15 +162,34 @@ def _floats(values: Any, k: int, name: str) -> NDArray[np.float64]:
         array = np.ascontiguousarray(values, np.float64)
     except (TypeError, ValueError):
         raise ColumnError(f"interval ends ({name}) must be numbers, not {shown(values)}") from None
+    array = _one_type(array)
     if array.shape != (k,):
         raise ColumnError(f"interval ends ({name}) have the shape {array.shape} for {k} intervals")
     return array
 
 
 def _offsets(offsets: Any, n: int, k: int, name: str) -> NDArray[np.int64]:
-    array = _integers(offsets, np.int64, f"{name} offsets")
+    array = integers(offsets, np.int64, f"{name} offsets")
     if len(array) != n + 1 or array[0] != 0 or array[-1] != k or (np.diff(array) < 0).any():
         raise ColumnError(
             f"{name} offsets must be {n + 1} ascending integers from 0 to {k}, not {shown(array[:10].tolist())}"
         )
     return array
+
+
+class _Alias:
+    """The memory of a read-only array, offered as writable; it keeps the array alive."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+
+
+def _one_type(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that the compiler takes for an ordinary one.
+
+    To Numba a read-only array (every array that comes from Arrow) is another type, for which it compiles every kernel
+    again. No kernel writes to its input, so the columns hold such memory under a writable name, without a copy.
+    """
+    return array if array.flags.writeable else np.asarray(_Alias(array))

@@ -62,21 +62,6 @@ class Shapes:
         index[index >= 0] = dense
         return Shapes(index, self.circles[used], self.polygons[used])
 
-    def then(self, more: Shapes, rows: int, more_rows: int) -> Shapes:
-        """Return this column (of *rows* rows) followed by another."""
-        if not self and not more:
-            return self
-        index = np.full(rows + more_rows, -1, np.int32)
-        if self:
-            index[:rows] = self.index
-        if more:
-            index[rows:] = np.where(more.index < 0, -1, more.index + len(self))
-        return Shapes(
-            index,
-            np.concatenate([self.circles, more.circles]),
-            np.concatenate([self.polygons, more.polygons]),
-        )
-
     @classmethod
     def of(cls, regions: Sequence[Circle | Polygon], index: NDArray[np.int32]) -> Shapes:
         """Build from the shapes and the number of each row's shape."""

@@ -86,7 +86,7 @@ class Vocabulary:
             return _through_dictionary(self.encode(array.dictionary), array)
         data, offsets, valid = string_buffers(array)
         out = np.full(len(array), NO_CODE, np.int32)
-        if self._words.bytes.size == 0:  # restored without a word
+        if self._size == 0:
             return out
         hashing.encode(self._words, data, offsets, out)
         if valid is not None:
@@ -140,7 +140,10 @@ class Vocabulary:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Vocabulary:
         """Restore what :meth:`arrays` gave, without copying."""
         vocabulary = cls()
-        vocabulary._words = Words(**{name: arrays[name] for name in Words._fields})
+        words = Words(**{name: arrays[name] for name in Words._fields})
+        if not words.bytes.size:  # the kernel reads at least one byte
+            words = words._replace(bytes=np.zeros(1, np.uint8))
+        vocabulary._words = words
         vocabulary._size = vocabulary._words.counts.size
         return vocabulary
 
@@ -168,6 +171,8 @@ def string_array(strings: Iterable[str] | pa.Array) -> pa.Array:
     """Return *strings* as an Arrow array of strings (32- or 64-bit offsets, or a dictionary of such)."""
     if isinstance(strings, pa.ChunkedArray):
         strings = strings.combine_chunks()
+    if isinstance(strings, str):
+        raise ColumnError(f"words must be several strings, not the one string {shown(strings)}")
     if not isinstance(strings, pa.Array):
         try:
             strings = pa.array(

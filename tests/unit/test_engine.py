@@ -1,5 +1,6 @@
 """The engine: its verbs, one object or many, whole or not at all."""
 
+import numpy as np
 import pandas
 import pyarrow as pa
 import pytest
@@ -163,8 +164,45 @@ def test_columns_pass_through():
     table = SubscriptionTable.from_subscriptions([Subscription("a", "tea")])
     engine.subscribe(table)
     engine.subscribe(Subscription("b", "tea"))
-    batch = MessageBatch.from_messages([Message("m", "tea", HERE)], like=table)
+    batch = MessageBatch.from_messages([Message("m", "tea", HERE)], like=engine.like)
     assert who(engine.publish(batch)) == ["a", "b"]
+
+
+def test_codes_of_another_vocabulary_are_refused():
+    engine = Engine()
+    engine.subscribe(Subscription("z", "milk"))
+    table = SubscriptionTable.from_subscriptions([Subscription("a", "tea")])
+    engine.subscribe(table)  # translated
+    with pytest.raises(ColumnError, match=r"like=index\.like"):
+        engine.publish(MessageBatch.from_messages([Message(1, "tea", HERE)], like=table))
+    assert engine.stats()["published"] == 0
+    assert who(engine.publish(Message(1, "tea", HERE))) == ["a"]
+
+
+def test_a_refused_call_leaves_no_trace():
+    engine = Engine()
+    engine.subscribe(Subscription("a", "tea"))
+    with pytest.raises(DuplicateError):
+        engine.subscribe([Subscription("b", 'milk AND price < 3 AND brand = "x"'), Subscription("a", "tea")])
+    with pytest.raises(DuplicateError):
+        engine.subscribe({"id": ["c", "a"], "expression": ["milk", "tea"]})
+    assert list(engine.like.vocabulary) == ["tea"]
+    assert engine.like.vocabulary.counts.tolist() == [1]
+    assert len(engine.like.attributes) == 0
+
+
+def test_ids_of_both_kinds_and_a_schema_that_stays():
+    engine = Engine()
+    engine.subscribe({"id": [1, 2], "expression": ["tea", "milk"]})
+    some, none = (engine.publish([Message(1, text, HERE)]).to_arrow() for text in ("tea", "rum"))
+    assert some.schema == none.schema
+    assert pa.concat_tables([some, none])["subscription_id"].to_pylist() == [1]
+    engine.subscribe([Subscription("a", "tea"), Subscription(7, "tea")])
+    assert who(engine.publish([Message("x", "tea", HERE), Message(5, "tea", HERE)])) == [1, "a", 7] * 2
+    engine.unsubscribe(np.int64(7))
+    assert 7 not in engine
+    assert engine.publish(Message(9, "tea", HERE)).to_arrow()["subscription_id"].to_pylist() == ["1", "a"]
+    assert engine.match([Message(9, "rum", HERE)]).schema == engine.match([Message(9, "tea", HERE)]).schema
 
 
 def test_planar_engine():

@@ -2,8 +2,8 @@
 
 A kernel sees arrays and scalars only; arrays that belong together come as one named tuple. It allocates nothing in
 its inner loops, keeps no state, and holds no GIL, so that ``threads=`` is a plain thread pool. Every kernel is
-cached on disk beside its source: it compiles once per machine. ``kernel.py_func`` is the same code as plain
-Python, for tests and debuggers.
+cached on disk beside its source: it compiles once per machine. With ``NUMBA_DISABLE_JIT=1`` they run as plain Python,
+for debuggers (all but :mod:`~nearcast.kernels.hashing`, which reads memory in a way that Python cannot).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     compiled: Any = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(function)
     # Numba calls a cached kernel fresh while its own file is unchanged, although kernels of other files are
     # compiled into it. Ours is fresh while the whole package is.
-    compiled._cache._cache_file._source_stamp = _package_stamp()
+    if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT
+        compiled._cache._cache_file._source_stamp = _package_stamp()
     kept: Callable[_P, _R] = compiled
     return kept
 

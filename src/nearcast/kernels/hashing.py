@@ -95,30 +95,38 @@ def _tag(h: np.uint64, length: int) -> Any:
 
 
 @kernel
-def _find(words: Words, h: np.uint64, data: NDArray[np.uint8], start: int, stop: int) -> Any:
+def _find(
+    slots: NDArray[np.uint64],
+    word_offsets: NDArray[np.int64],
+    word_bytes: NDArray[np.uint8],
+    h: np.uint64,
+    data: NDArray[np.uint8],
+    start: int,
+    stop: int,
+) -> Any:
     """Return the code of the word data[start:stop], or ``~slot`` of the empty slot where it would stand."""
-    mask = np.uint64(words.slots.shape[0] - 1)
+    mask = np.uint64(slots.shape[0] - 1)
     tag = _tag(h, stop - start)
     head = _eight(data, start, stop)
     at = (h >> _U32) & mask
     while True:
-        slot = words.slots[at, 0]
-        if (slot & ~_CODE_BITS) == tag and words.slots[at, 1] == head and slot != _ZERO:
+        slot = slots[at, 0]
+        if slot == _ZERO:
+            return ~np.int64(at)
+        if (slot & ~_CODE_BITS) == tag and slots[at, 1] == head:
             code = np.int64((slot & _CODE_BITS) - _ONE)
             if stop - start <= 8:
                 return code
-            first = words.offsets[np.uint64(code)]
-            last = words.offsets[np.uint64(code + 1)]
+            first = word_offsets[np.uint64(code)]
+            last = word_offsets[np.uint64(code + 1)]
             if last - first == stop - start:
                 i = np.int64(8)
-                while start + i < stop and _eight(words.bytes, first + i, last) == _eight(
+                while start + i < stop and _eight(word_bytes, first + i, last) == _eight(
                     data, start + i, stop
                 ):
                     i += 8
                 if start + i >= stop:
                     return code
-        if slot == _ZERO:
-            return ~np.int64(at)
         at = (at + _ONE) & mask
 
 
@@ -129,26 +137,29 @@ def encode(words: Words, data: NDArray[np.uint8], offsets: NDArray[Any], out: ND
     The vocabulary must hold at least one byte. Returns a number without meaning: it keeps the compiler from
     dropping the loads that only warm the cache.
     """
-    mask = np.uint64(words.slots.shape[0] - 1)
+    slots, word_offsets, word_bytes, _ = words
+    mask = np.uint64(slots.shape[0] - 1)
     hashes = np.empty(_BLOCK, np.uint64)
     likely = np.empty(_BLOCK, np.int64)
     touched = np.int64(0)
-    last = words.bytes.size - 1
+    last = word_bytes.size - 1
     n = out.size
     for block in range(0, n, _BLOCK):
         size = min(_BLOCK, n - block)
         for i in range(size):
             hashes[i] = _hash(data, np.int64(offsets[block + i]), np.int64(offsets[block + i + 1]))
         for i in range(size):
-            slot = words.slots[(hashes[i] >> _U32) & mask, 0]
+            slot = slots[(hashes[i] >> _U32) & mask, 0]
             likely[i] = max(np.int64(slot & _CODE_BITS), 1) - 1
         for i in range(size):
-            likely[i] = words.offsets[np.uint64(likely[i])]
+            likely[i] = word_offsets[np.uint64(likely[i])]
         for i in range(size):
-            touched += words.bytes[np.uint64(min(likely[i], last))]
+            touched += word_bytes[np.uint64(min(likely[i], last))]
         for i in range(size):
             start, stop = np.int64(offsets[block + i]), np.int64(offsets[block + i + 1])
-            out[block + i] = max(_find(words, hashes[i], data, start, stop), NO_CODE)
+            out[block + i] = max(
+                _find(slots, word_offsets, word_bytes, hashes[i], data, start, stop), NO_CODE
+            )
     return touched
 
 
@@ -167,22 +178,24 @@ def insert(
     Returns (next string, words now): the caller makes room and calls again. *limit* is the most words that the
     slots may hold; the arrays of *words* bound the rest.
     """
+    slots, word_offsets, word_bytes, counts = words
     for i in range(begin, out.size):
         start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
         h = _hash(data, start, stop)
-        code = _find(words, h, data, start, stop)
+        code = _find(slots, word_offsets, word_bytes, h, data, start, stop)
         if code < 0:
-            first = words.offsets[size]
-            if size >= limit or size >= words.counts.size or first + stop - start > words.bytes.size:
+            first = word_offsets[size]
+            if size >= limit or size >= counts.size or first + stop - start > word_bytes.size:
                 return i, size
-            words.bytes[first : first + stop - start] = data[start:stop]
-            words.offsets[size + 1] = first + stop - start
-            words.counts[size] = 0
-            words.slots[~code, 0] = _tag(h, stop - start) | np.uint64(size + 1)
-            words.slots[~code, 1] = _eight(data, start, stop)
+            for k in range(stop - start):
+                word_bytes[first + k] = data[start + k]
+            word_offsets[size + 1] = first + stop - start
+            counts[size] = 0
+            slots[~code, 0] = _tag(h, stop - start) | np.uint64(size + 1)
+            slots[~code, 1] = _eight(data, start, stop)
             code = size
             size += 1
-        words.counts[code] += 1
+        counts[code] += 1
         out[i] = code
     return out.size, size
 
@@ -190,12 +203,13 @@ def insert(
 @kernel
 def rehash(words: Words, size: int) -> None:
     """Fill the empty *slots* with the first *size* words."""
-    mask = np.uint64(words.slots.shape[0] - 1)
+    slots, word_offsets, word_bytes, _ = words
+    mask = np.uint64(slots.shape[0] - 1)
     for code in range(size):
-        start, stop = words.offsets[code], words.offsets[code + 1]
-        h = _hash(words.bytes, start, stop)
+        start, stop = word_offsets[code], word_offsets[code + 1]
+        h = _hash(word_bytes, start, stop)
         at = (h >> _U32) & mask
-        while words.slots[at, 0] != _ZERO:
+        while slots[at, 0] != _ZERO:
             at = (at + _ONE) & mask
-        words.slots[at, 0] = _tag(h, stop - start) | np.uint64(code + 1)
-        words.slots[at, 1] = _eight(words.bytes, start, stop)
+        slots[at, 0] = _tag(h, stop - start) | np.uint64(code + 1)
+        slots[at, 1] = _eight(word_bytes, start, stop)

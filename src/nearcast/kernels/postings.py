@@ -1,9 +1,10 @@
 """Posting lists in one pool: append, remove, scan, compact.
 
-A posting is a clause's box as four float32, rounded outward, and the clause row: 20 bytes, read from front to
-back. Each list has room to grow; a full one moves to the end of the pool with double the room. A clause has one
-posting: ``list_of[clause]`` and ``position[clause]`` find it, so removal is constant time (the last posting of the
-list takes the free place).
+A posting is a clause's box as four float32 and the clause row: 20 bytes, read from front to back. Rounding keeps
+order (a <= b is still a <= b afterwards), so a box and a message that touch still touch when both are rounded;
+what only seems to is refused by the decision, on float64. Each list has room to grow; a full one moves to the end
+of the pool with double the room. A clause has one posting: ``Homes`` finds it, so removal is constant time (the
+last posting of the list takes the free place).
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses
 
-__all__ = ["FULL", "Homes", "Pool", "add", "candidates", "compact", "fill", "outward", "remove"]
+__all__ = ["FULL", "Homes", "Pool", "add", "candidates", "compact", "remove"]
 
 FULL = -1  # what candidates returns when the output has no room
 
@@ -39,43 +39,10 @@ class Homes(NamedTuple):
 
 
 @kernel
-def outward(box: NDArray[np.float64], out: NDArray[np.float32]) -> None:
-    """Write the smallest float32 box that contains *box*."""
-    for i in range(4):
-        value = np.float32(box[i])
-        if i < 2 and value > box[i]:
-            value = np.nextafter(value, np.float32(-np.inf))
-        elif i >= 2 and value < box[i]:
-            value = np.nextafter(value, np.float32(np.inf))
-        out[i] = value
-
-
-@kernel
-def _put(pool: Pool, homes: Homes, target: int, clauses: Clauses, c: int) -> None:
-    """Write the posting of clause *c* at the end of a list that has room."""
-    position = pool.sizes[target]
-    at = pool.starts[target] + position
-    outward(clauses.boxes[c], pool.boxes[at])
-    pool.rows[at] = c
-    homes.lists[c] = target
-    homes.positions[c] = position
-    pool.sizes[target] = position + 1
-
-
-@kernel
-def fill(
-    pool: Pool, homes: Homes, clauses: Clauses, rows: NDArray[np.int64], targets: NDArray[np.int64]
-) -> None:
-    """Append clause rows to lists that all have room: the bulk build."""
-    for i in range(rows.size):
-        _put(pool, homes, targets[i], clauses, rows[i])
-
-
-@kernel
 def add(
     pool: Pool,
     homes: Homes,
-    clauses: Clauses,
+    boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     targets: NDArray[np.int64],
     begin: int,
@@ -84,38 +51,48 @@ def add(
 ) -> Any:
     """Append clause rows to lists from number *begin* on; returns (next, used) when done or when the pool is full.
 
-    *used* is the end of the pool; *room* is that of a list's first block.
+    *boxes* are those of all clauses, *used* is the end of the pool, *room* that of a list's first block.
     """
+    starts, sizes, rooms, posting_boxes, posting_rows = pool
+    lists, positions = homes
     for i in range(begin, rows.size):
-        target = targets[i]
-        size = pool.sizes[target]
-        if size == pool.rooms[target]:
+        c, target = rows[i], targets[i]
+        size = sizes[target]
+        if size == rooms[target]:
             wider = max(room, 2 * size)
-            if used + wider > pool.rows.size:
+            if used + wider > posting_rows.size:
                 return i, used
-            start = pool.starts[target]
-            pool.boxes[used : used + size] = pool.boxes[start : start + size]
-            pool.rows[used : used + size] = pool.rows[start : start + size]
-            pool.starts[target] = used
-            pool.rooms[target] = wider
+            start = starts[target]
+            posting_boxes[used : used + size] = posting_boxes[start : start + size]
+            posting_rows[used : used + size] = posting_rows[start : start + size]
+            starts[target] = used
+            rooms[target] = wider
             used += wider
-        _put(pool, homes, target, clauses, rows[i])
+        at = starts[target] + size
+        for k in range(4):
+            posting_boxes[at, k] = np.float32(boxes[c, k])
+        posting_rows[at] = c
+        lists[c] = target
+        positions[c] = size
+        sizes[target] = size + 1
     return rows.size, used
 
 
 @kernel
 def remove(pool: Pool, homes: Homes, rows: NDArray[np.int64]) -> None:
     """Remove the postings of clause rows."""
+    starts, sizes, _, boxes, posting_rows = pool
+    lists, positions = homes
     for c in rows:
-        target, position = homes.lists[c], homes.positions[c]
-        last = pool.sizes[target] - 1
-        start = pool.starts[target]
+        target, position = lists[c], positions[c]
+        last = sizes[target] - 1
+        start = starts[target]
         if position != last:
-            pool.boxes[start + position] = pool.boxes[start + last]
-            pool.rows[start + position] = pool.rows[start + last]
-            homes.positions[pool.rows[start + position]] = position
-        pool.sizes[target] = last
-        homes.lists[c] = -1
+            boxes[start + position] = boxes[start + last]
+            posting_rows[start + position] = posting_rows[start + last]
+            positions[posting_rows[start + position]] = position
+        sizes[target] = last
+        lists[c] = -1
 
 
 @kernel

@@ -1,11 +1,14 @@
 """An index at rest: a directory of flat arrays with a manifest.
 
-::
-
-    manifest.json         format, index, version of Nearcast, space, attributes, and per array: dtype, shape,
-    bytes, CRC-32 <name>.npy            the clause columns, the structure's own arrays (structure.*), the
-    vocabularies (words.*, strings.*) ids.arrow             the ids, in row order (absent where rows are ids)
-    polygons.arrow        the polygons as WKB, null where a shape is a circle (absent without shapes)
+=====================  =====================================================================================
+``manifest.json``      format, index, version of Nearcast, space, attributes; bytes and CRC-32 of each file
+``store.*.npy``        the clause columns
+``structure.*.npy``    the index's own arrays
+``words.*.npy``        the vocabulary of the keywords (absent where the caller speaks in codes)
+``strings.*.npy``      the vocabulary of string attributes (likewise)
+``ids.arrow``          the ids, in row order (absent where rows are ids)
+``polygons.arrow``     the polygons as WKB, null where a shape is a circle (absent without shapes)
+=====================  =====================================================================================
 
 The directory is written under another name and renamed when every file is synced, so it appears whole or not at
 all; the manifest goes last. It is never changed afterwards. Arrays are mapped copy-on-write: processes share the
@@ -15,11 +18,13 @@ pages, and what one changes stays its own.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +35,7 @@ from numpy.typing import NDArray
 from nearcast._version import __version__
 from nearcast.attributes import AttributeNames
 from nearcast.columns import SubscriptionTable
-from nearcast.errors import IndexFileError, shown
+from nearcast.errors import IndexFileError, InputError, shown
 from nearcast.geometry import WGS84, Planar, Space
 from nearcast.matching.store import ClauseStore
 from nearcast.vocabulary import Vocabulary
@@ -39,16 +44,18 @@ __all__ = ["FORMAT", "Arrays", "read", "restored_store", "write"]
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_IDS, _POLYGONS = "ids.arrow", "polygons.arrow"
 
 
 class Arrays(NamedTuple):
-    """The mapped arrays of a directory, by their part."""
+    """The mapped arrays of a directory, by their part, and the names of its other files."""
 
     directory: Path
     store: dict[str, NDArray[Any]]
     structure: dict[str, NDArray[Any]]
     words: dict[str, NDArray[Any]]
     strings: dict[str, NDArray[Any]]
+    others: set[str]
 
 
 def write(
@@ -66,26 +73,27 @@ def write(
         )
     draft = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.draft")
     draft.mkdir(parents=True)
+    parts = {"store": store.arrays(), "structure": structure}
+    if store.vocabulary is not None:
+        parts["words"] = store.vocabulary.arrays()
+    if store.attributes is not None:
+        parts["strings"] = store.attributes.strings.arrays()
+    written: dict[str, dict[str, int]] = {}
     try:
-        parts: dict[str, dict[str, NDArray[Any]]] = {"store": store.arrays(), "structure": structure}
-        if store.vocabulary is not None:
-            parts["words"] = store.vocabulary.arrays()
-        if store.attributes is not None:
-            parts["strings"] = store.attributes.strings.arrays()
-        arrays = {}
         for part, columns in parts.items():
-            for name, array in columns.items():
+            for column, array in columns.items():
+                name = f"{part}.{column}.npy"
                 if progress:
-                    progress(f"{part}.{name}")
-                arrays[f"{part}.{name}"] = _write_array(draft / f"{part}.{name}.npy", array)
+                    progress(name)
+                with _synced(draft / name, written) as file:
+                    np.save(file, array, allow_pickle=False)
         if store.ids is not None:
-            _write_arrow(draft / "ids.arrow", store.ids)
+            _write_arrow(draft / _IDS, store.ids, written)
         if store.shapes:
             import shapely
 
-            _write_arrow(
-                draft / "polygons.arrow", pa.array(shapely.to_wkb(store.shapes.polygons), pa.large_binary())
-            )
+            wkb = pa.array(shapely.to_wkb(store.shapes.polygons), pa.large_binary())
+            _write_arrow(draft / _POLYGONS, wkb, written)
         manifest = {
             "format": FORMAT,
             "index": index,
@@ -94,9 +102,10 @@ def write(
             "attributes": None
             if store.attributes is None
             else [[name, text] for name, text in store.attributes],
-            "arrays": arrays,
+            "files": dict(written),
         }
-        _write_synced(draft / _MANIFEST, json.dumps(manifest, indent=1).encode())
+        with _synced(draft / _MANIFEST, written) as file:
+            file.write(json.dumps(manifest, indent=1).encode())
         _sync_directory(draft)
         draft.rename(directory)
         _sync_directory(directory.parent)
@@ -111,110 +120,131 @@ def read(directory: Path, *, verify: bool) -> tuple[dict[str, Any], Arrays]:
     directory = directory.absolute()
     try:
         manifest = json.loads((directory / _MANIFEST).read_bytes())
-        entries = manifest["arrays"]
         version = manifest["format"]
     except FileNotFoundError:
         raise IndexFileError(f"{directory} is not an index directory: it has no {_MANIFEST}") from None
     except (ValueError, KeyError, TypeError):
-        raise IndexFileError(f"{directory / _MANIFEST} is damaged; save the index again") from None
+        raise _damaged(directory / _MANIFEST) from None
     if version != FORMAT:
         raise IndexFileError(
             f"{directory} has format {shown(version)}; Nearcast {__version__} reads format {FORMAT}; "
             "build the index again"
         )
     parts: dict[str, dict[str, NDArray[Any]]] = {"store": {}, "structure": {}, "words": {}, "strings": {}}
-    for name, entry in entries.items():
-        part, _, column = name.partition(".")
-        parts[part][column] = _map_array(directory / f"{name}.npy", entry, verify)
-    return manifest, Arrays(directory, **parts)
+    others = set()
+    try:
+        files = {
+            str(name): (int(entry["bytes"]), int(entry["crc32"])) for name, entry in manifest["files"].items()
+        }
+        for name, (size, checksum) in files.items():
+            _check(directory / name, size, checksum if verify else None)
+            part, _, column = name.removesuffix(".npy").partition(".")
+            if name.endswith(".npy"):
+                parts[part][column] = _map_array(directory / name)
+            else:
+                others.add(name)
+        manifest["index"], manifest["space"], manifest["attributes"]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise _damaged(directory / _MANIFEST) from None
+    return manifest, Arrays(directory, **parts, others=others)
 
 
 def restored_store(manifest: dict[str, Any], arrays: Arrays) -> ClauseStore:
     """Restore the clause rows of a directory."""
-    words = Vocabulary.from_arrays(arrays.words) if arrays.words else None
-    names = None
-    if manifest["attributes"] is not None:
-        columns = [(str(name), bool(text)) for name, text in manifest["attributes"]]
-        names = AttributeNames(columns, Vocabulary.from_arrays(arrays.strings))
-    ids = _read_arrow(arrays.directory / "ids.arrow")
-    polygons = np.empty(len(arrays.store["circles"]), object)
-    if len(polygons):
-        import shapely
-
-        stored = _read_arrow(arrays.directory / "polygons.arrow")
-        if stored is None or len(stored) != len(polygons):
-            raise IndexFileError(f"{arrays.directory} lacks the polygons of its shapes; save the index again")
-        polygons = shapely.from_wkb(np.array(stored.to_pylist(), object))
-    empty = SubscriptionTable.from_arrays(np.empty((0, 4)), [0], [])
-    table = SubscriptionTable(
-        empty.clauses, empty.owners, 0, empty.shapes, ids, words, names, _space_from_json(manifest["space"])
-    )
-    return ClauseStore.restored(table, arrays.store, polygons)
-
-
-def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
-    array = np.ascontiguousarray(array)
-    with path.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
-        _sync(file)
-    return {
-        "dtype": array.dtype.str,
-        "shape": list(array.shape),
-        "bytes": path.stat().st_size,
-        "crc32": zlib.crc32(array.data.cast("B") if array.size else b""),
-    }
-
-
-def _map_array(path: Path, entry: dict[str, Any], verify: bool) -> NDArray[Any]:
     try:
-        if path.stat().st_size != entry["bytes"]:
-            raise IndexFileError(
-                f"{path} has {path.stat().st_size:,} bytes, the manifest says {entry['bytes']:,}; save the index again"
-            )
-        # NumPy cannot map an array without elements.
-        empty = 0 in entry["shape"]
-        array: NDArray[Any] = np.load(path, mmap_mode=None if empty else "c", allow_pickle=False)
+        space = _space_from_json(manifest["space"])
+        words = Vocabulary.from_arrays(arrays.words) if arrays.words else None
+        names = None
+        if manifest["attributes"] is not None:
+            columns = [(str(name), bool(text)) for name, text in manifest["attributes"]]
+            names = AttributeNames(columns, Vocabulary.from_arrays(arrays.strings))
+        ids = _read_arrow(arrays.directory / _IDS) if _IDS in arrays.others else None
+        polygons = np.empty(len(arrays.store["circles"]), object)
+        if len(polygons):
+            import shapely
+
+            wkb = _read_arrow(arrays.directory / _POLYGONS)
+            polygons = shapely.from_wkb(np.array(wkb.to_pylist(), object))
+        table = SubscriptionTable.empty(words, names, space)
+        return ClauseStore.restored(table, ids, arrays.store, polygons)
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        raise IndexFileError(f"{arrays.directory} is damaged ({error}); save the index again") from None
+
+
+def _damaged(path: Path) -> IndexFileError:
+    return IndexFileError(f"{path} is damaged; save the index again")
+
+
+def _check(path: Path, size: int, checksum: int | None) -> None:
+    """Raise unless the file has the size, and the checksum where one is given."""
+    try:
+        found = path.stat().st_size
     except FileNotFoundError:
         raise IndexFileError(f"{path} is missing; save the index again") from None
-    except (ValueError, OSError) as error:
-        raise IndexFileError(f"{path} cannot be read ({error}); save the index again") from None
-    if array.dtype.str != entry["dtype"] or list(array.shape) != entry["shape"]:
-        raise IndexFileError(
-            f"{path} is {array.dtype}{array.shape}, the manifest says otherwise; save the index again"
-        )
-    if verify and zlib.crc32(array.data.cast("B") if array.size else b"") != entry["crc32"]:
-        raise IndexFileError(
-            f"{path} is damaged: its checksum differs from the manifest's; save the index again"
-        )
+    if found != size:
+        raise IndexFileError(f"{path} has {found:,} bytes, the manifest says {size:,}; save the index again")
+    if checksum is not None:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if zlib.crc32(content) != checksum:
+                raise IndexFileError(
+                    f"{path} is damaged: its checksum is not the manifest's; save the index again"
+                )
+
+
+def _map_array(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except ValueError:  # NumPy cannot map an array without elements
+        try:
+            array = np.load(path, allow_pickle=False)
+        except ValueError:
+            raise _damaged(path) from None
     return array.view(np.ndarray)  # a plain array to the compiler, still mapped
 
 
-def _write_arrow(path: Path, array: pa.Array) -> None:
-    with path.open("wb") as file:
-        with pa.ipc.new_file(file, pa.schema([("value", array.type)])) as writer:
-            writer.write_batch(pa.record_batch({"value": array}))
-        _sync(file)
+def _write_arrow(path: Path, array: pa.Array, written: dict[str, dict[str, int]]) -> None:
+    with _synced(path, written) as file, pa.ipc.new_file(file, pa.schema([("value", array.type)])) as writer:
+        writer.write_batch(pa.record_batch({"value": array}))
 
 
-def _read_arrow(path: Path) -> pa.Array | None:
-    if not path.exists():
-        return None
+def _read_arrow(path: Path) -> pa.Array:
     try:
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).read_all()["value"].combine_chunks()
-    except pa.ArrowInvalid:
-        raise IndexFileError(f"{path} is damaged; save the index again") from None
+    except (pa.ArrowInvalid, OSError):
+        raise _damaged(path) from None
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+class _Checked:
+    """A file that adds up the checksum of what is written to it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.bytes = self.crc32 = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        """Write, and add to the checksum."""
+        view = memoryview(data).cast("B")
+        self.crc32 = zlib.crc32(view, self.crc32)
+        self.bytes += len(view)
+        self._file.write(view)
+        return len(view)
+
+    def flush(self) -> None:
+        """Hand over to the system what was written."""
+        self._file.flush()
+
+
+@contextmanager
+def _synced(path: Path, written: dict[str, dict[str, int]]) -> Iterator[_Checked]:
+    """Open a new file; at the end it is on disk, and *written* has its size and checksum."""
     with path.open("wb") as file:
-        file.write(data)
-        _sync(file)
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+        checked = _Checked(file)
+        yield checked
+        file.flush()
+        os.fsync(file.fileno())
+    written[path.name] = {"bytes": checked.bytes, "crc32": checked.crc32}
 
 
 def _sync_directory(path: Path) -> None:

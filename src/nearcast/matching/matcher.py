@@ -13,15 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.assembly import place
-from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.assembly import ClauseLists, Placed, cross, place
+from nearcast.columns import (
+    Matches,
+    MessageBatch,
+    SubscriptionTable,
+    distinct_conjunctions,
+    take_clauses,
+)
 from nearcast.errors import ColumnError, IndexFileError, UnknownError, shown
-from nearcast.geometry import EVERYWHERE, Planar, Region, as_region
+from nearcast.geometry import Planar, as_region
 from nearcast.kernels.verify import Probes
 from nearcast.matching import files
 from nearcast.matching.refine import resolve
 from nearcast.matching.store import ClauseStore
-from nearcast.ragged import box_rows, offsets_of
+from nearcast.ragged import box_rows, offsets_of, row_numbers
 from nearcast.shapes import NO_SHAPES
 
 __all__ = ["Matcher"]
@@ -63,6 +69,12 @@ class Matcher(ABC):
         """What the index holds, as a table of all subscription rows; removed ones are without clauses."""
         return self.store.table
 
+    @property
+    def like(self) -> SubscriptionTable:
+        """An empty table with the codes of this index: what messages are coded *like*, at no cost."""
+        store = self.store
+        return SubscriptionTable.empty(store.vocabulary, store.attributes, store.space)
+
     # --- Questions -------------------------------------------------------------------------------------------------
 
     def match(self, batch: MessageBatch, threads: int = 1) -> Matches:
@@ -74,6 +86,11 @@ class Matcher(ABC):
             raise ColumnError(
                 f"match takes a MessageBatch, not {shown(batch)}; "
                 "make one with MessageBatch.from_messages, from_arrow or from_arrays"
+            )
+        if batch.vocabulary is not self.store.vocabulary:
+            raise ColumnError(
+                "the messages are coded by another vocabulary than this index; "
+                "make the batch with like=index.like, or, for bare codes, both sides from arrays"
             )
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise ColumnError(f"threads must be a whole number from 1, not {shown(threads)}")
@@ -150,7 +167,7 @@ class Matcher(ABC):
         self._compact_if_wasteful()
 
     def move(self, row: int, region: Any) -> None:
-        """Give a subscription another region: a box (four numbers) or anything that ``as_region`` reads."""
+        """Give a subscription another region: anything that ``as_region`` reads, four numbers of a box among it."""
         pick = self._rows([row])
         old = self.store.clause_rows(pick)
         if not len(old):
@@ -162,22 +179,16 @@ class Matcher(ABC):
 
     def _moved(self, old: NDArray[np.int64], region: Any) -> SubscriptionTable:
         """Return the clause rows that replace *old*: each different conjunction with each box of the new region."""
-        from nearcast.assembly import ClauseLists, cross
-        from nearcast.columns import take_clauses
-
         store = self.store
-        # The rows of a subscription are its conjunctions times its boxes: one box of the old region has each
-        # conjunction once.
-        boxes = store.clauses.boxes[old]
-        conjunctions = old[(boxes == boxes[0]).all(axis=1)]
-        if (
-            isinstance(region, np.ndarray | list | tuple) and np.ndim(region) == 1
-        ):  # raw coordinates, as in from_arrays
-            box = box_rows([region], "region")
-            placed = place([EVERYWHERE])._replace(boxes=box, shapes=NO_SHAPES)
+        conjunctions = distinct_conjunctions(store.clauses, old)
+        if store.vocabulary is None and isinstance(
+            region, np.ndarray | list | tuple
+        ):  # raw, as in from_arrays
+            placed = Placed(np.array([0, 1]), box_rows([region], "region"), NO_SHAPES)
         else:
-            target: Region = as_region(region, store.space)
-            placed = place([target])
+            if isinstance(region, np.ndarray):
+                region = region.tolist()
+            placed = place([as_region(region, store.space)])
         bare = take_clauses(store.clauses, conjunctions)._replace(boxes=np.empty((0, 4)))
         lists = ClauseLists(np.array([0, len(conjunctions)]), bare)
         clauses, owners, shapes = cross(lists, np.zeros(1, np.int64), placed)
@@ -187,18 +198,10 @@ class Matcher(ABC):
 
     def _rows(self, rows: Any) -> NDArray[np.int64]:
         """Check subscription rows."""
-        picks = np.asarray(rows)
-        if picks.size == 0:
-            return np.empty(0, np.int64)
-        if picks.ndim != 1 or picks.dtype.kind not in "iu":
-            raise ColumnError(f"rows must be one row of integers, not {shown(rows)}")
-        size = self.store.size
-        picks = picks.astype(np.int64)
-        bad = (picks < 0) | (picks >= size)
-        if not bad.any():
-            bad = ~self.store.present[picks]
-        if bad.any():
-            raise UnknownError(f"subscription row {picks[bad][0]} is not in this index")
+        picks = row_numbers(rows, self.store.size, "subscription")
+        gone = picks[~self.store.present[picks]]
+        if len(gone):
+            raise UnknownError(f"subscription row {gone[0]} was removed from this index")
         if len(np.unique(picks)) != len(picks):
             raise ColumnError("a subscription row is named twice in one call")
         return picks

@@ -11,10 +11,9 @@ from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import postings
 from nearcast.kernels.postings import Homes, Pool
-from nearcast.kernels.verify import Clauses
 from nearcast.ragged import offsets_of
 
-__all__ = ["PostingLists"]
+__all__ = ["ClauseHomes", "PostingLists"]
 
 
 class PostingLists:
@@ -36,7 +35,7 @@ class PostingLists:
         return int(self.pool.sizes.sum())
 
     def build(
-        self, homes: Homes, clauses: Clauses, rows: NDArray[np.int64], targets: NDArray[np.int64]
+        self, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int64]
     ) -> None:
         """Post all *rows* at once, each list as long as it must be."""
         sizes = np.bincount(targets, minlength=len(self.pool.starts))
@@ -48,10 +47,10 @@ class PostingLists:
             np.empty((len(rows), 4), np.float32),
             np.empty(len(rows), np.int32),
         )
-        postings.fill(self.pool, homes, clauses, rows, targets)
+        self.add(homes, boxes, rows, targets)
 
     def add(
-        self, homes: Homes, clauses: Clauses, rows: NDArray[np.int64], targets: NDArray[np.int64]
+        self, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int64]
     ) -> None:
         """Post more rows; lists and pool grow as needed."""
         if len(targets) and targets.max() >= len(self.pool.starts):
@@ -59,7 +58,7 @@ class PostingLists:
         done = 0
         while done < len(rows):
             done, self._used = postings.add(
-                self.pool, homes, clauses, rows, targets, done, self._used, config.POSTING_START
+                self.pool, homes, boxes, rows, targets, done, self._used, config.POSTING_START
             )
             if done < len(rows):
                 self._make_room(int(self.pool.sizes[targets[done]]))
@@ -93,10 +92,10 @@ class PostingLists:
     def _make_room(self, size: int) -> None:
         """Make room for a list of *size* postings to double: compact when that frees enough, else grow by half."""
         pool = self.pool
-        abandoned = self._used - int(pool.rooms.sum())
+        unused = self._used - self.postings  # left behind by lists that moved, or room that lists do not fill
         need = max(config.POSTING_START, 2 * size)
         room = len(pool.rows)
-        if abandoned <= config.COMPACT_WASTE * room or room < need:
+        if unused <= config.COMPACT_WASTE * room or room - self.postings < need:
             room += max(room // 2, need)
         boxes, rows = np.empty((room, 4), np.float32), np.empty(room, np.int32)
         self._used = postings.compact(pool, boxes, rows)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import FULL, Pool, candidates, outward
+from nearcast.kernels.postings import FULL, Pool, candidates
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.grid import Grid, cell_of, cells_of, grid_over, level_start
 from nearcast.matching.matcher import Matcher
@@ -41,7 +41,7 @@ class RankedList(Matcher):
         with_words = clauses.keyword_offsets[rows + 1] > clauses.keyword_offsets[rows]
         worded = rows[with_words]
         self._by_word.build(
-            self._homes.arrays, clauses, worded, _rarest(clauses, self._frequency.values, worded)
+            self._homes.arrays, clauses.boxes, worded, _rarest(clauses, self._frequency.values, worded)
         )
         self._lay_grid(rows[~with_words])
 
@@ -51,7 +51,7 @@ class RankedList(Matcher):
         self._grid = grid_over(clauses.boxes[rows])
         self._laid_for = len(rows)
         self._by_cell = PostingLists(self._grid.cells)
-        self._by_cell.build(self._homes.arrays, clauses, rows, self._cells(rows))
+        self._by_cell.build(self._homes.arrays, clauses.boxes, rows, self._cells(rows))
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
@@ -63,14 +63,14 @@ class RankedList(Matcher):
         homes = self._homes.reach(self.store.rows)
         with_words = np.diff(offsets) > 0
         worded, bare = clause_rows[with_words], clause_rows[~with_words]
-        self._by_word.add(homes, clauses, worded, _rarest(clauses, self._frequency.values, worded))
+        self._by_word.add(homes, clauses.boxes, worded, _rarest(clauses, self._frequency.values, worded))
         if len(bare):
             held = self._by_cell.postings + len(bare)
             if held > config.GRID_GROWTH * max(self._laid_for, 1):
                 grown = np.flatnonzero(self.store.alive & (np.diff(clauses.keyword_offsets) == 0))
                 self._lay_grid(grown)
             else:
-                self._by_cell.add(homes, clauses, bare, self._cells(bare))
+                self._by_cell.add(homes, clauses.boxes, bare, self._cells(bare))
 
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
@@ -196,7 +196,8 @@ def _search(
     query = np.empty(4, np.float32)
     for p in range(start, stop):
         last = filled
-        outward(probe_boxes[p], query)
+        for k in range(4):
+            query[k] = probe_boxes[p, k]
         for k in range(keyword_offsets[p], keyword_offsets[p + 1]):
             word = keywords[k]
             if word < starts.size:

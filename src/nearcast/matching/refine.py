@@ -7,6 +7,7 @@ subscription that several clauses or boxes found is kept once. A table of plain 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,17 +81,18 @@ def _circles(
 ) -> None:
     """Decide pairs of a point and a circle or box (1: they touch, 0: they do not), leave the rest undecided (2)."""
     index, circles = clause_shapes
+    probe_index, _ = probe_shapes
     for p in range(offsets.size - 1):
         x, y = probe_boxes[p, 0], probe_boxes[p, 1]
-        point = probe_shapes[0][p] < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
+        point = probe_index[p] < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
         for i in range(offsets[p], offsets[p + 1]):
             shape = index[rows[i]]
-            if shape < 0 and probe_shapes[0][p] < 0:
+            if shape < 0 and probe_index[p] < 0:
                 keep[i] = 1
             elif point and not np.isnan(circles[shape, 2]):
                 cx, cy, r = circles[shape, 0], circles[shape, 1], circles[shape, 2]
                 if planar:
-                    distance = np.hypot(x - cx, y - cy)
+                    distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
                 else:
                     distance = _great_circle(cx, cy, x, y, radius)
                 keep[i] = distance <= r
@@ -99,11 +101,13 @@ def _circles(
 
 
 @kernel
-def _great_circle(lon1: float, lat1: float, lon2: float, lat2: float, radius: float) -> Any:
-    """Haversine distance, as :func:`nearcast.geometry.great_circle`."""
-    a, b = np.radians(lat1), np.radians(lat2)
-    h = np.sin((b - a) / 2) ** 2 + np.cos(a) * np.cos(b) * np.sin(np.radians(lon2 - lon1) / 2) ** 2
-    return 2 * radius * np.arcsin(np.sqrt(min(1.0, h)))
+def _great_circle(lon1: float, lat1: float, lon2: float, lat2: float, radius: float) -> float:
+    """Return the distance, by the very operations of :func:`nearcast.geometry.great_circle`: the rim decides alike."""
+    phi1, phi2 = math.radians(lat1), math.radians(lat2)
+    sine_phi = math.sin(math.radians(lat2 - lat1) / 2)
+    sine_lambda = math.sin(math.radians(lon2 - lon1) / 2)
+    haversine = sine_phi * sine_phi + math.cos(phi1) * math.cos(phi2) * sine_lambda * sine_lambda
+    return 2 * radius * math.asin(min(1.0, math.sqrt(haversine)))
 
 
 def _polygons(
@@ -123,11 +127,18 @@ def _polygons(
     if len(polygons):
         shapely.prepare(polygons)
         decided[bulk] = shapely.intersects_xy(polygons, x[bulk], y[bulk])
+    # Few pairs come here one by one, but the same region and the same place come again and again.
+    regions: dict[int, Region] = {}
+    places: dict[int, Place | Region] = {}
+    starts = batch.probe_offsets
     for i in np.flatnonzero(~bulk):
-        region = store.shapes.region(int(rows[i]), store.space) or region_of_boxes(
-            store.clauses.boxes[_box_rows(store, int(rows[i]))], store.space
-        )
-        decided[i] = touches(region, _place(batch, int(probes[i])))
+        row, message = int(rows[i]), int(batch.owners[probes[i]])
+        subscription = int(store.owners[row])
+        if subscription not in regions:
+            regions[subscription] = _region(store, row)
+        if message not in places:
+            places[message] = _place(batch, int(starts[message]), int(starts[message + 1]))
+        decided[i] = touches(regions[subscription], places[message])
     return decided
 
 
@@ -135,19 +146,20 @@ def _numbers(shapes: Shapes, rows: NDArray[Any]) -> NDArray[np.int32]:
     return shapes.index[rows] if shapes else np.full(len(rows), -1, np.int32)
 
 
-def _box_rows(store: ClauseStore, row: int) -> NDArray[np.int64]:
-    """Return clause rows that hold the distinct boxes of the subscription that owns *row*."""
-    rows = store.clause_rows(store.owners[[row]])
-    _, first = np.unique(store.clauses.boxes[rows], axis=0, return_index=True)
-    return rows[first]
-
-
-def _place(batch: MessageBatch, probe: int) -> Place | Region:
-    """Return the place of the message that *probe* belongs to."""
-    shape = batch.shapes.region(probe, batch.space)
+def _region(store: ClauseStore, row: int) -> Region:
+    """Return the region of the subscription that owns a clause row."""
+    shape = store.shapes.region(row, store.space)
     if shape is not None:
         return shape
-    start, stop = batch.probe_offsets[batch.owners[probe]], batch.probe_offsets[batch.owners[probe] + 1]
+    boxes = store.clauses.boxes[store.clause_rows(store.owners[[row]])]
+    return region_of_boxes(np.unique(boxes, axis=0), store.space)
+
+
+def _place(batch: MessageBatch, start: int, stop: int) -> Place | Region:
+    """Return the place of the message that has the probe rows *start* to *stop*."""
+    shape = batch.shapes.region(start, batch.space)
+    if shape is not None:
+        return shape
     boxes = batch.probes.boxes[start:stop]
     x, y, x2, y2 = boxes[0].tolist()
     if len(boxes) == 1 and x == x2 and y == y2:

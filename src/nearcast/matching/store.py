@@ -23,6 +23,7 @@ from nearcast.shapes import NO_SHAPES, Shapes
 __all__ = ["ClauseStore"]
 
 _NONE = -1
+_MOST_ROWS = 2**31 - 1  # rows are int32
 # The ragged columns of Clauses: offsets, and the values that they cut into rows.
 _RAGGED = {
     "keyword_offsets": ("keywords",),
@@ -99,14 +100,10 @@ class ClauseStore:
         rows = rows[np.argsort(self.owners[rows], kind="stable")]
         return self._table(rows, self.owners[rows], self.size, self.ids)
 
-    def take(self, rows: NDArray[Any]) -> SubscriptionTable:
-        """Return the table of the given subscription rows."""
-        picks = self.clause_rows(rows)
-        new_row = {int(row): i for i, row in enumerate(rows)}
-        owners = np.array([new_row[owner] for owner in self.owners[picks].tolist()], np.int32)
-        order = np.argsort(owners, kind="stable")
-        ids = None if self.ids is None else self.ids.take(pa.array(rows))
-        return self._table(picks[order], owners[order], len(rows), ids)
+    def subscription(self, row: int) -> SubscriptionTable:
+        """Return the table of one subscription row, without its id."""
+        rows = np.sort(self.clause_rows(np.array([row])))
+        return self._table(rows, np.zeros(len(rows), np.int32), 1, None)
 
     def _table(
         self, rows: NDArray[np.int64], owners: NDArray[np.int32], size: int, ids: pa.Array | None
@@ -141,13 +138,15 @@ class ClauseStore:
             raise ColumnError(
                 f"the subscriptions here live in {self.space!r}, those of the insert in {table.space!r}"
             )
+        if max(self.size + table.size, self.rows + len(table.owners)) > _MOST_ROWS:
+            raise ColumnError(f"an index holds at most {_MOST_ROWS:,} rows; build another one")
         new = table.ids
         if self.size and table.size:
             if bool(self._ids) != (new is not None):
                 raise ColumnError(
                     "either all subscriptions of an index have ids or none has; this insert differs"
                 )
-            if new is not None and not _same_kind(new.type, self._ids[0].type):
+            if new is not None and new.type != self._ids[0].type:
                 raise ColumnError(f"the ids here are {self._ids[0].type}, those of the insert {new.type}")
         if self.size == 0 and self.vocabulary is None and self.attributes is None:
             self.vocabulary, self.attributes = table.vocabulary, table.attributes
@@ -155,8 +154,9 @@ class ClauseStore:
 
     def add_subscriptions(self, table: SubscriptionTable) -> NDArray[np.int32]:
         """Give new subscription rows to the subscriptions of *table*, without clauses yet."""
-        if table.ids is not None and table.size:
-            self._ids = [*self._ids, table.ids.cast(self._ids[0].type)] if self.size else [table.ids]
+        if table.size:
+            before = self._ids if self.size else []
+            self._ids = before if table.ids is None else [*before, table.ids]
         rows = np.arange(self.size, self.size + table.size, dtype=np.int32)
         self._columns["present"].fill(table.size, True)
         self._columns["first"].fill(table.size, _NONE)
@@ -221,10 +221,15 @@ class ClauseStore:
 
     @classmethod
     def restored(
-        cls, table: SubscriptionTable, arrays: dict[str, NDArray[Any]], polygons: NDArray[Any]
+        cls,
+        like: SubscriptionTable,
+        ids: pa.Array | None,
+        arrays: dict[str, NDArray[Any]],
+        polygons: NDArray[Any],
     ) -> ClauseStore:
-        """Restore a store on mapped arrays; *table*, which has no rows, gives the vocabulary, the ids and the space."""
-        store = cls(table)
+        """Restore a store on mapped arrays; *like* gives the vocabulary, the attributes and the space."""
+        store = cls(like)
+        store._ids = [] if ids is None else [ids]
         clauses = Clauses(**{name: arrays[name] for name in Clauses._fields})
         store._load(clauses, arrays["owners"], Shapes(arrays["shape"], arrays["circles"], polygons))
         for name in (*_CLAUSE_COLUMNS, *_SUBSCRIPTION_COLUMNS):
@@ -259,19 +264,13 @@ class ClauseStore:
         )
 
     def _link(self, clause_rows: NDArray[np.int64]) -> None:
-        """Put clause rows into the chains of their owners: first[subscription] → next[clause] → … → none."""
+        """Chain the clause rows of owners that had none: first[subscription] → next[clause] → … → none."""
         first, after = self._columns["first"].own(), self._columns["next"].values
         owners = self.owners[clause_rows]
         order = np.argsort(owners, kind="stable")
         owners, clause_rows = owners[order], clause_rows[order]
         same = owners[1:] == owners[:-1]
-        begins, ends = np.append(True, ~same)[: len(owners)], np.append(~same, True)[: len(owners)]
-        tail = first[owners[ends]]
-        self._single = self._single and not same.any() and bool((tail == _NONE).all())
+        self._single = self._single and not same.any()
         after[clause_rows[:-1][same]] = clause_rows[1:][same]
-        after[clause_rows[ends]] = tail
+        begins = np.append(True, ~same)[: len(owners)]
         first[owners[begins]] = clause_rows[begins]
-
-
-def _same_kind(a: pa.DataType, b: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(a) == pa.types.is_integer(b))

@@ -200,8 +200,7 @@ def _boxes(source: Source) -> NDArray[np.float64] | None:
 
 def _given(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Mark the rows that have any of the numbers."""
-    missing: NDArray[np.bool_] = np.isnan(columns).all(axis=1)
-    return ~missing
+    return np.asarray(~np.isnan(columns).all(axis=1), np.bool_)
 
 
 def _geometries(source: Source) -> list[tuple[int, bytes | str]]:
