@@ -181,6 +181,25 @@ def test_one_odd_row_does_not_slow_down_the_others(monkeypatch):
     batch = MessageBatch.from_arrow({"lon": zeros, "lat": zeros, "geometry": geometry}, like=LIKE)
     assert made == []
     assert batch.shapes.index.tolist() == [0] + [-1] * 999
+    wkb = pa.array([shapely.Point(1, 2).wkb, TRIANGLE.wkb] * 2, pa.binary())
+    batch = MessageBatch.from_arrow({"geometry": wkb[1:]}, like=LIKE)
+    assert made == []
+    assert batch.probes.boxes.tolist() == [[0, 0, 4, 4], [1, 2, 1, 2], [0, 0, 4, 4]]
+
+
+@pytest.mark.parametrize(
+    "wkb",
+    [
+        shapely.to_wkb(shapely.Point(1, 2)),
+        shapely.to_wkb(shapely.Point(1, 2), byte_order=0),
+        shapely.to_wkb(shapely.Point(1, 2, 3)),
+        shapely.to_wkb(shapely.set_srid(shapely.Point(1, 2), 4326), include_srid=True),
+    ],
+    ids=["little", "big", "3D", "EWKB"],
+)
+def test_every_wkb_of_a_point_wins_over_a_circle(wkb):
+    columns = {"geometry": [wkb], "lon": [180.0], "lat": [9.0], "radius_m": [5.0]}
+    same_layout(read_places(Source(columns, "row"), WGS84), place([Point(lon=1, lat=2)]))
 
 
 def test_a_later_kind_of_region_replaces_an_odd_one():
@@ -461,6 +480,8 @@ def test_times():
         ({"lon": [1.0]}, ColumnError, "belong together"),
         ({"lon": [1.0], "lat": [1.0], "text": [5]}, ColumnError, "text must be"),
         ({"geometry": ["LINESTRING (0 0, 1 1)"]}, GeometryError, "row 0"),
+        ({"geometry": [shapely.Point(40, -100).wkb]}, GeometryError, "row 0.*swapped"),
+        ({"geometry": [shapely.Point().wkb]}, GeometryError, "row 0.*empty"),
     ],
 )
 def test_bad_message_tables(columns, error, message):

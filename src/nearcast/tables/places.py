@@ -26,6 +26,7 @@ __all__ = ["BOX", "places", "regions"]
 
 BOX = ("xmin", "ymin", "xmax", "ymax")
 _CIRCLE = ("lon", "lat", "radius_m")
+_WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
 _EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
 
 
@@ -38,8 +39,9 @@ def regions(source: Source, space: Space) -> Placed:
     circles = source.numbers(_CIRCLE)
     if circles is not None:
         layout.put_circles(_given(circles), circles)
-    for row, geometry in _geometries(source):
-        layout.put(row, source.at(row, as_region, geometry, space))
+    geometry = _geometry(source)
+    for row in np.flatnonzero(geometry.is_valid()):
+        layout.put(row, source.at(row, as_region, geometry[row].as_py(), space))
     return layout.placed()
 
 
@@ -59,9 +61,14 @@ def places(source: Source, space: Space) -> Placed:
         rows = ~np.isnan(circles[:, 2])
         layout.put_circles(rows, circles)
         rest &= ~rows
-    for row, geometry in _geometries(source):
-        layout.put(row, source.at(row, as_place, geometry, space))
-        rest[row] = False
+    geometry = _geometry(source)
+    given = np.asarray(geometry.is_valid())
+    points = _wkb_points(geometry)
+    plain = _good_points(points[:, 0], points[:, 1], space)
+    layout.put_points(plain, points)
+    for row in np.flatnonzero(given & ~plain):
+        layout.put(row, source.at(row, as_place, geometry[row].as_py(), space))
+    rest &= ~given
     _check_points(source, xy, np.flatnonzero(rest), space)
     return layout.placed()
 
@@ -76,6 +83,10 @@ class _Layout:
         self._circles = np.full((len(boxes), 3), np.nan)  # of those that have one
         self._odd = np.zeros(len(boxes), bool)
         self._objects: dict[int, Region | Place] = {}  # of the odd rows
+
+    def put_points(self, rows: NDArray[np.bool_], points: NDArray[np.float64]) -> None:
+        """Put the points of the rows that are marked; they are known to lie in the space."""
+        self._boxes[rows], self._circles[rows], self._odd[rows] = np.tile(points[rows], 2), np.nan, False
 
     def put_boxes(self, rows: NDArray[np.bool_], boxes: NDArray[np.float64]) -> None:
         """Put the boxes of the rows that are marked."""
@@ -203,19 +214,30 @@ def _given(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(columns).all(axis=1), np.bool_)
 
 
-def _geometries(source: Source) -> list[tuple[int, bytes | str]]:
-    """Return (row, WKB or WKT) where there is one."""
+def _geometry(source: Source) -> pa.Array:
+    """Return the geometries: WKB or WKT, null where there is none."""
     if "geometry" not in source:
-        return []
+        return pa.nulls(source.size)
     column = source["geometry"]
     kind = column.type
     if is_text(kind):
-        column = column.cast(pa.large_string())
-    elif pa.types.is_binary_view(kind):
-        column = column.cast(pa.large_binary())
-    elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind)):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind)):
         raise ColumnError(
             f"geometry must be a column of WKB or WKT, not of {kind}; GeoPandas writes WKB by to_wkb()"
         )
-    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    return list(zip(rows.tolist(), column.drop_null().to_pylist()))
+    return column
+
+
+def _wkb_points(geometry: pa.Array) -> NDArray[np.float64]:
+    """Return x, y of the rows that are plain points in little-endian WKB, as points mostly are; NaN elsewhere."""
+    xy = np.full((len(geometry), 2), np.nan)
+    if pa.types.is_binary(geometry.type) or pa.types.is_large_binary(geometry.type):
+        fitting = pc.fill_null(pc.equal(pc.binary_length(geometry), _WKB_POINT.itemsize), False)
+        rows = np.flatnonzero(fitting)
+        found = np.frombuffer(b"".join(geometry.filter(fitting).to_pylist()), _WKB_POINT)
+        points = (found["head"] == (1, 1, 0, 0, 0)).all(axis=1)  # the byte order, and the type as an uint32
+        xy[rows[points]] = found["xy"][points]
+    return xy
