@@ -306,6 +306,7 @@ def test_a_list_of_nothing_but_null_is_refused():
 
 def test_keywords_in_capitals_are_read_in_bulk(monkeypatch):
     monkeypatch.setattr("nearcast.text.asked_words", None)
+    monkeypatch.setattr("nearcast.text.tokens", None)
     table = read(keywords=[["TEA", "Milk"], ["tea", "24H"]])
     assert table.vocabulary.words.to_pylist() == ["tea", "milk", "24h"]
 

@@ -35,7 +35,7 @@ def asked_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
         first = words.is_null().to_numpy(zero_copy_only=False).argmax()
         row = _row_of(offsets, first)
         raise ColumnError(
-            f"{source.name_of(row)} has a null among its keywords; leave it out, or give no list for every word"
+            f"{source.name_of(row)} has a null among its keywords; leave it out (an empty list asks for no word)"
         )
     return _normalised(source, offsets, words, _asked)
 
@@ -101,12 +101,9 @@ def _normalised(
 
 def _strings(column: pa.Array) -> pa.Array:
     """Return strings of any layout as an array of bytes and offsets."""
-    kind = column.type
-    return (
-        column
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        else column.cast(pa.large_string())
-    )
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return column
+    return column.cast(pa.large_string())
 
 
 def _lowered(words: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
