@@ -4,6 +4,7 @@
 """
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -36,7 +37,8 @@ def started(tmp_path_factory):
     from nearcast.spark import session
 
     said = tmp_path_factory.mktemp("spark") / "stderr"
-    ours = os.dup(2)
+    ours, here = os.dup(2), Path.cwd()
+    os.chdir(said.parent)  # where relative paths of the Java process lead
     with said.open("wb") as file:
         os.dup2(file.fileno(), 2)
     try:
@@ -45,6 +47,7 @@ def started(tmp_path_factory):
     finally:
         os.dup2(ours, 2)
         os.close(ours)
+        os.chdir(here)
     yield SimpleNamespace(spark=spark, said=said.read_text())
     spark.stop()
 

@@ -415,7 +415,9 @@ def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
             array = array.dictionary_decode()
         if pa.types.is_integer(array.type):
             array = array.cast(pa.int64())
-        elif pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type) or not size:
+        elif any(
+            test(array.type) for test in (pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
+        ):
             array = array.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError):
         raise ColumnError(

@@ -158,10 +158,30 @@ class TestDamage:
     def test_every_flipped_bit_is_noticed_by_verify(self, saved):
         for path in files(saved):
             content = path.read_bytes()
-            path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-            with pytest.raises(IndexFileError, match="checksum"):
-                open_index(saved, verify=True)
+            for at in (0, len(content) // 2, len(content) - 1):
+                path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+                with pytest.raises(IndexFileError, match="checksum"):
+                    open_index(saved, verify=True)
             path.write_bytes(content)
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"files": []}, {"files": {"x.npy": {}}}, {"space": "Mars"}, {"attributes": 5}, {"index": None}],
+    )
+    def test_a_manifest_that_makes_no_sense(self, saved, change):
+        manifest = saved / "manifest.json"
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | change))
+        with pytest.raises(IndexFileError):
+            open_index(saved)
+
+
+def test_the_empty_string_as_a_value(name, tmp_path):
+    index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", 'brand = ""')]))
+    for one in (index, open_index(index.save(tmp_path / "index"))):
+        batch = MessageBatch.from_messages(
+            [Message(1, "", Point(lon=0, lat=0), {"brand": ""})], like=one.like
+        )
+        assert one.match(batch).rows.tolist() == [0]
 
 
 def files(directory):

@@ -9,6 +9,7 @@ import pytest
 import shapely
 from pyspark.sql import types as spark_types
 
+from nearcast import open_index
 from nearcast.errors import ColumnError, DuplicateError, IndexFileError, InputError, UnknownError
 from nearcast.spark import build, match, versions
 from spark.worlds import in_process, message_table, pairs
@@ -109,15 +110,18 @@ def test_only_the_columns_that_matter_reach_the_workers(world, version):
         (pa.int8(), spark_types.ByteType()),
     ],
 )
-def test_ids_keep_their_types(frame, tmp_path, arrow, spark_type):
+def test_the_types_of_ids(frame, tmp_path, arrow, spark_type):
     ids = pa.array([3, 7]).cast(arrow)
     messages = pa.table({"id": ids, "lon": [0.0, 50.0], "lat": [0.0, 0.0], "keywords": [["tea"], ["tea"]]})
     circle = {"lon": [0.0, None], "lat": [0.0, None], "radius_m": [10.0, None]}
     subscriptions = pa.table({"id": ids, "expression": ["tea", "tea"], **circle})
     found = match(frame(messages), frame(subscriptions), index_dir=tmp_path)
     assert [(field.name, field.dataType) for field in found.schema] == [
-        ("message_id", spark_type),
-        ("subscription_id", spark_type),
+        ("message_id", spark_type),  # its own
+        (
+            "subscription_id",
+            spark_types.StringType() if pa.types.is_string(arrow) else spark_types.LongType(),
+        ),
     ]
     three, seven = ids.to_pylist()
     assert pairs(found) == Counter([(three, three), (three, seven), (seven, seven)])
@@ -149,6 +153,14 @@ def test_other_subscriptions_and_other_indexes_are_other_versions(world, tmp_pat
     }
     assert len(names) == 4
     assert {entry.name for entry in tmp_path.iterdir()} == names
+
+
+def test_a_damaged_version_is_built_again(world, tmp_path):
+    table = world.subscription_table
+    version = versions.ensure(table, tmp_path, "scan")
+    (version / "store.boxes.npy").unlink()
+    assert versions.ensure(table, tmp_path, "scan") == version
+    assert len(open_index(version, verify=True)) == len(table)
 
 
 def test_two_at_once_build_one_version(world, tmp_path):

@@ -37,7 +37,9 @@ def match(
     index: str = config.DEFAULT_INDEX,
     index_dir: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
-    """Return the deliveries of *messages*: a DataFrame of ``message_id`` and ``subscription_id``, typed as the ids are.
+    """Return the deliveries of *messages*: a DataFrame of ``message_id`` and ``subscription_id``.
+
+    The first has the type of the messages' ids, the second is a string or a bigint.
 
     Every pair that matches is there exactly once for each message row, in no promised order. Batch or streaming
     messages give a batch or streaming DataFrame; the stage keeps no state and moves no message to another partition.

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from nearcast import SubscriptionTable, __version__, build_index, config
-from nearcast.errors import ColumnError, DuplicateError, InputError, shown
+from nearcast import SubscriptionTable, __version__, build_index, config, open_index
+from nearcast.errors import ColumnError, DuplicateError, IndexFileError, InputError, shown
 from nearcast.matching.files import FORMAT
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def ensure(table: pa.Table, directory: Path, index: str) -> Path:
     """Return the version of the subscriptions in *table* under *directory*, and build it first if it is not there."""
     table = _canonical(table)
     version = directory.absolute() / f"{index}-{_fingerprint(table, index)}"
-    if not version.exists():
+    if not _sound(version):
         built = build_index(index, SubscriptionTable.from_arrow(table))
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Not under its own name at once: another process, on another machine even, may be doing the same.
@@ -82,6 +82,18 @@ def ensure(table: pa.Table, directory: Path, index: str) -> Path:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return version
+
+
+def _sound(version: Path) -> bool:
+    """Tell whether a version is there and can be opened; one that cannot be opened is cleared away."""
+    if not version.exists():
+        return False
+    try:
+        open_index(version)
+    except IndexFileError:
+        shutil.rmtree(version)
+        return False
+    return True
 
 
 def require_id(columns: Collection[str], what: str) -> None:
