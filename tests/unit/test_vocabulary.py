@@ -46,23 +46,29 @@ def test_grows_through_many_words():
     assert (vocabulary.encode([word + "x" for word in words]) == NO_CODE).all()
 
 
-def colliding(prefix, tries=150_000):
+def colliding(form, tries=150_000):
     """Find two words of one length whose hashes agree in all bits of the tag and in the slot of a table of 16."""
-    words = [f"{prefix}{i:06x}" for i in range(tries)]
+    words = [form.format(i) for i in range(tries)]
     data, length = np.frombuffer("".join(words).encode(), np.uint8), len(words[0])
     seen = {}
     for i, word in enumerate(words):
-        h = int(hashing._hash(data, i * length, (i + 1) * length))
-        other = seen.setdefault((h >> 40, h >> 32 & 15), word)
+        start, stop = i * length, (i + 1) * length
+        head = np.uint64(hashing._head(data, start, stop))
+        tail = np.uint64(hashing._tail(data, head, start, stop))
+        h = np.uint64(hashing._hash(data, head, tail, start, stop))
+        other = seen.setdefault((int(hashing._tag(h, length)), int(h) & 15), word)
         if other != word:
             return other, word
     raise AssertionError(f"no collision among {tries} words")
 
 
-@pytest.mark.parametrize("prefix", ["", "w", "the same eight bytes and more "])
-def test_words_with_equal_tags_are_told_apart(prefix):
-    """The bytes decide: the first eight, which the slot holds, and those after them."""
-    a, b = colliding(prefix)
+@pytest.mark.parametrize(
+    "form",
+    ["{:06x}", "w{:06x}", "the same eight bytes and more {:06x}", "a long head {:06x} and a long tail"],
+)
+def test_words_with_equal_tags_are_told_apart(form):
+    """The bytes decide: the first eight, which the slot holds, the last eight, and those between."""
+    a, b = colliding(form)
     assert Vocabulary([a]).encode([a, b]).tolist() == [0, NO_CODE]
     assert Vocabulary([a, b]).encode([b, a]).tolist() == [1, 0]
     assert Vocabulary([a, b, a]).counts.tolist() == [2, 1]

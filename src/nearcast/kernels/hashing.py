@@ -1,11 +1,11 @@
 """Strings to codes: an open-addressing hash table over Arrow's string buffers.
 
-A word is a run of UTF-8 bytes, read eight at a time. A slot of the table is 16 bytes, so that a look-up reads one
-cache line: the tag (24 bits of the hash, the length up to 255, the code plus one; 0 is empty) and the first eight
-bytes of the word. That decides words of up to eight bytes; only longer ones are compared with the word itself.
-Look-ups go in blocks: all hashes of a block, then its slots, its words' offsets and their bytes, each in a loop
-without branches, so that the processor overlaps the misses; the loop that decides then finds everything in its
-cache.
+A word is a run of UTF-8 bytes, looked at as its first eight and its last eight (one number each; they overlap in a
+word of less than sixteen). A slot of the table is 16 bytes, so that a look-up reads one cache line: the tag (24
+bits of the hash, the length up to 255, the code plus one; 0 is empty) and the first eight bytes. That decides
+words of up to eight bytes; longer ones are compared with the word itself. Look-ups go in blocks: all hashes of a
+block, then its slots, then the words that they name, in loops almost without branches, so that the processor
+overlaps the misses; the loop that decides then finds everything in its cache.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _BLOCK = config.HASH_BLOCK
 _LONGEST_TAGGED = 255
 _SEED = np.uint64(0xCBF29CE484222325)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_STIR = np.uint64(0xD6E8FEB86659FD93)
 _HASH_BITS = np.uint64(0xFFFFFF0000000000)
 _CODE_BITS = np.uint64(0xFFFFFFFF)
-_U64 = np.uint64(64)
 _U32 = np.uint64(32)
 _U3 = np.uint64(3)
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
+# The low bytes of a number that belong to a word of 0, 1, … 8 bytes.
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 class Words(NamedTuple):
@@ -63,35 +64,36 @@ def _load(typing_context: Any, data: Any, at: Any) -> Any:
 
 
 @kernel
-def _eight(data: NDArray[np.uint8], at: int, stop: int) -> Any:
-    """Return the next (up to) eight bytes of data[at:stop] as a number, zeros after the end."""
-    if at >= stop:
-        return _ZERO
-    if at + 8 <= data.size:
-        value = _load(data, np.int64(at))
-        if stop - at < 8:
-            value &= _ALL >> (_U64 - (np.uint64(stop - at) << _U3))
-        return value
-    value = _ZERO
-    for i in range(stop - at):
-        value |= np.uint64(data[at + i]) << (np.uint64(i) << _U3)
+def _head(data: NDArray[np.uint8], start: int, stop: int) -> Any:
+    """Return the first eight bytes of data[start:stop] as a number, zeros after the end of a shorter word."""
+    if start + 8 <= data.size:
+        return _load(data, np.int64(start)) & _MASKS[min(stop - start, 8)]
+    value = _ZERO  # at the end of the buffer, where eight bytes cannot be read
+    for i in range(min(stop - start, 8)):
+        value |= np.uint64(data[start + i]) << (np.uint64(i) << _U3)
     return value
 
 
 @kernel
-def _hash(data: NDArray[np.uint8], start: int, stop: int) -> Any:
-    """Multiply and fold, eight bytes a step. Slots use the low bits of the result, tags the high ones."""
-    h = _SEED
-    for at in range(start, stop, 8):
-        h = (h ^ _eight(data, at, stop)) * _MIX
-        h ^= h >> _U32
-    return h * _MIX
+def _tail(data: NDArray[np.uint8], head: np.uint64, start: int, stop: int) -> Any:
+    """Return the last eight bytes of data[start:stop] as a number; all bytes of a shorter word."""
+    return _load(data, np.int64(stop - 8)) if stop - start > 8 else head
+
+
+@kernel
+def _hash(data: NDArray[np.uint8], head: np.uint64, tail: np.uint64, start: int, stop: int) -> Any:
+    """Mix the head, the tail, the length, and what is between. Slots use the low bits, tags the high ones."""
+    h = (head ^ _SEED) * _MIX
+    h = (h ^ (h >> _U32) ^ tail ^ np.uint64(stop - start)) * _STIR
+    for at in range(start + 8, stop - 8, 8):
+        h = (h ^ (h >> _U32) ^ _load(data, np.int64(at))) * _MIX
+    return h ^ (h >> _U32)
 
 
 @kernel
 def _tag(h: np.uint64, length: int) -> Any:
     """Return what a slot shows of a word before its code: hash bits and length."""
-    return (h & _HASH_BITS) | np.uint64(min(length, _LONGEST_TAGGED)) << _U32
+    return ((h * _MIX) & _HASH_BITS) | np.uint64(min(length, _LONGEST_TAGGED)) << _U32
 
 
 @kernel
@@ -100,32 +102,34 @@ def _find(
     word_offsets: NDArray[np.int64],
     word_bytes: NDArray[np.uint8],
     h: np.uint64,
+    head: np.uint64,
+    tail: np.uint64,
     data: NDArray[np.uint8],
     start: int,
     stop: int,
 ) -> Any:
     """Return the code of the word data[start:stop], or ``~slot`` of the empty slot where it would stand."""
     mask = np.uint64(slots.shape[0] - 1)
-    tag = _tag(h, stop - start)
-    head = _eight(data, start, stop)
-    at = (h >> _U32) & mask
+    length = stop - start
+    tag = _tag(h, length)
+    at = h & mask
     while True:
         slot = slots[at, 0]
         if slot == _ZERO:
             return ~np.int64(at)
         if (slot & ~_CODE_BITS) == tag and slots[at, 1] == head:
             code = np.int64((slot & _CODE_BITS) - _ONE)
-            if stop - start <= 8:
+            if length <= 8:
                 return code
             first = word_offsets[np.uint64(code)]
             last = word_offsets[np.uint64(code + 1)]
-            if last - first == stop - start:
+            if last - first == length and _load(word_bytes, np.int64(last - 8)) == tail:
                 i = np.int64(8)
-                while start + i < stop and _eight(word_bytes, first + i, last) == _eight(
-                    data, start + i, stop
+                while i < length - 8 and _load(word_bytes, np.int64(first + i)) == _load(
+                    data, np.int64(start + i)
                 ):
                     i += 8
-                if start + i >= stop:
+                if i >= length - 8:
                     return code
         at = (at + _ONE) & mask
 
@@ -134,32 +138,40 @@ def _find(
 def encode(words: Words, data: NDArray[np.uint8], offsets: NDArray[Any], out: NDArray[np.int32]) -> Any:
     """Write the code of each string data[offsets[i]:offsets[i+1]] to *out*; NO_CODE for a word that is not there.
 
-    The vocabulary must hold at least one byte. Returns a number without meaning: it keeps the compiler from
-    dropping the loads that only warm the cache.
+    The vocabulary must hold at least one byte. Returns a number without meaning: it keeps the compiler from dropping
+    the loads that only warm the cache.
     """
     slots, word_offsets, word_bytes, _ = words
     mask = np.uint64(slots.shape[0] - 1)
-    hashes = np.empty(_BLOCK, np.uint64)
+    hashes, heads, tails = (
+        np.empty(_BLOCK, np.uint64),
+        np.empty(_BLOCK, np.uint64),
+        np.empty(_BLOCK, np.uint64),
+    )
     likely = np.empty(_BLOCK, np.int64)
     touched = np.int64(0)
-    last = word_bytes.size - 1
+    final = word_bytes.size - 1
     n = out.size
     for block in range(0, n, _BLOCK):
         size = min(_BLOCK, n - block)
         for i in range(size):
-            hashes[i] = _hash(data, np.int64(offsets[block + i]), np.int64(offsets[block + i + 1]))
+            start, stop = np.int64(offsets[block + i]), np.int64(offsets[block + i + 1])
+            heads[i] = _head(data, start, stop)
+            tails[i] = _tail(data, heads[i], start, stop)
+            hashes[i] = _hash(data, heads[i], tails[i], start, stop)
+        long = 0
         for i in range(size):
-            slot = slots[(hashes[i] >> _U32) & mask, 0]
-            likely[i] = max(np.int64(slot & _CODE_BITS), 1) - 1
-        for i in range(size):
+            slot = slots[hashes[i] & mask, 0]
+            likely[long] = max(np.int64(slot & _CODE_BITS), 1) - 1
+            long += offsets[block + i + 1] - offsets[block + i] > 8
+        for i in range(long):
             likely[i] = word_offsets[np.uint64(likely[i])]
-        for i in range(size):
-            touched += word_bytes[np.uint64(min(likely[i], last))]
+        for i in range(long):
+            touched += word_bytes[np.uint64(min(likely[i], final))]
         for i in range(size):
             start, stop = np.int64(offsets[block + i]), np.int64(offsets[block + i + 1])
-            out[block + i] = max(
-                _find(slots, word_offsets, word_bytes, hashes[i], data, start, stop), NO_CODE
-            )
+            code = _find(slots, word_offsets, word_bytes, hashes[i], heads[i], tails[i], data, start, stop)
+            out[block + i] = max(code, NO_CODE)
     return touched
 
 
@@ -175,14 +187,16 @@ def insert(
 ) -> Any:
     """Encode from string *begin* on, adding and counting words, until done or out of room.
 
-    Returns (next string, words now): the caller makes room and calls again. *limit* is the most words that the
-    slots may hold; the arrays of *words* bound the rest.
+    Returns (next string, words now): the caller makes room and calls again. *limit* is the most words that the slots
+    may hold; the arrays of *words* bound the rest.
     """
     slots, word_offsets, word_bytes, counts = words
     for i in range(begin, out.size):
         start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        h = _hash(data, start, stop)
-        code = _find(slots, word_offsets, word_bytes, h, data, start, stop)
+        head = _head(data, start, stop)
+        tail = _tail(data, head, start, stop)
+        h = _hash(data, head, tail, start, stop)
+        code = _find(slots, word_offsets, word_bytes, h, head, tail, data, start, stop)
         if code < 0:
             first = word_offsets[size]
             if size >= limit or size >= counts.size or first + stop - start > word_bytes.size:
@@ -192,7 +206,7 @@ def insert(
             word_offsets[size + 1] = first + stop - start
             counts[size] = 0
             slots[~code, 0] = _tag(h, stop - start) | np.uint64(size + 1)
-            slots[~code, 1] = _eight(data, start, stop)
+            slots[~code, 1] = head
             code = size
             size += 1
         counts[code] += 1
@@ -207,9 +221,10 @@ def rehash(words: Words, size: int) -> None:
     mask = np.uint64(slots.shape[0] - 1)
     for code in range(size):
         start, stop = word_offsets[code], word_offsets[code + 1]
-        h = _hash(word_bytes, start, stop)
-        at = (h >> _U32) & mask
+        head = _head(word_bytes, start, stop)
+        h = _hash(word_bytes, head, _tail(word_bytes, head, start, stop), start, stop)
+        at = h & mask
         while slots[at, 0] != _ZERO:
             at = (at + _ONE) & mask
         slots[at, 0] = _tag(h, stop - start) | np.uint64(code + 1)
-        slots[at, 1] = _eight(word_bytes, start, stop)
+        slots[at, 1] = head
