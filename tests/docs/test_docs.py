@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def test_page(page, tmp_path, monkeypatch, request):
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("spark")  # the one that all tests share; the page's session() returns it
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # nothing from earlier runs, nothing left behind
     namespace = {"__name__": "__main__"}
     for line, code, expected in blocks(page):
         out = io.StringIO()
