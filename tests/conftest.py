@@ -20,6 +20,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Put the tests that start Spark on one worker, first; every other test runs wherever there is room."""
     from xdist.scheduler import LoadScopeScheduling
