@@ -12,11 +12,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from nearcast.columns import SubscriptionTable
+from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
-from nearcast.matching.matcher import Matcher
+from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.scan import Scan
 
@@ -25,8 +26,29 @@ __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Scan, RankedList)}
 
 
-def build_index(name: str, table: SubscriptionTable) -> Matcher:
+def build_index(
+    name: str,
+    table: SubscriptionTable,
+    *,
+    messages: MessageBatch | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Matcher:
     """Build the index *name* over the subscriptions of *table*.
+
+    Parameters
+    ----------
+    name
+        One of :data:`INDEXES`.
+    table
+        The subscriptions; the index borrows its arrays until it changes them.
+    messages
+        A sample of what is going to be matched, from which cost models learn how likely a word or a place is;
+        without it they take the subscriptions for it.
+    progress
+        Called with what is being done and the share that is over, from 0 to 1.
+    parameters
+        Those of the index, by name, where it has any; its class tells them.
 
     >>> subs = SubscriptionTable.from_arrays([[0, 0, 2, 2]], [0, 1], [7])
     >>> build_index("scan", subs)
@@ -39,7 +61,17 @@ def build_index(name: str, table: SubscriptionTable) -> Matcher:
             f"an index is built over a SubscriptionTable, not {shown(table)}; "
             "make one with SubscriptionTable.from_arrow, from_subscriptions or from_arrays"
         )
-    return INDEXES[name](table)
+    if messages is not None and messages.vocabulary is not table.vocabulary:
+        raise UnknownError(
+            "the sample of messages is coded by another vocabulary than the subscriptions; "
+            "make it with like=table"
+        )
+    index = INDEXES[name]
+    unknown = sorted(set(parameters) - set(index.parameters))
+    if unknown:
+        known = f"it has {', '.join(index.parameters)}" if index.parameters else "it has none"
+        raise UnknownError(f"the index {name!r} has no parameter {unknown[0]!r}; {known}")
+    return index(table, messages=messages, progress=progress, **parameters)
 
 
 def open_index(directory: str | Path, *, verify: bool = False) -> Matcher:

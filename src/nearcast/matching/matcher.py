@@ -30,9 +30,10 @@ from nearcast.matching.store import ClauseStore
 from nearcast.ragged import box_rows, offsets_of, row_numbers
 from nearcast.shapes import NO_SHAPES
 
-__all__ = ["Matcher"]
+__all__ = ["Matcher", "Progress"]
 
 _Self = TypeVar("_Self", bound="Matcher")
+Progress = Callable[[str, float], None]  # called with what is being done, and the share done, from 0 to 1
 
 
 class Matcher(ABC):
@@ -48,12 +49,26 @@ class Matcher(ABC):
     """
 
     name: ClassVar[str]
+    parameters: ClassVar[
+        tuple[str, ...]
+    ] = ()  # keyword arguments that the index takes beside messages and progress
     _room = 4 * config.MATCH_ROOM  # candidates that a search starts with room for, at least
+    _sample: MessageBatch | None = None  # messages to learn from, while the index is first built
+    _progress: Progress | None = None
 
-    def __init__(self, table: SubscriptionTable) -> None:
+    def __init__(
+        self,
+        table: SubscriptionTable,
+        *,
+        messages: MessageBatch | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Build over *table*; *messages* is a sample that cost models may learn from, *progress* is told the steps."""
         started = time.perf_counter()
         self.store = ClauseStore(table)
+        self._sample, self._progress = messages, progress
         self._build()
+        self._sample, self._progress = None, None
         self._build_seconds = time.perf_counter() - started
         self._compactions = 0
 
@@ -277,6 +292,11 @@ class Matcher(ABC):
     def _check(self) -> list[str]:
         """Return the damage found in the structure."""
         return []
+
+    def _tell(self, step: str, share: float) -> None:
+        """Tell who builds the index what is being done, and the share of it that is over (0 to 1)."""
+        if self._progress is not None:
+            self._progress(step, share)
 
     def _search_chunk(
         self, probes: Probes, start: int, stop: int
