@@ -1,0 +1,163 @@
+"""Matching: lists, then blocks, then boxes, then signatures, and the decision where there is more to decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.matching.auto.layout import BLOCK, BLOCK_BITS, MORE_TO_DECIDE, NOTHING_MORE, Lists
+
+__all__ = ["half_signature", "search"]
+
+_HALF = 0xFFFF
+_WORDS = (_HALF + 1) // 64  # of the set of hashes that a message has
+_RUNS = 1024  # runs of slots whose memory is asked for before the first of them is read
+_HITS = 4096  # postings whose box the message touches, and whose tags are read together
+
+
+@kernel
+def half_signature(word: int) -> Any:
+    """Return the hash of a keyword: 16 bits, but neither of the two values with a meaning of their own."""
+    mixed = np.int64((np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48))
+    return mixed if mixed > MORE_TO_DECIDE else np.int64(MORE_TO_DECIDE + 1)
+
+
+@kernel
+def search(
+    clauses: Clauses,
+    lists: Lists,
+    word_lists: NDArray[np.int32],
+    probes: Probes,
+    start: int,
+    stop: int,
+    counts: NDArray[np.int64],
+    out: NDArray[np.int32],
+    filled: int,
+) -> Any:
+    """Match the probes from *start* to *stop*; see ``Matcher._search``.
+
+    Each step reads memory whose addresses the step before has written down, so that its cache misses overlap: the
+    heads of the message's lists, the boxes of super-blocks and blocks, the boxes of runs of slots, the tags of hits.
+    What is decided grows from the front of *out*, what needs the clause itself from its back.
+    """
+    _, heads, _, boxes, tags, _, block_boxes, blocks, super_boxes = lists
+    probe_boxes, keyword_offsets, keywords, _ = probes
+    seen = np.zeros(_WORDS, np.uint64)
+    numbers = np.empty(_RUNS, np.int32)
+    run_starts, run_stops = np.empty(_RUNS + BLOCK, np.int32), np.empty(_RUNS + BLOCK, np.int32)
+    hits = np.empty(_HITS, np.int32)
+    one = np.uint64(1)
+    for p in range(start, stop):
+        xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
+        xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
+        first_word, last_word = keyword_offsets[p], keyword_offsets[p + 1]
+        seen[0] = one << np.uint64(NOTHING_MORE) | one << np.uint64(MORE_TO_DECIDE)
+        for k in range(first_word, last_word):
+            half = np.uint64(half_signature(keywords[k]))
+            seen[half >> np.uint64(6)] |= one << (half & np.uint64(63))
+        decided, undecided = filled, out.size
+        word, block_super, super_stop, block_stop = first_word, 0, 0, 0
+        waiting = 1  # lists in *numbers*: the first is that of clauses without keywords
+        numbers[0] = 0
+        taken = 0
+        walking = True
+        while walking:
+            # Runs of slots: whole flat lists, and blocks that the message touches.
+            runs = 0
+            while runs < _RUNS:
+                if block_super < super_stop:
+                    s = block_super
+                    block_super += 1
+                    if (
+                        super_boxes[s, 0] <= xmax
+                        and super_boxes[s, 2] >= xmin
+                        and super_boxes[s, 1] <= ymax
+                        and super_boxes[s, 3] >= ymin
+                    ):
+                        first = s << BLOCK_BITS
+                        for b in range(first, min(first + BLOCK, block_stop)):
+                            slot = blocks[b, 0] << BLOCK_BITS
+                            run_starts[runs] = slot
+                            run_stops[runs] = slot + blocks[b, 1]
+                            runs += (
+                                (block_boxes[b, 0] <= xmax)
+                                & (block_boxes[b, 2] >= xmin)
+                                & (block_boxes[b, 1] <= ymax)
+                                & (block_boxes[b, 3] >= ymin)
+                            )
+                elif taken < waiting:
+                    number = numbers[taken]
+                    taken += 1
+                    head, room = heads[number, 0], heads[number, 2]
+                    if room < 0:
+                        block_stop = head + heads[number, 3]
+                        block_super = head >> BLOCK_BITS
+                        super_stop = (block_stop + BLOCK - 1) >> BLOCK_BITS
+                    else:
+                        run_starts[runs] = head
+                        run_stops[runs] = head + heads[number, 1]
+                        runs += heads[number, 1] > 0
+                elif word < last_word:
+                    waiting = taken = 0
+                    while word < last_word and waiting < _RUNS:
+                        code = keywords[word]
+                        word += 1
+                        if code < word_lists.size:
+                            numbers[waiting] = word_lists[code]
+                            waiting += word_lists[code] >= 0
+                else:
+                    walking = False
+                    break
+            run = 0
+            while run < runs:
+                # Hits: the postings of the runs whose box the message touches.
+                found = 0
+                while run < runs and found + run_stops[run] - run_starts[run] <= _HITS:
+                    for at in range(run_starts[run], run_stops[run]):
+                        hits[found] = at
+                        found += (
+                            (boxes[at, 0] <= xmax)
+                            & (boxes[at, 2] >= xmin)
+                            & (boxes[at, 1] <= ymax)
+                            & (boxes[at, 3] >= ymin)
+                        )
+                    run += 1
+                if decided + found > undecided:
+                    return p, filled
+                for i in range(found):
+                    at = hits[i]
+                    row, signature = tags[at, 0], tags[at, 1]
+                    one_half, other = np.uint64(signature & _HALF), np.uint64((signature >> 16) & _HALF)
+                    fits = (
+                        (seen[one_half >> np.uint64(6)] >> (one_half & np.uint64(63)))
+                        & (seen[other >> np.uint64(6)] >> (other & np.uint64(63)))
+                        & one
+                    ) != 0
+                    # Rounding keeps order, so boxes that are apart by float32 are apart, and boxes that overlap
+                    # without their sides meeting overlap; sides that meet are decided on float64.
+                    sure = (
+                        (signature == 0)
+                        & (boxes[at, 0] < xmax)
+                        & (boxes[at, 2] > xmin)
+                        & (boxes[at, 1] < ymax)
+                        & (boxes[at, 3] > ymin)
+                    )
+                    out[decided] = row
+                    decided += sure
+                    if fits & (not sure):
+                        undecided -= 1
+                        out[undecided] = row
+        for k in range(first_word, last_word):
+            seen[np.uint64(half_signature(keywords[k])) >> np.uint64(6)] = 0
+        last = decided
+        for i in range(undecided, out.size):
+            out[last] = out[i]
+            last += 1
+        last = keep_satisfied(clauses, probes, p, out, decided, last)
+        counts[p - start] = last - filled
+        filled = last
+    return stop, filled
