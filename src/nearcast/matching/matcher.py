@@ -120,6 +120,7 @@ class Matcher(ABC):
         chunk = config.MATCH_CHUNK if threads == 1 else min(config.MATCH_CHUNK, -(-n // (4 * threads)))
         if n <= chunk:
             counts, rows = self._search_chunk(probes, 0, n)
+            rows = rows.copy()  # what is kept of the buffer is its part in use
         else:
 
             def work(start: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

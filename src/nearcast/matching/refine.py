@@ -32,7 +32,7 @@ def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
     """Turn clause rows per probe into subscription rows per message."""
     if store.shapes or batch.shapes:
         found = _refined(store, batch, found)
-    rows = store.owners[found.rows]
+    rows = found.rows if store.rows_are_subscriptions else store.owners[found.rows]
     if store.one_clause_each and len(batch.owners) == batch.size:
         return Matches(found.offsets, rows)
     offsets = found.offsets[batch.probe_offsets]

@@ -94,6 +94,11 @@ class ClauseStore:
         return self._single
 
     @property
+    def rows_are_subscriptions(self) -> bool:
+        """Tell whether each clause row has the number of its subscription row, so that matches need no translation."""
+        return self._same
+
+    @property
     def table(self) -> SubscriptionTable:
         """What is stored, as a table of all subscription rows; removed ones are without clauses."""
         rows = np.flatnonzero(self.alive)
@@ -187,6 +192,7 @@ class ClauseStore:
         self._living += more
         self._view()
         rows = np.arange(old, old + more)
+        self._same = bool(self._same and np.array_equal(rows, owners))
         self._link(rows)
         return rows
 
@@ -250,6 +256,7 @@ class ClauseStore:
         self._columns["polygons"] = GrowableArray(shapes.polygons)
         self._living = n
         self._single = True
+        self._same = bool(np.array_equal(owners, np.arange(n)))
         self._view()
 
     def _view(self) -> None:

@@ -3,7 +3,7 @@
 Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers
 do by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list
 lie in blocks that are near in place, so that a message reads only blocks that it touches, and a posting holds enough
-(box, signature of the other keywords) to decide without its clause in nearly all cases. See ``layout`` for the
+(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the
 arrays, ``pack`` for the order, ``search`` for matching, ``change`` for maintenance.
 """
 
@@ -26,7 +26,6 @@ from nearcast.matching.auto.layout import (
     BLOCK_BITS,
     FLAT,
     LISTS,
-    MORE_TO_DECIDE,
     USED_BLOCKS,
     USED_SLOTS,
     Lists,
@@ -34,7 +33,7 @@ from nearcast.matching.auto.layout import (
     widened,
 )
 from nearcast.matching.auto.pack import pack_range
-from nearcast.matching.auto.search import half_signature, search
+from nearcast.matching.auto.search import search
 from nearcast.matching.matcher import Matcher
 from nearcast.ragged import ragged_take
 
@@ -57,11 +56,11 @@ class Auto(Matcher):
         self._word_lists = GrowableArray(np.full(words, -1, np.int32), borrowed=False)
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
         self._tell("choosing lists", 0.1)
-        lists, targets, signatures = self._assign(rows, 1)
+        lists, targets, extras = self._assign(rows, 1)
         self._tell("filling lists", 0.4)
         sizes = np.bincount(targets, minlength=lists)
         self._lists = _laid_out(sizes, lists)
-        _fill(self._lists, clauses.boxes, rows, targets, signatures, self._homes.values)
+        _fill(self._lists, clauses.boxes, rows, targets, extras, self._homes.values)
         self._tell("packing lists", 0.6)
         volume = np.cumsum(np.where(sizes > FLAT, sizes, 0))
         shares = 4 * (os.cpu_count() or 1)
@@ -77,18 +76,18 @@ class Auto(Matcher):
     def _assign(
         self, rows: NDArray[np.int64], lists: int
     ) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
-        """Choose the list and the signature of clause rows; return how many lists there are then, and both."""
-        targets, signatures = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+        """Choose the list and the extras of clause rows; return how many lists there are then, and both."""
+        targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
         clauses, frequency = self.store.clauses, self._frequency.values
         edges = np.linspace(0, len(rows), max(len(rows) // config.AUTO_SHARE, 1) + 1).astype(np.int64)
         with ThreadPoolExecutor() as pool:
             for _ in pool.map(
-                lambda start, stop: _describe(clauses, frequency, rows, start, stop, targets, signatures),
+                lambda start, stop: _describe(clauses, frequency, rows, start, stop, targets, extras),
                 edges[:-1],
                 edges[1:],
             ):
                 pass
-        return _number(self._word_lists.values, lists, targets), targets, signatures
+        return _number(self._word_lists.values, lists, targets), targets, extras
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
@@ -103,7 +102,7 @@ class Auto(Matcher):
             self._homes.fill(more, -1)
         state = self._lists.state
         before = int(state[LISTS])
-        lists, targets, signatures = self._assign(clause_rows, before)
+        lists, targets, extras = self._assign(clause_rows, before)
         self._reach(lists=lists)
         self._lists.heads[before:lists] = 0
         self._lists.changes[before:lists] = 0
@@ -111,7 +110,7 @@ class Auto(Matcher):
         done = 0
         while True:
             done = change.post(
-                self._lists, self._homes.values, clauses.boxes, clause_rows, targets, signatures, done
+                self._lists, self._homes.values, clauses.boxes, clause_rows, targets, extras, done
             )
             if done == len(clause_rows):
                 break
@@ -131,7 +130,8 @@ class Auto(Matcher):
             chunks = max(slots, len(pools.boxes) * 5 // 4) + BLOCK - 1 >> BLOCK_BITS
             pools = pools._replace(
                 boxes=widened(pools.boxes, chunks << BLOCK_BITS),
-                tags=widened(pools.tags, chunks << BLOCK_BITS),
+                rows=widened(pools.rows, chunks << BLOCK_BITS),
+                extras=widened(pools.extras, chunks << BLOCK_BITS),
                 chunk_blocks=widened(pools.chunk_blocks, chunks),
             )
         if blocks > len(pools.blocks):
@@ -171,7 +171,8 @@ class Auto(Matcher):
             lists.heads[:count],
             lists.changes[:count],
             lists.boxes[:slots],
-            lists.tags[:slots],
+            lists.rows[:slots],
+            lists.extras[:slots],
             lists.chunk_blocks[: slots >> BLOCK_BITS],
             lists.block_boxes[:blocks],
             lists.blocks[:blocks],
@@ -212,7 +213,8 @@ class Auto(Matcher):
         if int(heads[:, 1].sum()) != len(alive):
             found.append(f"{int(heads[:, 1].sum())} postings for {len(alive)} clauses")
         slots = homes[alive, 1]
-        if (homes[alive, 0] < 0).any() or not np.array_equal(lists.tags[slots, 0], alive):
+        rows = lists.rows[slots]
+        if (homes[alive, 0] < 0).any() or not np.array_equal(np.where(rows < 0, ~rows, rows), alive):
             return [*found, "a posting is not where its clause says"]
         if not np.array_equal(lists.boxes[slots], self.store.clauses.boxes[alive].astype(np.float32)):
             found.append("a posting has another box than its clause")
@@ -269,9 +271,9 @@ def _describe(
     start: int,
     stop: int,
     words: NDArray[np.int32],
-    signatures: NDArray[np.int32],
+    extras: NDArray[np.int32],
 ) -> None:
-    """Write the rarest keyword of clause rows (-1: none), and the signature of all else that they need."""
+    """Write the rarest keyword of clause rows (-1: none), and what else they need; see ``layout``."""
     _, keyword_offsets, keywords, forbidden_offsets, _, test_offsets = clauses[:6]
     any_forbidden, any_tests = clauses.forbidden.size > 0, clauses.test_attributes.size > 0
     for i in range(start, stop):
@@ -285,17 +287,14 @@ def _describe(
                 second, third = word, second
             elif third < 0 or frequency[word] < frequency[third]:
                 third = word
+        more = (
+            keyword_offsets[c + 1] - keyword_offsets[c] > 3
+            or (any_forbidden and forbidden_offsets[c + 1] > forbidden_offsets[c])
+            or (any_tests and test_offsets[c + 1] > test_offsets[c])
+        )
         words[i] = first
-        signature = 0
-        if second >= 0:
-            signature = half_signature(second)
-            if third >= 0:
-                signature |= half_signature(third) << 16
-        elif (any_forbidden and forbidden_offsets[c + 1] > forbidden_offsets[c]) or (
-            any_tests and test_offsets[c + 1] > test_offsets[c]
-        ):
-            signature = MORE_TO_DECIDE
-        signatures[i] = np.int32(np.uint32(signature))
+        extras[i, 0] = second
+        extras[i, 1] = -3 - third if more else third
 
 
 @kernel
@@ -319,11 +318,11 @@ def _fill(
     clause_boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     targets: NDArray[np.int32],
-    signatures: NDArray[np.int32],
+    extras: NDArray[np.int32],
     homes: NDArray[np.int32],
 ) -> None:
     """Write the postings of new lists, in the order of the rows."""
-    _, heads, _, boxes, tags, _, _, blocks, _ = lists
+    heads, boxes, blocks = lists.heads, lists.boxes, lists.blocks
     ends = np.empty(heads.shape[0], np.int32)
     for number in range(heads.shape[0]):
         packed = heads[number, 2] < 0
@@ -334,7 +333,4 @@ def _fill(
         ends[number] = slot + 1
         for side in range(4):
             boxes[slot, side] = clause_boxes[row, side]
-        tags[slot, 0] = row
-        tags[slot, 1] = signatures[i]
-        homes[row, 0] = number
-        homes[row, 1] = slot
+        change.write(lists, homes, number, slot, row, extras, i)

@@ -23,40 +23,40 @@ from nearcast.matching.auto.layout import (
     USED_SLOTS,
     Lists,
 )
-from nearcast.matching.auto.pack import arrange, enlarge, lay, within
+from nearcast.matching.auto.pack import arrange, enlarge, lay, settle, within
 
-__all__ = ["post", "unpost"]
+__all__ = ["post", "unpost", "write"]
 
 _WEAR = config.AUTO_WEAR
 _LARGEST = BLOCK_BITS + 1  # of the size classes: a room of FLAT slots
 
 
 @kernel
-def _allot(state: NDArray[np.int64], tags: NDArray[np.int32], size_class: int) -> Any:
+def _allot(state: NDArray[np.int64], rows: NDArray[np.int32], size_class: int) -> Any:
     """Return a room of 2^size_class slots: a free one, a part of a larger free one, or one at the end of the pool."""
     size, found = 1 << size_class, size_class
     while found <= _LARGEST and state[FREE + found] < 0:
         found += 1
     if found <= _LARGEST:
         at = state[FREE + found]
-        state[FREE + found] = tags[at, 0]
+        state[FREE + found] = rows[at]
     else:
         at = state[USED_SLOTS]
         found = max(size_class, BLOCK_BITS)  # chunks stay aligned
         state[USED_SLOTS] += 1 << found
-    _release(state, tags, at + size, (1 << found) - size)
+    _release(state, rows, at + size, (1 << found) - size)
     return at
 
 
 @kernel
-def _release(state: NDArray[np.int64], tags: NDArray[np.int32], at: int, size: int) -> None:
+def _release(state: NDArray[np.int64], rows: NDArray[np.int32], at: int, size: int) -> None:
     """Chain a free room of any size, in powers of two; only what is aligned to chunks is chained as chunks."""
     while size > 0:
         room = size if at & (BLOCK - 1) == 0 else min(size, BLOCK - (at & (BLOCK - 1)))
         size_class = 0
         while size_class < _LARGEST and 2 << size_class <= room:
             size_class += 1
-        tags[at, 0] = state[FREE + size_class]
+        rows[at] = state[FREE + size_class]
         state[FREE + size_class] = at
         at += 1 << size_class
         size -= 1 << size_class
@@ -97,7 +97,7 @@ def _new_block(lists: Lists, number: int) -> Any:
     heads = lists.heads
     block = heads[number, 0] + heads[number, 3]
     heads[number, 3] += 1
-    chunk = _allot(lists.state, lists.tags, BLOCK_BITS) >> BLOCK_BITS
+    chunk = _allot(lists.state, lists.rows, BLOCK_BITS) >> BLOCK_BITS
     lists.blocks[block, 0] = chunk
     lists.blocks[block, 1] = 0
     lists.chunk_blocks[chunk] = block
@@ -109,24 +109,27 @@ def _new_block(lists: Lists, number: int) -> Any:
 
 
 @kernel
-def _put(
-    lists: Lists,
-    homes: NDArray[np.int32],
-    number: int,
-    block: int,
-    box: NDArray[np.float32],
-    row: int,
-    signature: int,
-) -> None:
-    """Add a posting to a block that has room, and enlarge the boxes around it."""
+def _copy(lists: Lists, homes: NDArray[np.int32], number: int, source: int, target: int) -> None:
+    """Copy the posting in slot *source* to slot *target* of a list."""
+    for side in range(4):
+        lists.boxes[target, side] = lists.boxes[source, side]
+    lists.rows[target] = lists.rows[source]
+    lists.extras[target, 0] = lists.extras[source, 0]
+    lists.extras[target, 1] = lists.extras[source, 1]
+    settle(homes, lists.rows[target], number, target)
+
+
+@kernel
+def _put(lists: Lists, block: int) -> Any:
+    """Give a block that has room one more posting, and return its slot, which is to be written."""
     slot = (lists.blocks[block, 0] << BLOCK_BITS) + lists.blocks[block, 1]
     lists.blocks[block, 1] += 1
-    for side in range(4):
-        lists.boxes[slot, side] = box[side]
-    lists.tags[slot, 0] = row
-    lists.tags[slot, 1] = signature
-    homes[row, 0] = number
-    homes[row, 1] = slot
+    return slot
+
+
+@kernel
+def _surround(lists: Lists, block: int, slot: int) -> None:
+    """Enlarge the boxes around a posting."""
     enlarge(lists.block_boxes, block, lists.boxes, slot)
     enlarge(lists.super_boxes, block >> BLOCK_BITS, lists.block_boxes, block)
 
@@ -134,80 +137,71 @@ def _put(
 @kernel
 def _split(lists: Lists, homes: NDArray[np.int32], number: int, block: int) -> Any:
     """Move the half of a full block's postings that lies to one side into a new block, and return that."""
-    slot = lists.blocks[block, 0] << BLOCK_BITS
-    boxes = lists.boxes[slot : slot + BLOCK].copy()
-    tags = lists.tags[slot : slot + BLOCK].copy()
+    start = lists.blocks[block, 0] << BLOCK_BITS
     order = np.empty(BLOCK, np.int32)
-    arrange(boxes, BLOCK, BLOCK // 2, order)
+    arrange(lists.boxes[start : start + BLOCK], BLOCK, BLOCK // 2, order)
     other = _new_block(lists, number)
+    leaving = np.zeros(BLOCK, np.bool_)
+    for i in range(BLOCK // 2, BLOCK):
+        leaving[order[i]] = True
     for side in range(4):
         lists.block_boxes[block, side] = NO_PLACE[side]
     lists.blocks[block, 1] = 0
     for i in range(BLOCK):
-        at = order[i]
-        target = block if i < BLOCK // 2 else other
-        _put(lists, homes, number, target, boxes[at], tags[at, 0], tags[at, 1])
+        target = other if leaving[i] else block
+        slot = _put(lists, target)
+        _copy(lists, homes, number, start + i, slot)
+        _surround(lists, target, slot)
     return other
-
-
-@kernel
-def _gather(lists: Lists, number: int, boxes: NDArray[np.float32], tags: NDArray[np.int32]) -> int:
-    """Copy the postings of a packed list; return how many."""
-    n = 0
-    first = lists.heads[number, 0]
-    for block in range(first, first + lists.heads[number, 3]):
-        slot, size = lists.blocks[block, 0] << BLOCK_BITS, lists.blocks[block, 1]
-        boxes[n : n + size] = lists.boxes[slot : slot + size]
-        tags[n : n + size] = lists.tags[slot : slot + size]
-        n += size
-    return n
 
 
 @kernel
 def _repack(lists: Lists, homes: NDArray[np.int32], number: int) -> None:
     """Pack a list anew into as few of its blocks as hold it, and free the other chunks."""
-    n = lists.heads[number, 1]
-    boxes, tags = np.empty((n, 4), np.float32), np.empty((n, 2), np.int32)
-    _gather(lists, number, boxes, tags)
-    first, need = lists.heads[number, 0], max((n + BLOCK - 1) >> BLOCK_BITS, 1)
-    for block in range(first + need, first + lists.heads[number, 3]):
-        _release(lists.state, lists.tags, lists.blocks[block, 0] << BLOCK_BITS, BLOCK)
+    first, n, count = lists.heads[number, 0], lists.heads[number, 1], lists.heads[number, 3]
+    boxes, rows, extras = np.empty((n, 4), np.float32), np.empty(n, np.int32), np.empty((n, 2), np.int32)
+    copied = 0
+    for block in range(first, first + count):
+        slot, size = lists.blocks[block, 0] << BLOCK_BITS, lists.blocks[block, 1]
+        boxes[copied : copied + size] = lists.boxes[slot : slot + size]
+        rows[copied : copied + size] = lists.rows[slot : slot + size]
+        extras[copied : copied + size] = lists.extras[slot : slot + size]
+        copied += size
+    need = max((n + BLOCK - 1) >> BLOCK_BITS, 1)
+    for block in range(first + need, first + count):
+        _release(lists.state, lists.rows, lists.blocks[block, 0] << BLOCK_BITS, BLOCK)
     lists.heads[number, 3] = need
-    lay(lists, homes, number, boxes, tags, n)
+    lay(lists, homes, number, boxes, rows, extras, n)
 
 
 @kernel
 def _to_packed(lists: Lists, homes: NDArray[np.int32], number: int) -> None:
     """Turn a full flat list into a packed one."""
     start, n, room = lists.heads[number, 0], lists.heads[number, 1], lists.heads[number, 2]
-    boxes, tags = lists.boxes[start : start + n].copy(), lists.tags[start : start + n].copy()
-    _release(lists.state, lists.tags, start, room)
+    boxes, rows = lists.boxes[start : start + n].copy(), lists.rows[start : start + n].copy()
+    extras = lists.extras[start : start + n].copy()
+    _release(lists.state, lists.rows, start, room)
     lists.heads[number, 0] = lists.state[USED_BLOCKS]
     lists.state[USED_BLOCKS] += BLOCK
     lists.heads[number, 2] = -BLOCK
     lists.heads[number, 3] = 0
     for _ in range((n + BLOCK - 1) >> BLOCK_BITS):
         _new_block(lists, number)
-    lay(lists, homes, number, boxes, tags, n)
+    lay(lists, homes, number, boxes, rows, extras, n)
 
 
 @kernel
 def _widen_flat(lists: Lists, homes: NDArray[np.int32], number: int) -> None:
     """Move a full flat list to a room of the next power of two."""
-    heads, boxes, tags = lists.heads, lists.boxes, lists.tags
+    heads = lists.heads
     start, n, room = heads[number, 0], heads[number, 1], heads[number, 2]
     size_class = 0
     while 1 << size_class <= n:
         size_class += 1
-    at = _allot(lists.state, tags, size_class)
+    at = _allot(lists.state, lists.rows, size_class)
     for i in range(n):
-        for side in range(4):
-            boxes[at + i, side] = boxes[start + i, side]
-        row = tags[start + i, 0]
-        tags[at + i, 0] = row
-        tags[at + i, 1] = tags[start + i, 1]
-        homes[row, 1] = at + i
-    _release(lists.state, tags, start, room)
+        _copy(lists, homes, number, start + i, at + i)
+    _release(lists.state, lists.rows, start, room)
     heads[number, 0] = at
     heads[number, 2] = 1 << size_class
 
@@ -237,7 +231,7 @@ def post(
     clause_boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     targets: NDArray[np.int32],
-    signatures: NDArray[np.int32],
+    extras: NDArray[np.int32],
     begin: int,
 ) -> Any:
     """Post clause rows to lists from number *begin* on; return the next number when a pool has no room for it."""
@@ -252,7 +246,7 @@ def post(
         elif size == FLAT:
             need = BLOCK
         if (
-            state[USED_SLOTS] + 2 * FLAT > lists.boxes.shape[0]
+            state[USED_SLOTS] + 2 * FLAT > lists.rows.size
             or state[USED_BLOCKS] + need > lists.blocks.shape[0]
         ):
             return i
@@ -263,16 +257,9 @@ def post(
                 _widen_flat(lists, homes, number)
             else:
                 _to_packed(lists, homes, number)
-        room = heads[number, 2]
-        if room >= 0:
-            at = heads[number, 0] + size
-            for side in range(4):
-                lists.boxes[at, side] = box[side]
-            lists.tags[at, 0] = row
-            lists.tags[at, 1] = signatures[i]
-            homes[row, 0] = number
-            homes[row, 1] = at
-            heads[number, 1] = size + 1
+        block = -1
+        if heads[number, 2] >= 0:
+            slot = heads[number, 0] + size
         else:
             block = _choose(lists, number, box)
             if lists.blocks[block, 1] == BLOCK:
@@ -283,10 +270,34 @@ def post(
                 other = _split(lists, homes, number, block)
                 if _growth(lists.block_boxes, other, box) < _growth(lists.block_boxes, block, box):
                     block = other
-            _put(lists, homes, number, block, box, row, signatures[i])
-            heads[number, 1] = size + 1
+            slot = _put(lists, block)
+        for side in range(4):
+            lists.boxes[slot, side] = box[side]
+        write(lists, homes, number, slot, row, extras, i)
+        heads[number, 1] = size + 1
+        if block >= 0:
+            _surround(lists, block, slot)
             _wear(lists, homes, number)
     return rows.size
+
+
+@kernel
+def write(
+    lists: Lists,
+    homes: NDArray[np.int32],
+    number: int,
+    slot: int,
+    row: int,
+    extras: NDArray[np.int32],
+    i: int,
+) -> None:
+    """Write all of a posting but its box: the clause row, and its extras, which are extras[i]."""
+    plain = extras[i, 0] == -1 and extras[i, 1] == -1
+    lists.rows[slot] = row if plain else ~row
+    lists.extras[slot, 0] = extras[i, 0]
+    lists.extras[slot, 1] = extras[i, 1]
+    homes[row, 0] = number
+    homes[row, 1] = slot
 
 
 @kernel
@@ -300,7 +311,7 @@ def _wear(lists: Lists, homes: NDArray[np.int32], number: int) -> None:
 @kernel
 def unpost(lists: Lists, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
     """Remove the postings of clause rows: the last one of the list or block takes the free place."""
-    heads, boxes, tags, blocks = lists.heads, lists.boxes, lists.tags, lists.blocks
+    heads, blocks = lists.heads, lists.blocks
     for row in rows:
         number, slot = homes[row, 0], homes[row, 1]
         packed = heads[number, 2] < 0
@@ -312,15 +323,10 @@ def unpost(lists: Lists, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> N
             last = heads[number, 0] + heads[number, 1] - 1
         heads[number, 1] -= 1
         if slot != last:
-            for side in range(4):
-                boxes[slot, side] = boxes[last, side]
-            moved = tags[last, 0]
-            tags[slot, 0] = moved
-            tags[slot, 1] = tags[last, 1]
-            homes[moved, 1] = slot
+            _copy(lists, homes, number, last, slot)
         homes[row, 0] = -1
         if packed:
             _wear(lists, homes, number)
         elif heads[number, 1] == 0:
-            _release(lists.state, tags, heads[number, 0], heads[number, 2])
+            _release(lists.state, lists.rows, heads[number, 0], heads[number, 2])
             heads[number, 2] = 0

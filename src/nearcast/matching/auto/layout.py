@@ -1,15 +1,14 @@
 """The arrays of the index ``auto``: posting lists, each flat or packed by place.
 
-A *posting* stands in a slot: the clause's box as four float32 (``boxes``), and its row and signature (``tags``).
+A *posting* stands in a slot: the clause's box as four float32 (``boxes``), its row (``rows``), and what it needs beside
+the keyword of its list (``extras``). A row that stands there as it is needs nothing else, so that box and row are all
+that is read; one that is complemented (``~row``) has extras: its next two keywords by rarity, or -1, the second
+complemented where there is yet more to decide (further keywords, forbidden ones, tests), which the clause itself tells.
 
 A short list is *flat*: its postings lie in a row. A long one is *packed*: its postings lie in blocks of 32 that hold
 what is near each other, and 32 blocks make a super-block; block and super-block have a box that contains theirs. So
 a message reads the boxes of the super-blocks, of the blocks where those touch, of the postings where these touch,
 each a run of memory.
-
-The signature holds what else the clause needs, as two hashes of 16 bits: its two rarest other keywords, or
-``NOTHING_MORE`` and ``MORE_TO_DECIDE``, which every message has. A signature of zero means that the list's keyword
-and the box are all there is, so that nothing but the slot has to be read.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ __all__ = [
     "FLAT",
     "FREE",
     "LISTS",
-    "MORE_TO_DECIDE",
-    "NOTHING_MORE",
     "NO_PLACE",
     "USED_BLOCKS",
     "USED_SLOTS",
@@ -39,8 +36,6 @@ __all__ = [
 BLOCK_BITS = config.AUTO_BLOCK_BITS
 BLOCK = 1 << BLOCK_BITS  # slots of a block, and blocks of a super-block
 FLAT = 2 * BLOCK  # the most postings of a flat list
-
-NOTHING_MORE, MORE_TO_DECIDE = 0, 1  # halves of a signature that every message has
 
 # Entries of Lists.state
 LISTS, USED_SLOTS, USED_BLOCKS, FREE = 0, 1, 2, 3  # from FREE on: the first free room of 1, 2, 4 … FLAT slots
@@ -58,7 +53,8 @@ class Lists(NamedTuple):
     ]  # [list, 4]: first slot or block; postings; room in slots, or minus room in blocks; blocks
     changes: NDArray[np.int32]  # of a packed list since it was packed
     boxes: NDArray[np.float32]  # [slot, 4]
-    tags: NDArray[np.int32]  # [slot, 2]: clause row, signature; in a free room: the next free one
+    rows: NDArray[np.int32]  # of each slot; in a free room: the next free one
+    extras: NDArray[np.int32]  # [slot, 2]
     chunk_blocks: NDArray[np.int32]  # of each 32 slots that belong to a packed list: their block
     block_boxes: NDArray[np.float32]  # [block, 4]
     blocks: NDArray[np.int32]  # [block, 2]: chunk (32 slots), postings
@@ -75,6 +71,7 @@ def empty_lists(lists: int, slots: int, blocks: int) -> Lists:
         np.zeros((lists, 4), np.int32),
         np.zeros(lists, np.int32),
         np.empty((slots, 4), np.float32),
+        np.empty(slots, np.int32),
         np.empty((slots, 2), np.int32),
         np.zeros(slots >> BLOCK_BITS, np.int32),
         np.empty((blocks, 4), np.float32),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.matching.auto.layout import BLOCK, BLOCK_BITS, NO_PLACE, Lists
 
-__all__ = ["arrange", "enlarge", "lay", "pack_range", "within"]
+__all__ = ["arrange", "enlarge", "lay", "pack_range", "settle", "within"]
 
 _FAR = 1e30
 _DEPTH = 64
@@ -90,16 +90,25 @@ def enlarge(into: NDArray[np.float32], i: int, boxes: NDArray[np.float32], j: in
 
 
 @kernel
+def settle(homes: NDArray[np.int32], row: int, number: int, slot: int) -> None:
+    """Note where the posting of a clause row, which may be complemented, stands."""
+    clause = row if row >= 0 else ~row
+    homes[clause, 0] = number
+    homes[clause, 1] = slot
+
+
+@kernel
 def lay(
     lists: Lists,
     homes: NDArray[np.int32],
     number: int,
     boxes: NDArray[np.float32],
-    tags: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    extras: NDArray[np.int32],
     n: int,
 ) -> None:
     """Lay *n* postings into the blocks of a packed list, whose chunks are enough for them; later blocks get none."""
-    slot_boxes, slot_tags = lists.boxes, lists.tags
+    slot_boxes, slot_rows, slot_extras = lists.boxes, lists.rows, lists.extras
     block_boxes, blocks, super_boxes = lists.block_boxes, lists.blocks, lists.super_boxes
     first, count = lists.heads[number, 0], lists.heads[number, 3]
     order = np.empty(n, np.int32)
@@ -118,11 +127,10 @@ def lay(
             at = order[i]
             for side in range(4):
                 slot_boxes[slot, side] = boxes[at, side]
-            row = tags[at, 0]
-            slot_tags[slot, 0] = row
-            slot_tags[slot, 1] = tags[at, 1]
-            homes[row, 0] = number
-            homes[row, 1] = slot
+            slot_rows[slot] = rows[at]
+            slot_extras[slot, 0] = extras[at, 0]
+            slot_extras[slot, 1] = extras[at, 1]
+            settle(homes, rows[at], number, slot)
             enlarge(block_boxes, block, boxes, at)
             slot += 1
         enlarge(super_boxes, block >> BLOCK_BITS, block_boxes, block)
@@ -139,5 +147,5 @@ def pack_range(lists: Lists, homes: NDArray[np.int32], start: int, stop: int) ->
             continue
         n = heads[number, 1]
         slot = lists.blocks[heads[number, 0], 0] << BLOCK_BITS
-        boxes, tags = lists.boxes[slot : slot + n].copy(), lists.tags[slot : slot + n].copy()
-        lay(lists, homes, number, boxes, tags, n)
+        boxes, rows = lists.boxes[slot : slot + n].copy(), lists.rows[slot : slot + n].copy()
+        lay(lists, homes, number, boxes, rows, lists.extras[slot : slot + n].copy(), n)

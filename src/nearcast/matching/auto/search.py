@@ -1,4 +1,4 @@
-"""Matching: lists, then blocks, then boxes, then signatures, and the decision where there is more to decide."""
+"""Matching: lists, then blocks, then boxes, then extras, and the clause itself where there is more to decide."""
 
 from __future__ import annotations
 
@@ -8,22 +8,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.auto.layout import BLOCK, BLOCK_BITS, MORE_TO_DECIDE, NOTHING_MORE, Lists
+from nearcast.matching.auto.layout import BLOCK, BLOCK_BITS, Lists
 
-__all__ = ["half_signature", "search"]
+__all__ = ["search"]
 
-_HALF = 0xFFFF
-_WORDS = (_HALF + 1) // 64  # of the set of hashes that a message has
+_HASHES = (
+    1 << 16
+)  # of keywords; the set of a message's hashes is read first, and refuses nearly all that it lacks
 _RUNS = 1024  # runs of slots whose memory is asked for before the first of them is read
-_HITS = 4096  # postings whose box the message touches, and whose tags are read together
+_HITS = 4096  # postings whose box the message touches, and whose rows are read together
 
 
 @kernel
-def half_signature(word: int) -> Any:
-    """Return the hash of a keyword: 16 bits, but neither of the two values with a meaning of their own."""
-    mixed = np.int64((np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48))
-    return mixed if mixed > MORE_TO_DECIDE else np.int64(MORE_TO_DECIDE + 1)
+def _hash(word: int) -> Any:
+    return (np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48)
+
+
+@kernel
+def _has(seen: NDArray[np.uint64], keywords: NDArray[np.int32], start: int, stop: int, word: int) -> bool:
+    """Tell whether a message has a keyword; -1 stands for none and is always there."""
+    if word < 0:
+        return True
+    number = _hash(word)
+    if (seen[number >> np.uint64(6)] >> (number & np.uint64(63))) & np.uint64(1) == 0:
+        return False
+    while start < stop:
+        middle = (start + stop) >> 1
+        if keywords[middle] < word:
+            start = middle + 1
+        else:
+            stop = middle
+    return start < keywords.size and keywords[start] == word
 
 
 @kernel
@@ -41,24 +58,22 @@ def search(
     """Match the probes from *start* to *stop*; see ``Matcher._search``.
 
     Each step reads memory whose addresses the step before has written down, so that its cache misses overlap: the
-    heads of the message's lists, the boxes of super-blocks and blocks, the boxes of runs of slots, the tags of hits.
+    heads of the message's lists, the boxes of super-blocks and blocks, the boxes of runs of slots, the rows of hits.
     What is decided grows from the front of *out*, what needs the clause itself from its back.
     """
-    _, heads, _, boxes, tags, _, block_boxes, blocks, super_boxes = lists
+    _, heads, _, boxes, rows, extras, _, block_boxes, blocks, super_boxes = lists
     probe_boxes, keyword_offsets, keywords, _ = probes
-    seen = np.zeros(_WORDS, np.uint64)
+    seen = np.zeros(_HASHES // 64, np.uint64)
     numbers = np.empty(_RUNS, np.int32)
     run_starts, run_stops = np.empty(_RUNS + BLOCK, np.int32), np.empty(_RUNS + BLOCK, np.int32)
     hits = np.empty(_HITS, np.int32)
-    one = np.uint64(1)
     for p in range(start, stop):
         xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
         xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
         first_word, last_word = keyword_offsets[p], keyword_offsets[p + 1]
-        seen[0] = one << np.uint64(NOTHING_MORE) | one << np.uint64(MORE_TO_DECIDE)
         for k in range(first_word, last_word):
-            half = np.uint64(half_signature(keywords[k]))
-            seen[half >> np.uint64(6)] |= one << (half & np.uint64(63))
+            number = _hash(keywords[k])
+            seen[number >> np.uint64(6)] |= np.uint64(1) << (number & np.uint64(63))
         decided, undecided = filled, out.size
         word, block_super, super_stop, block_stop = first_word, 0, 0, 0
         waiting = 1  # lists in *numbers*: the first is that of clauses without keywords
@@ -80,15 +95,18 @@ def search(
                     ):
                         first = s << BLOCK_BITS
                         for b in range(first, min(first + BLOCK, block_stop)):
-                            slot = blocks[b, 0] << BLOCK_BITS
-                            run_starts[runs] = slot
-                            run_stops[runs] = slot + blocks[b, 1]
-                            runs += (
+                            if (
                                 (block_boxes[b, 0] <= xmax)
                                 & (block_boxes[b, 2] >= xmin)
                                 & (block_boxes[b, 1] <= ymax)
                                 & (block_boxes[b, 3] >= ymin)
-                            )
+                            ):
+                                slot = blocks[b, 0] << BLOCK_BITS
+                                run_starts[runs] = slot
+                                run_stops[runs] = slot + blocks[b, 1]
+                                runs += 1
+                                for line in range(slot, slot + BLOCK, 4):
+                                    prefetch(boxes, line)
                 elif taken < waiting:
                     number = numbers[taken]
                     taken += 1
@@ -101,6 +119,7 @@ def search(
                         run_starts[runs] = head
                         run_stops[runs] = head + heads[number, 1]
                         runs += heads[number, 1] > 0
+                        prefetch(boxes, head)
                 elif word < last_word:
                     waiting = taken = 0
                     while word < last_word and waiting < _RUNS:
@@ -128,19 +147,14 @@ def search(
                     run += 1
                 if decided + found > undecided:
                     return p, filled
+                # Rounding keeps order, so boxes that are apart by float32 are apart, and boxes that overlap without
+                # their sides meeting overlap; sides that meet are decided on float64.
+                unsure = 0
                 for i in range(found):
                     at = hits[i]
-                    row, signature = tags[at, 0], tags[at, 1]
-                    one_half, other = np.uint64(signature & _HALF), np.uint64((signature >> 16) & _HALF)
-                    fits = (
-                        (seen[one_half >> np.uint64(6)] >> (one_half & np.uint64(63)))
-                        & (seen[other >> np.uint64(6)] >> (other & np.uint64(63)))
-                        & one
-                    ) != 0
-                    # Rounding keeps order, so boxes that are apart by float32 are apart, and boxes that overlap
-                    # without their sides meeting overlap; sides that meet are decided on float64.
+                    row = rows[at]
                     sure = (
-                        (signature == 0)
+                        (row >= 0)
                         & (boxes[at, 0] < xmax)
                         & (boxes[at, 2] > xmin)
                         & (boxes[at, 1] < ymax)
@@ -148,11 +162,33 @@ def search(
                     )
                     out[decided] = row
                     decided += sure
-                    if fits & (not sure):
+                    hits[unsure] = at
+                    unsure += not sure
+                for i in range(unsure):
+                    at = hits[i]
+                    row, more = rows[at], False
+                    if row < 0:
+                        row, third = ~row, extras[at, 1]
+                        if third < -1:
+                            third, more = -3 - third, True
+                        if not _has(seen, keywords, first_word, last_word, extras[at, 0]) or not _has(
+                            seen, keywords, first_word, last_word, third
+                        ):
+                            continue
+                    if (
+                        more
+                        or boxes[at, 0] == xmax
+                        or boxes[at, 2] == xmin
+                        or boxes[at, 1] == ymax
+                        or boxes[at, 3] == ymin
+                    ):
                         undecided -= 1
                         out[undecided] = row
+                    else:
+                        out[decided] = row
+                        decided += 1
         for k in range(first_word, last_word):
-            seen[np.uint64(half_signature(keywords[k])) >> np.uint64(6)] = 0
+            seen[_hash(keywords[k]) >> np.uint64(6)] = 0
         last = decided
         for i in range(undecided, out.size):
             out[last] = out[i]
