@@ -373,8 +373,21 @@ class Matches:
         )
 
 
+def with_offsets(clauses: Clauses) -> Clauses:
+    """Return clauses of which every ragged column has all offsets: an index leaves out those of an empty column."""
+    n = len(clauses.keyword_offsets)
+
+    def all_of(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        return offsets if len(offsets) == n else np.zeros(n, np.int64)
+
+    return clauses._replace(
+        forbidden_offsets=all_of(clauses.forbidden_offsets), test_offsets=all_of(clauses.test_offsets)
+    )
+
+
 def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
     """Return the given clause rows."""
+    clauses = with_offsets(clauses)
     test_offsets, tests = ragged_take(clauses.test_offsets, np.arange(len(clauses.test_flags)), rows)
     return Clauses(
         clauses.boxes[rows]
@@ -393,6 +406,7 @@ def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
 def distinct_conjunctions(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return of the given clause rows the first of each conjunction: those of a region with two boxes come twice."""
     seen: dict[tuple[bytes, ...], int] = {}
+    clauses = with_offsets(clauses)
     for row in rows.tolist():
         words = slice(*clauses.keyword_offsets[row : row + 2])
         forbidden = slice(*clauses.forbidden_offsets[row : row + 2])

@@ -2,6 +2,9 @@
 
 Every index keeps its clauses here and adds only its own structure. Subscription rows are stable; clause rows are
 private to the index and are renumbered when half of them are dead.
+
+Columns that would say nothing take no memory: the offsets of forbidden keywords or tests while no clause has any, and
+the chains from subscriptions to clause rows while both have the same numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import SubscriptionTable, take_clauses
+from nearcast.columns import SubscriptionTable, take_clauses, with_offsets
 from nearcast.errors import ColumnError
 from nearcast.growable import GrowableArray
 from nearcast.kernels.verify import Clauses
@@ -30,6 +33,7 @@ _RAGGED = {
     "forbidden_offsets": ("forbidden",),
     "test_offsets": ("test_attributes", "test_lows", "test_highs", "test_flags"),
 }
+_OFTEN_EMPTY = ("forbidden_offsets", "test_offsets")
 _CLAUSE_COLUMNS = ("owners", "alive", "next")  # one entry a clause row, beside those of Clauses
 _SUBSCRIPTION_COLUMNS = ("present", "first")  # one entry a subscription row
 
@@ -37,15 +41,17 @@ _SUBSCRIPTION_COLUMNS = ("present", "first")  # one entry a subscription row
 class ClauseStore:
     """Growable clause rows with their owners; it starts on the arrays of a table without copying them."""
 
+    _same: bool  # clause rows and subscription rows have the same numbers
+
     def __init__(self, table: SubscriptionTable) -> None:
         self.vocabulary = table.vocabulary
         self.attributes = table.attributes
         self.space = table.space
         self._ids = [] if table.ids is None else [table.ids]
         self._load(table.clauses, table.owners, table.shapes)
-        self._columns["present"] = GrowableArray(np.ones(table.size, np.bool_))
-        self._columns["first"] = GrowableArray(np.full(table.size, _NONE, np.int32))
-        self._link(np.arange(self.rows))
+        self._columns["present"] = GrowableArray(np.ones(table.size, np.bool_), borrowed=False)
+        if not self._same:
+            self._chain()
 
     def __len__(self) -> int:
         """How many subscriptions are present."""
@@ -114,9 +120,8 @@ class ClauseStore:
         self, rows: NDArray[np.int64], owners: NDArray[np.int32], size: int, ids: pa.Array | None
     ) -> SubscriptionTable:
         """Return the table of the given clause rows, which *owners* own."""
-        clauses = (
-            self.clauses if np.array_equal(rows, np.arange(self.rows)) else take_clauses(self.clauses, rows)
-        )
+        whole = np.array_equal(rows, np.arange(self.rows))
+        clauses = with_offsets(self.clauses) if whole else take_clauses(self.clauses, rows)
         shapes = self.shapes.take(rows)
         return SubscriptionTable(
             clauses, owners, size, shapes, ids, self.vocabulary, self.attributes, self.space
@@ -129,6 +134,10 @@ class ClauseStore:
 
     def clause_rows(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Return the living clause rows of the given subscription rows."""
+        if self._same:
+            rows = rows[rows < self.rows]
+            living: NDArray[np.int64] = rows[self.alive[rows]].astype(np.int64)
+            return living
         first, after = self._columns["first"].values, self._columns["next"].values
         chains = [np.empty(0, np.int64)]
         at = first[rows]
@@ -164,7 +173,8 @@ class ClauseStore:
             self._ids = before if table.ids is None else [*before, table.ids]
         rows = np.arange(self.size, self.size + table.size, dtype=np.int32)
         self._columns["present"].fill(table.size, True)
-        self._columns["first"].fill(table.size, _NONE)
+        if not self._same:
+            self._columns["first"].fill(table.size, _NONE)
         return rows
 
     def append(self, table: SubscriptionTable, owners: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -182,25 +192,36 @@ class ClauseStore:
         elif self.shapes:
             columns["shape"].fill(more, -1)
         for name, values in _RAGGED.items():
+            if name in _OFTEN_EMPTY and not len(columns[values[0]].values) + len(
+                getattr(table.clauses, values[0])
+            ):
+                continue
+            columns[name].fill(old + 1 - len(columns[name].values), 0)
             columns[name].extend(getattr(table.clauses, name)[1:] + columns[name].values[-1])
             for value in values:
                 columns[value].extend(getattr(table.clauses, value))
         columns["boxes"].extend(table.clauses.boxes)
         columns["owners"].extend(owners)
         columns["alive"].fill(more, True)
-        columns["next"].fill(more, _NONE)
         self._living += more
         self._view()
         rows = np.arange(old, old + more)
-        self._same = bool(self._same and np.array_equal(rows, owners))
-        self._link(rows)
+        if self._same and np.array_equal(rows, owners):
+            return rows
+        if self._same:
+            self._same = False
+            self._chain()
+        else:
+            columns["next"].fill(more, _NONE)
+            self._link(rows)
         return rows
 
     def retire(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Mark all clause rows of the given subscription rows as dead; return them."""
         clause_rows = self.clause_rows(rows)
         self.alive[clause_rows] = False
-        self._columns["first"].values[rows] = _NONE
+        if not self._same:
+            self._columns["first"].values[rows] = _NONE
         self._living -= len(clause_rows)
         return clause_rows
 
@@ -215,11 +236,11 @@ class ClauseStore:
     def compact(self) -> None:
         """Drop dead clause rows; clause rows are renumbered, subscription rows are not."""
         rows = np.flatnonzero(self.alive)
-        present, first = self._columns["present"], self._columns["first"]
+        present = self._columns["present"]
         self._load(take_clauses(self.clauses, rows), self.owners[rows], self.shapes.take(rows))
-        first.own().fill(_NONE)
-        self._columns.update(present=present, first=first)
-        self._link(np.arange(self.rows))
+        self._columns["present"] = present
+        if not self._same:
+            self._chain()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
@@ -241,6 +262,7 @@ class ClauseStore:
         for name in (*_CLAUSE_COLUMNS, *_SUBSCRIPTION_COLUMNS):
             store._columns[name] = GrowableArray(arrays[name], borrowed=False)
         store._living = int(np.count_nonzero(store.alive))
+        store._same = len(arrays["first"]) < len(arrays["present"]) or not len(arrays["present"])
         store._single = bool((arrays["next"] == _NONE).all())
         return store
 
@@ -248,9 +270,13 @@ class ClauseStore:
         """Take over clause rows, all alive and not yet linked."""
         n = len(owners)
         self._columns = {name: GrowableArray(array) for name, array in clauses._asdict().items()}
+        for name, values in _RAGGED.items():
+            if name in _OFTEN_EMPTY and not len(getattr(clauses, values[0])):
+                self._columns[name] = GrowableArray(np.zeros(1, np.int64), borrowed=False)
         self._columns["owners"] = GrowableArray(owners)
         self._columns["alive"] = GrowableArray(np.ones(n, np.bool_), borrowed=False)
-        self._columns["next"] = GrowableArray(np.full(n, _NONE, np.int32), borrowed=False)
+        for name in ("first", "next"):
+            self._columns[name] = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._columns["shape"] = GrowableArray(shapes.index)
         self._columns["circles"] = GrowableArray(shapes.circles)
         self._columns["polygons"] = GrowableArray(shapes.polygons)
@@ -270,9 +296,15 @@ class ClauseStore:
             else NO_SHAPES
         )
 
+    def _chain(self) -> None:
+        """Write down which clause rows belong to which subscription row."""
+        self._columns["first"] = GrowableArray(np.full(self.size, _NONE, np.int32), borrowed=False)
+        self._columns["next"] = GrowableArray(np.full(self.rows, _NONE, np.int32), borrowed=False)
+        self._link(np.flatnonzero(self.alive))
+
     def _link(self, clause_rows: NDArray[np.int64]) -> None:
         """Chain the clause rows of owners that had none: first[subscription] → next[clause] → … → none."""
-        first, after = self._columns["first"].own(), self._columns["next"].values
+        first, after = self._columns["first"].values, self._columns["next"].values
         owners = self.owners[clause_rows]
         order = np.argsort(owners, kind="stable")
         owners, clause_rows = owners[order], clause_rows[order]
