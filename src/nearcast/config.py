@@ -46,10 +46,10 @@ GRID_GROWTH: Final = (
     16  # a grid is laid out anew when it holds this many times the clauses that it was laid out for
 )
 
-# --- The index "auto" ---------------------------------------------------------------------------------------------
-AUTO_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
-AUTO_WEAR: Final = 0.25  # a list is packed anew after changes to this share of its postings
-AUTO_SHARE: Final = 262_144  # clauses that one thread describes at a time
+# --- The index "packed-list" ---------------------------------------------------------------------------------------------
+PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
+PACKED_WEAR: Final = 0.25  # a list is packed anew after changes to this share of its postings
+PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back

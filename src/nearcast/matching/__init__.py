@@ -17,14 +17,14 @@ from typing import Any
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
-from nearcast.matching.auto import Auto
+from nearcast.matching.packed_list import PackedList
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
-INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Auto, Scan, RankedList)}
+INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (PackedList, Scan, RankedList)}
 
 
 def build_index(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.matching.auto.layout import BLOCK, BLOCK_BITS, NO_PLACE, Lists
+from nearcast.matching.packed_list.layout import BLOCK, BLOCK_BITS, NO_PLACE, Lists
 
 __all__ = ["arrange", "enlarge", "lay", "pack_range", "settle", "within"]
 

@@ -1,4 +1,4 @@
-"""The arrays of the index ``auto``: posting lists, each flat or packed by place.
+"""The arrays of the packed list: posting lists, each flat or packed by place.
 
 A *posting* stands in a slot: the clause's box as four float32 (``boxes``), its row (``rows``), and what it needs beside
 the keyword of its list (``extras``). A row that stands there as it is needs nothing else, so that box and row are all
@@ -33,7 +33,7 @@ __all__ = [
     "empty_lists",
 ]
 
-BLOCK_BITS = config.AUTO_BLOCK_BITS
+BLOCK_BITS = config.PACKED_BLOCK_BITS
 BLOCK = 1 << BLOCK_BITS  # slots of a block, and blocks of a super-block
 FLAT = 2 * BLOCK  # the most postings of a flat list
 

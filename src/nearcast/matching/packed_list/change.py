@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.matching.auto.layout import (
+from nearcast.matching.packed_list.layout import (
     BLOCK,
     BLOCK_BITS,
     FLAT,
@@ -23,11 +23,11 @@ from nearcast.matching.auto.layout import (
     USED_SLOTS,
     Lists,
 )
-from nearcast.matching.auto.pack import arrange, enlarge, lay, settle, within
+from nearcast.matching.packed_list.pack import arrange, enlarge, lay, settle, within
 
 __all__ = ["post", "unpost", "write"]
 
-_WEAR = config.AUTO_WEAR
+_WEAR = config.PACKED_WEAR
 _LARGEST = BLOCK_BITS + 1  # of the size classes: a room of FLAT slots
 
 

@@ -1,4 +1,4 @@
-"""The index that Nearcast builds unless told otherwise: ranked lists whose long ones are packed by place.
+"""The packed list: ranked lists whose long ones are packed by place, and postings that decide by themselves.
 
 Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers
 do by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list
@@ -10,6 +10,7 @@ arrays, ``pack`` for the order, ``search`` for matching, ``change`` for maintena
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -20,8 +21,8 @@ from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.auto import change
-from nearcast.matching.auto.layout import (
+from nearcast.matching.packed_list import change
+from nearcast.matching.packed_list.layout import (
     BLOCK,
     BLOCK_BITS,
     FLAT,
@@ -32,18 +33,18 @@ from nearcast.matching.auto.layout import (
     empty_lists,
     widened,
 )
-from nearcast.matching.auto.pack import pack_range
-from nearcast.matching.auto.search import search
+from nearcast.matching.packed_list.pack import pack_range
+from nearcast.matching.packed_list.search import search
 from nearcast.matching.matcher import Matcher
 from nearcast.ragged import ragged_take
 
-__all__ = ["Auto"]
+__all__ = ["PackedList"]
 
 
-class Auto(Matcher):
+class PackedList(Matcher):
     """Posting lists by rarest keyword, long ones packed by place."""
 
-    name: ClassVar[str] = "auto"
+    name: ClassVar[str] = "packed-list"
 
     def _build(self) -> None:
         clauses = self.store.clauses
@@ -64,14 +65,11 @@ class Auto(Matcher):
         self._tell("packing lists", 0.6)
         volume = np.cumsum(np.where(sizes > FLAT, sizes, 0))
         shares = 4 * (os.cpu_count() or 1)
-        edges = np.searchsorted(volume, np.linspace(0, volume[-1], shares + 1)[1:-1])
-        with ThreadPoolExecutor() as pool:
-            for _ in pool.map(
-                lambda start, stop: pack_range(self._lists, self._homes.values, start, stop),
-                [0, *edges],
-                [*edges, lists],
-            ):
-                pass
+        cuts = np.searchsorted(volume, np.linspace(0, volume[-1], shares + 1)[1:-1])
+        edges = [0, *cuts.tolist(), lists]
+        _side_by_side(
+            lambda i: pack_range(self._lists, self._homes.values, edges[i], edges[i + 1]), range(shares)
+        )
 
     def _assign(
         self, rows: NDArray[np.int64], lists: int
@@ -79,14 +77,11 @@ class Auto(Matcher):
         """Choose the list and the extras of clause rows; return how many lists there are then, and both."""
         targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
         clauses, frequency = self.store.clauses, self._frequency.values
-        edges = np.linspace(0, len(rows), max(len(rows) // config.AUTO_SHARE, 1) + 1).astype(np.int64)
-        with ThreadPoolExecutor() as pool:
-            for _ in pool.map(
-                lambda start, stop: _describe(clauses, frequency, rows, start, stop, targets, extras),
-                edges[:-1],
-                edges[1:],
-            ):
-                pass
+
+        def describe(start: int) -> None:
+            _describe(clauses, frequency, rows, start, start + config.PACKED_SHARE, targets, extras)
+
+        _side_by_side(describe, range(0, len(rows), config.PACKED_SHARE))
         return _number(self._word_lists.values, lists, targets), targets, extras
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
@@ -96,7 +91,7 @@ class Auto(Matcher):
         if unseen > 0:
             self._frequency.fill(unseen, 0)
             self._word_lists.fill(unseen, -1)
-        np.add.at(self._frequency.values, words, 1)
+        _count(self._frequency.values, words, 1)
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
@@ -146,7 +141,7 @@ class Auto(Matcher):
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
         _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
-        np.subtract.at(self._frequency.values, words, 1)
+        _count(self._frequency.values, words, -1)
         change.unpost(self._lists, self._homes.values, clause_rows)
 
     def _search(
@@ -237,6 +232,23 @@ class Auto(Matcher):
         return found
 
 
+def _side_by_side(work: Callable[[int], None], shares: range) -> None:
+    """Do *work* for each of the shares, on all cores; a single one without the cost of threads."""
+    if len(shares) <= 1:
+        for share in shares:
+            work(share)
+        return
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(work, shares):
+            pass
+
+
+@kernel
+def _count(frequency: NDArray[np.int32], words: NDArray[np.int32], change: int) -> None:
+    for word in words:
+        frequency[word] += change
+
+
 def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
     """Return pools for lists of the given sizes: flat ones without spare room, then the chunks of packed ones."""
     packed = sizes > FLAT
@@ -276,7 +288,7 @@ def _describe(
     """Write the rarest keyword of clause rows (-1: none), and what else they need; see ``layout``."""
     _, keyword_offsets, keywords, forbidden_offsets, _, test_offsets = clauses[:6]
     any_forbidden, any_tests = clauses.forbidden.size > 0, clauses.test_attributes.size > 0
-    for i in range(start, stop):
+    for i in range(start, min(stop, rows.size)):
         c = rows[i]
         first, second, third = -1, -1, -1  # the rarest keywords, rarest first
         for k in range(keyword_offsets[c], keyword_offsets[c + 1]):

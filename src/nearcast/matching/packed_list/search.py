@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.auto.layout import BLOCK, BLOCK_BITS, Lists
+from nearcast.matching.packed_list.layout import BLOCK, BLOCK_BITS, Lists
 
 __all__ = ["search"]
 
