@@ -46,7 +46,7 @@ GRID_GROWTH: Final = (
     16  # a grid is laid out anew when it holds this many times the clauses that it was laid out for
 )
 
-# --- The index "packed-list" ---------------------------------------------------------------------------------------------
+# --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
 PACKED_WEAR: Final = 0.25  # a list is packed anew after changes to this share of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time

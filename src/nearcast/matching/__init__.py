@@ -17,8 +17,8 @@ from typing import Any
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
-from nearcast.matching.packed_list import PackedList
 from nearcast.matching.matcher import Matcher, Progress
+from nearcast.matching.packed_list import PackedList
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.scan import Scan
 

@@ -21,6 +21,7 @@ from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.matcher import Matcher
 from nearcast.matching.packed_list import change
 from nearcast.matching.packed_list.layout import (
     BLOCK,
@@ -35,7 +36,6 @@ from nearcast.matching.packed_list.layout import (
 )
 from nearcast.matching.packed_list.pack import pack_range
 from nearcast.matching.packed_list.search import search
-from nearcast.matching.matcher import Matcher
 from nearcast.ragged import ragged_take
 
 __all__ = ["PackedList"]
