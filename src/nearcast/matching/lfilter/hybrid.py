@@ -12,7 +12,7 @@ from nearcast.kernels import kernel
 from nearcast.matching.mbr_trie.search import COST, FULL, select_pairs, with_room
 from nearcast.matching.mbr_trie.trie import Postings, Trie
 from nearcast.matching.pt_quadtree.quadtree import Entries, Frame, Quadtree
-from nearcast.matching.pt_quadtree.search import here, verify_list
+from nearcast.matching.pt_quadtree.search import here, region_of, verify_list
 
 __all__ = ["BY_COST", "DIRECT", "LIST_PRUNING", "hybrid_prune"]
 
@@ -73,6 +73,9 @@ def hybrid_prune(
     node_tokens, firsts, lows, ends, highs, node_boxes, tops, levels = trie
     starts, items, rows, boxes = tree.starts, entries.items, postings.rows, entries.boxes
     bounds = np.empty((levels.size, lists, 2), np.int64)
+    regions = np.empty((lists, 8))
+    for k in range(lists):
+        region_of(frame, tree, nodes[k], cells, regions[k])
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     stack = np.zeros((64, 3), np.int32)  # candidate pairs <n, T_n>, and the depth of n
     top = 1
@@ -95,7 +98,7 @@ def hybrid_prune(
                 if (
                     (left <= xmax) & (right >= xmin) & (low <= ymax) & (high >= ymin)
                     and alive[max(row, ~row)]
-                    and here(frame, tree, nodes[k], cells, left, low)
+                    and here(regions[k], cells, left, low)
                 ):
                     sure = (left < xmax) & (right > xmin) & (low < ymax) & (high > ymin)
                     out[filled] = row if sure else min(row, ~row)
@@ -112,13 +115,13 @@ def hybrid_prune(
             how == BY_COST and not _pruning_pays(total, busy, end - child, count - at, share)
         ):
             for k in range(lists):
+                if bounds[depth, k, 0] == bounds[depth, k, 1]:
+                    continue
                 last = verify_list(
-                    frame,
-                    tree,
                     entries,
                     rows,
                     alive,
-                    nodes[k],
+                    regions[k],
                     bounds[depth, k, 0],
                     bounds[depth, k, 1],
                     bits,

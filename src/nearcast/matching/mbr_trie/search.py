@@ -104,16 +104,16 @@ def touching(
 @kernel
 def settle(clauses: Clauses, probes: Probes, p: int, out: NDArray[np.int32], first: int, last: int) -> Any:
     """Decide on what needs a second look, in place; return the new end."""
-    kept = first
-    for i in range(first, last):
-        row = out[i]
-        out[kept] = row
-        if row < 0:
-            out[kept] = ~row
-            kept = keep_satisfied(clauses, probes, p, out, kept, kept + 1)
+    sure, doubtful = first, last  # what is sure goes to the front, what is doubtful to the back
+    while sure < doubtful:
+        row = out[sure]
+        if row >= 0:
+            sure += 1
         else:
-            kept += 1
-    return kept
+            doubtful -= 1
+            out[sure] = out[doubtful]
+            out[doubtful] = ~row
+    return keep_satisfied(clauses, probes, p, out, sure, last) if sure < last else last
 
 
 @kernel

@@ -25,7 +25,7 @@ from nearcast.matching.pt_quadtree.quadtree import (
     check_thresholds,
     quadtree_stats,
 )
-from nearcast.matching.pt_quadtree.search import filter_nodes, query_cells, verify_list
+from nearcast.matching.pt_quadtree.search import filter_nodes, query_cells, region_of, verify_list
 from nearcast.matching.token_order import message_tokens
 
 __all__ = ["PTQuadtree"]
@@ -155,7 +155,7 @@ def _search(
         longest = max(longest, offsets[p + 1] - offsets[p])
     tokens = np.empty(longest, np.int32)
     query, cells = np.empty(4, np.float32), np.empty(4, np.int64)
-    nodes = np.empty(tree.first.size, np.int32)
+    nodes, region = np.empty(tree.first.size, np.int32), np.empty(8)
     for p in range(start, stop):
         count = message_tokens(keywords, offsets[p], offsets[p + 1], ranks, tokens)
         for k in range(4):
@@ -165,13 +165,12 @@ def _search(
         last = filled
         for i in range(filter_nodes(tree, cells, tokens, count, bits, nodes)):
             node = nodes[i]
+            region_of(frame, tree, node, cells, region)
             last = verify_list(
-                frame,
-                tree,
                 entries,
                 laid,
                 alive,
-                node,
+                region,
                 starts[node],
                 starts[node + 1],
                 bits,

@@ -30,7 +30,7 @@ def pivotal_tokens(
     pivots = np.empty(len(items), np.int32)
     counts = np.zeros(len(starts) - 1, np.int64)
     bare = np.zeros(len(starts) - 1, np.bool_)
-    work = np.empty((4, most + 1), np.int32)
+    work = np.empty((5, most + 1), np.int32)
     filled = _hit_all(
         starts,
         items,
@@ -38,7 +38,7 @@ def pivotal_tokens(
         dense.astype(np.int32),
         np.zeros(len(names), np.int32),
         work,
-        np.empty(longest + 1, np.int32),
+        np.empty((2, longest + 1), np.int32),
         np.empty(longest, np.bool_),
         pivots,
         counts,
@@ -55,7 +55,7 @@ def _hit_all(
     tokens: NDArray[np.int32],
     local: NDArray[np.int32],
     work: NDArray[np.int32],
-    heads: NDArray[np.int32],
+    bounds: NDArray[np.int32],
     hit: NDArray[np.bool_],
     pivots: NDArray[np.int32],
     counts: NDArray[np.int64],
@@ -63,19 +63,21 @@ def _hit_all(
 ) -> Any:
     """Write the greedy hitting set of each list, each sorted; return how many tokens there are.
 
-    A list's tokens get local numbers; each has the clauses that hold it (a CSR in *work*) and its count of clauses
-    not yet hit. Counts only fall, so a queue of buckets by count gives the largest in linear time: a token that
-    is found in a bucket above its count moves down.
+    A list's tokens get local numbers, so that all else happens in the cache; each has the clauses that hold it (a CSR
+    in *work*) and its count of clauses not yet hit. Counts only fall, so a queue of buckets by count gives the
+    largest in linear time: a token that is found in a bucket above its count moves down.
     """
     filled = 0
-    names, left, after, where = work[0], work[1], work[2], work[3]
+    names, left, after, where, mine = work[0], work[1], work[2], work[3], work[4]
+    heads, firsts = bounds[0], bounds[1]
     for node in range(starts.size - 1):
         begin, end = starts[node], starts[node + 1]
-        distinct = 0
-        for i in range(begin, end):
-            c = items[i]
-            hit[i - begin] = offsets[c + 1] == offsets[c]
-            bare[node] |= hit[i - begin]
+        distinct, used = 0, 0
+        for i in range(end - begin):
+            c = items[begin + i]
+            hit[i] = offsets[c + 1] == offsets[c]
+            bare[node] |= hit[i]
+            firsts[i] = used
             for k in range(offsets[c], offsets[c + 1]):
                 token = tokens[k]
                 if local[token] == 0:
@@ -83,22 +85,24 @@ def _hit_all(
                     left[distinct] = 0
                     distinct += 1
                     local[token] = distinct
-                left[local[token] - 1] += 1
+                t = local[token] - 1
+                left[t] += 1
+                mine[used] = t
+                used += 1
+        firsts[end - begin] = used
         # Where the clauses of each token end in *where*; filling moves that back to where they begin.
         total = 0
         for t in range(distinct):
+            local[names[t]] = 0
             total += left[t]
             after[t] = total
-        starts_of = after[:distinct].copy()
-        for i in range(end - 1, begin - 1, -1):
-            c = items[i]
-            for k in range(offsets[c], offsets[c + 1]):
-                t = local[tokens[k]] - 1
-                starts_of[t] -= 1
-                where[starts_of[t]] = i - begin
         stops = after[:distinct].copy()
-        for count in range(end - begin + 1):
-            heads[count] = -1
+        begins = after[:distinct].copy()
+        for i in range(end - begin):
+            for k in range(firsts[i], firsts[i + 1]):
+                begins[mine[k]] -= 1
+                where[begins[mine[k]]] = i
+            heads[i + 1] = -1
         for t in range(distinct):
             after[t] = heads[left[t]]
             heads[left[t]] = t
@@ -116,15 +120,12 @@ def _hit_all(
                 continue
             pivots[filled] = names[t]
             filled += 1
-            for w in range(starts_of[t], stops[t]):
+            for w in range(begins[t], stops[t]):
                 i = where[w]
                 if not hit[i]:
                     hit[i] = True
-                    c = items[begin + i]
-                    for k in range(offsets[c], offsets[c + 1]):
-                        left[local[tokens[k]] - 1] -= 1
-        for t in range(distinct):
-            local[names[t]] = 0
+                    for k in range(firsts[i], firsts[i + 1]):
+                        left[mine[k]] -= 1
         pivots[first:filled].sort()
         counts[node] = filled - first
     return filled
@@ -160,14 +161,14 @@ def node_sets(
     for level in range(len(levels) - 2, -1, -1):
         begin, end = levels[level], levels[level + 1]
         own = keys[offsets[begin] : offsets[end]]
-        shared, times = np.unique(risen, return_counts=True)
+        shared, times = _counted(risen)
         common = shared[times == families[shared >> 32]]
         for sets, part in ((covers, cover), (rests, below)):
             lifted = parents[part >> 32] << 32 | part & 0xFFFFFFFF
-            sets.append(part[~np.isin(lifted, common)])
+            sets.append(part[~_among(lifted, common)])
         cover = common
-        everything = np.union1d(own, shared)
-        below = np.setdiff1d(everything, cover, assume_unique=True)
+        everything, _ = _counted(np.concatenate([own, shared]))
+        below = everything[~_among(everything, cover)]
         if begin:
             risen = parents[everything >> 32] << 32 | everything & 0xFFFFFFFF
             np.logical_or.at(always, parents[begin:end], always[begin:end])
@@ -180,3 +181,18 @@ def node_sets(
         (rest & 0xFFFFFFFF).astype(np.int32),
         always,
     )
+
+
+def _counted(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the different keys, ascending, and how often each is there; runs that are sorted are merged."""
+    keys = np.sort(keys, kind="stable")
+    begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    return keys[begins], np.diff(np.append(begins, len(keys)))
+
+
+def _among(keys: NDArray[np.int64], those: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which keys are among the sorted *those*."""
+    if not len(those):
+        return np.zeros(len(keys), np.bool_)
+    found: NDArray[np.bool_] = those[np.minimum(np.searchsorted(those, keys), len(those) - 1)] == keys
+    return found

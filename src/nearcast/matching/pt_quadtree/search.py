@@ -12,7 +12,7 @@ from nearcast.kernels import kernel
 from nearcast.matching.mbr_trie.search import FULL, has_bit
 from nearcast.matching.pt_quadtree.quadtree import Entries, Frame, Quadtree, cell
 
-__all__ = ["filter_nodes", "here", "query_cells", "verify_list"]
+__all__ = ["filter_nodes", "here", "query_cells", "region_of", "verify_list"]
 
 _FINEST = config.QUADTREE_LEVELS
 
@@ -109,27 +109,36 @@ def filter_nodes(
 
 
 @kernel
-def here(frame: Frame, tree: Quadtree, node: int, cells: NDArray[np.int64], xmin: float, ymin: float) -> Any:
+def region_of(
+    frame: Frame, tree: Quadtree, node: int, cells: NDArray[np.int64], out: NDArray[np.float64]
+) -> None:
+    """Write what :func:`here` needs of a node: the frame, the cell and the size of cells; it reads no tuple."""
+    out[0], out[1], out[2], out[3] = frame.x, frame.y, frame.width, frame.height
+    out[4], out[5] = tree.columns[node], tree.rows[node]
+    out[6] = _FINEST - (np.searchsorted(tree.levels, node, side="right") - 1)
+    out[7] = cells[0] != cells[2] or cells[1] != cells[3]
+
+
+@kernel
+def here(region: NDArray[np.float64], cells: NDArray[np.int64], xmin: float, ymin: float) -> Any:
     """Tell whether it is this node that reports a clause whose box has the given lower left corner.
 
     Where a message and a box share several nodes, it is the one with the lower left corner of what they share.
     """
-    if cells[0] == cells[2] and cells[1] == cells[3]:
+    if region[7] == 0.0:
         return True
-    shift = _FINEST - (np.searchsorted(tree.levels, node, side="right") - 1)
-    x = max(cells[0], cell(np.float64(xmin), frame.x, frame.width)) >> shift
-    y = max(cells[1], cell(np.float64(ymin), frame.y, frame.height)) >> shift
-    return x == tree.columns[node] and y == tree.rows[node]
+    shift = int(region[6])
+    x = max(cells[0], cell(np.float64(xmin), region[0], region[2])) >> shift
+    y = max(cells[1], cell(np.float64(ymin), region[1], region[3])) >> shift
+    return x == region[4] and y == region[5]
 
 
 @kernel
 def verify_list(
-    frame: Frame,
-    tree: Quadtree,
     entries: Entries,
     laid: NDArray[np.int32],
     alive: NDArray[np.bool_],
-    node: int,
+    region: NDArray[np.float64],
     begin: int,
     end: int,
     bits: NDArray[np.uint64],
@@ -140,8 +149,8 @@ def verify_list(
 ) -> Any:
     """PT-QUADTREE-VERIFY of the entries begin:end of a node's list; return the new end, or FULL without room.
 
-    Writes clause rows that the message seems to satisfy: what is left to do is the decision. Tokens are asked
-    first, the rarest of all.
+    *region* is that of the node. Writes clause rows that the message seems to satisfy: what is left to do is the
+    decision. Tokens are asked first, the rarest of all.
     """
     boxes, items, heads, tails = entries
     if filled + end - begin > out.size:
@@ -159,7 +168,7 @@ def verify_list(
             and has_bit(bits, tails[i, 0])
             and has_bit(bits, tails[i, 1])
             and has_bit(bits, tails[i, 2])
-            and here(frame, tree, node, cells, boxes[i, 0], boxes[i, 1])
+            and here(region, cells, boxes[i, 0], boxes[i, 1])
         ):
             clause = laid[items[i]]
             clause = max(clause, ~clause)
