@@ -102,3 +102,28 @@ MO_CITY_KM: Final = 100.0  # side of the city
 MO_HOT_SPOTS: Final = 150
 MO_HOT_SPOT_SPREAD: Final = 0.02
 MO_BACKGROUND: Final = 0.2
+
+# --- MBRTrie, PT-Quadtree, LFILTER ---------------------------------------------------------------------------------
+TRIE_BLOCK: Final = 32  # postings that share one bounding box, so that a long list is read in steps
+FOLD_MIN: Final = 256  # fewer newcomers are not worth folding into the structure
+FOLD_SHARE: Final = 0.1  # more are when they are this share of all clauses
+REORDER_GROWTH: Final = (
+    2  # the order of tokens is made anew when there are this many times the clauses it was made for
+)
+TRIE_BINARY_NS: Final = 3.0  # of one step of a binary search among the children of a node
+TRIE_BIT_NS: Final = 1.0  # of one look of a child at the bitmap of a message's tokens
+TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-level cache
+QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with so many clauses to hand down, or fewer, is a leaf
+QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is one with less than this share of the whole area
+QUADTREE_SPAN: Final = 2  # cells that a box may be wide and high on its deepest level
+QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
+LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which candidates of an area are estimated
+# The prices of the cost model, in nanoseconds, measured.
+LFILTER_TOKEN_NS: Final = 10.0  # a token of a message among the children of the trie's root
+LFILTER_TOP_NS: Final = 30.0  # a child of the root that the message meets
+LFILTER_NODE_NS: Final = 10.0  # a clause below it whose next token is expected in the message
+LFILTER_POSTING_NS: Final = 0.3  # a posting of a child's own list
+LFILTER_REGION_NS: Final = 20.0  # a node of the quadtree
+LFILTER_ENTRY_NS: Final = 1.2  # an entry of its list, of which the first token is asked
+LFILTER_SEEN_NS: Final = 8.0  # an entry whose first token the message has
+LFILTER_HALVING_NS: Final = 4.0  # one step of narrowing a list to a range of ids

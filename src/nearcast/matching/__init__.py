@@ -3,6 +3,10 @@
 ==============  =====================================================================================
 ``scan``        tests every clause: the oracle and the fallback
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
+``packed-list`` the same with long lists packed by place, and postings that decide by themselves
+``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
+``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
+``lfilter``     both of these, and a cost model that picks one for each message (section 5)
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -17,14 +21,19 @@ from typing import Any
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
+from nearcast.matching.lfilter import LFilter
 from nearcast.matching.matcher import Matcher, Progress
+from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.packed_list import PackedList
+from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
-INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (PackedList, Scan, RankedList)}
+INDEXES: dict[str, type[Matcher]] = {
+    index.name: index for index in (Scan, RankedList, PackedList, MBRTrie, PTQuadtree, LFilter)
+}
 
 
 def build_index(
