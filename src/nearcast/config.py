@@ -50,6 +50,21 @@ GRID_GROWTH: Final = (
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
 PACKED_WEAR: Final = 0.25  # a list is packed anew after changes to this share of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
+PACKED_LIST_NS: Final = 25.0  # prices of the cost model: a list,
+PACKED_TEST_NS: Final = 1.0  # a box,
+PACKED_HIT_NS: Final = 3.0  # a posting whose box the message touches,
+PACKED_WORDS_NS: Final = 5.0  # and the same with further keywords to look at
+
+# --- The index "auto" ---------------------------------------------------------------------------------------------
+AUTO_WORDS: Final = 0.4  # a trie is considered when words take more than this share of what packed lists cost
+AUTO_CHEAP_NS: Final = 2_000.0  # but not when they cost less than this a message
+AUTO_PROBES: Final = (
+    256  # messages that are made from the subscriptions to estimate costs, where none are given
+)
+AUTO_CLAUSES_A_PROBE: Final = 3  # each with the words of so many clauses
+AUTO_FAR: Final = 1e30  # regions without end reach so far when their centre is taken
+AUTO_GROWTH: Final = 4  # the choice is made again when the clauses have become so many times as many,
+AUTO_FIRST: Final = 4_096  # and at least so many
 
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back

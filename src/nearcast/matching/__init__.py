@@ -1,6 +1,7 @@
 """Who wants this message? Exact indexes over subscriptions, all behind one interface.
 
 ==============  =====================================================================================
+``auto``        picks the structure by cost; the default
 ``scan``        tests every clause: the oracle and the fallback
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
 ``packed-list`` the same with long lists packed by place, and postings that decide by themselves
@@ -21,6 +22,7 @@ from typing import Any
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
+from nearcast.matching.auto import Auto
 from nearcast.matching.lfilter import LFilter
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mbr_trie import MBRTrie
@@ -32,7 +34,7 @@ from nearcast.matching.scan import Scan
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
-    index.name: index for index in (Scan, RankedList, PackedList, MBRTrie, PTQuadtree, LFilter)
+    index.name: index for index in (Auto, Scan, RankedList, PackedList, MBRTrie, PTQuadtree, LFilter)
 }
 
 

@@ -53,6 +53,8 @@ class Matcher(ABC):
         tuple[str, ...]
     ] = ()  # keyword arguments that the index takes beside messages and progress
     _room = 4 * config.MATCH_ROOM  # candidates that a search starts with room for, at least
+    _build_seconds = 0.0
+    _compactions = 0
     _sample: MessageBatch | None = None  # messages to learn from, while the index is first built
     _progress: Progress | None = None
 
@@ -70,7 +72,13 @@ class Matcher(ABC):
         self._build()
         self._sample, self._progress = None, None
         self._build_seconds = time.perf_counter() - started
-        self._compactions = 0
+
+    @classmethod
+    def over(cls: type[_Self], store: ClauseStore) -> _Self:
+        """Return an index with default parameters over the clause rows of another one, not yet built or restored."""
+        index = cls.__new__(cls)
+        index.store = store
+        return index
 
     def __len__(self) -> int:
         """How many subscriptions are present."""
@@ -241,8 +249,7 @@ class Matcher(ABC):
     def restored(cls: type[_Self], manifest: dict[str, Any], arrays: files.Arrays) -> _Self:
         """Restore an index on the arrays of its directory, without copying them."""
         started = time.perf_counter()
-        index = cls.__new__(cls)
-        index.store = files.restored_store(manifest, arrays)
+        index = cls.over(files.restored_store(manifest, arrays))
         try:
             index._restore(arrays.structure)
         except KeyError as error:
@@ -250,7 +257,6 @@ class Matcher(ABC):
                 f"{arrays.directory} lacks the array {error}; save the index again"
             ) from None
         index._build_seconds = time.perf_counter() - started
-        index._compactions = 0
         return index
 
     # --- What a subclass supplies ----------------------------------------------------------------------------------

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.verify import Probes
+from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.mbr_trie.trie import Trie
 from nearcast.matching.pt_quadtree.quadtree import Frame, Quadtree
-from nearcast.matching.token_order import LAST
+from nearcast.matching.token_order import LAST, message_tokens
 
-__all__ = ["costs"]
+__all__ = ["costs", "expected_trie_cost"]
 
 _FINEST = config.QUADTREE_LEVELS
 _LEVEL = config.LFILTER_LEVEL
@@ -134,3 +136,22 @@ def costs(
         _quadtree_cost(frame, tree, cells, query, share),
         share,
     )
+
+
+def expected_trie_cost(index: MBRTrie, probes: Probes) -> float:
+    """Return the mean of Cost_T over *probes* for an index that is a trie, in nanoseconds."""
+    return float(_mean_trie_cost(index.trie, index.token_shares(), index.ranks, probes))
+
+
+@kernel
+def _mean_trie_cost(trie: Trie, shares: NDArray[np.float32], ranks: NDArray[np.int32], probes: Probes) -> Any:
+    offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
+    query = np.empty(4, np.float32)
+    total = 0.0
+    for p in range(probe_boxes.shape[0]):
+        tokens = np.empty(offsets[p + 1] - offsets[p], np.int32)
+        count = message_tokens(keywords, offsets[p], offsets[p + 1], ranks, tokens)
+        for side in range(4):
+            query[side] = probe_boxes[p, side]
+        total += _trie_cost(trie, tokens, count, query, shares, _token_share(tokens, count, shares))
+    return total / max(probe_boxes.shape[0], 1)

@@ -43,6 +43,7 @@ class MBRTrie(FoldingMatcher):
 
     name: ClassVar[str] = "mbr-trie"
     parameters: ClassVar[tuple[str, ...]] = ("probing",)
+    probing = "cost"
 
     def __init__(
         self,
@@ -70,6 +71,21 @@ class MBRTrie(FoldingMatcher):
 
     def _mark(self, clause_rows: NDArray[np.int64]) -> None:
         self._postings.boxes[self._places[clause_rows]] = NOWHERE
+
+    @property
+    def trie(self) -> Trie:
+        """The trie, for cost models."""
+        return self._trie
+
+    @property
+    def ranks(self) -> NDArray[np.int32]:
+        """The rank of each word in the order of the tokens, or -1."""
+        return self._order.ranks
+
+    def token_shares(self) -> NDArray[np.float32]:
+        """Return the share of each rank in the tokens of all clauses."""
+        ranks = self._order.ranks[self.store.clauses.keywords]
+        return (np.bincount(ranks, minlength=self._order.size) / max(len(ranks), 1)).astype(np.float32)
 
     def _search(
         self,

@@ -23,6 +23,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.matcher import Matcher
 from nearcast.matching.packed_list import change
+from nearcast.matching.packed_list.cost import Expected, expected
 from nearcast.matching.packed_list.layout import (
     BLOCK,
     BLOCK_BITS,
@@ -157,6 +158,10 @@ class PackedList(Matcher):
             self.store.clauses, self._lists, self._word_lists.values, probes, start, stop, counts, out, filled
         )
         return done
+
+    def expected(self, probes: Probes) -> Expected:
+        """Return what matching such *probes* is expected to cost."""
+        return expected(self._lists, self._word_lists.values, probes)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         lists = self._lists
