@@ -97,3 +97,35 @@ MO_CITY_KM: Final = 100.0  # side of the city
 MO_HOT_SPOTS: Final = 150
 MO_HOT_SPOT_SPREAD: Final = 0.02
 MO_BACKGROUND: Final = 0.2
+
+# --- Benchmarks: the experiments of the AP-Tree and LFILTER papers ----------------------------------------------------
+EXPERIMENT_SUBSCRIPTIONS: Final = 200_000  # the papers have 5 and 10 million
+EXPERIMENT_MESSAGES: Final = 2_000
+EXPERIMENT_SECONDS: Final = (
+    1.0  # a line that is slower matches as many of the messages as it can in this time
+)
+EXPERIMENT_CHECKED: Final = 20  # messages on which every line must equal the scan
+EXPERIMENT_HISTORY_WORDS: Final = (
+    100_000  # in the messages before the measured ones, which cost models learn from
+)
+EXPERIMENT_WARM_UP: Final = (
+    500  # subscriptions of the small index by which kernels are compiled before the clock starts
+)
+EXPERIMENT_OPTIMAL_SHARE: Final = 0.1  # of the subscriptions, where the optimal partition takes part
+EXPERIMENT_LONG_SHARE: Final = 0.1  # of the messages, where they are long
+AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: cities, their spread, background
+    "tweets": (AP_VOCABULARY, AP_MESSAGE_KEYWORDS, AP_CITIES, AP_CITY_SPREAD, AP_BACKGROUND),
+    "gn": (208_000, 7, 500, 0.02, 0.8),
+    "cars": (81_000, 30, 20, 0.05, 0.05),
+    "ais": (81_000, 50, 100, 0.01, 0.25),
+}
+AP_SMALL_AREA: Final = (0.000_005, 0.000_015)  # AP-Tree, Fig. 11: 0.001% of the space on average
+AP_GROWTH: Final = (0.2, 0.5, 1.0, 2.0, 4.0)  # AP-Tree, Figs. 15 and 18: 1 to 20 million, by default 5
+LFILTER_GROWTH: Final = (0.2, 0.4, 0.6, 0.8, 1.0)  # LFILTER, Fig. 11: 2 to 10 million, by default 10
+LFILTER_PLACES_KEYWORDS: Final = (1, 6)  # LFILTER, Table 1: of a subscription in the USA dataset
+LFILTER_AREA: Final = (
+    0.0001,
+    0.01,
+)  # of a range message, as a share of the data space; the paper does not tell
+LFILTER_SHORT: Final = (6, 10, 15, 20)  # words of a message
+LFILTER_LONG: Final = (100, 400, 700, 1_000)
