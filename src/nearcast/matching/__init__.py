@@ -3,6 +3,7 @@
 ==============  =====================================================================================
 ``scan``        tests every clause: the oracle and the fallback
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
+``ap-tree``     partitioned by keywords or by space, node by node, as a cost model says
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -17,13 +18,14 @@ from typing import Any
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
+from nearcast.matching.ap_tree import APTree
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
-INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Scan, RankedList)}
+INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Scan, RankedList, APTree)}
 
 
 def build_index(
