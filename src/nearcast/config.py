@@ -146,3 +146,13 @@ LFILTER_AREA: Final = (
 )  # of a range message, as a share of the data space; the paper does not tell
 LFILTER_SHORT: Final = (6, 10, 15, 20)  # words of a message
 LFILTER_LONG: Final = (100, 400, 700, 1_000)
+# --- MBRTrie, PT-Quadtree, LFILTER ---------------------------------------------------------------------------------
+TRIE_BLOCK: Final = 32  # postings that share one bounding box, so that a long list is read in steps
+FOLD_MIN: Final = 256  # fewer newcomers are not worth folding into the structure
+FOLD_SHARE: Final = 0.1  # more are when they are this share of all clauses
+REORDER_GROWTH: Final = (
+    2  # the order of tokens is made anew when there are this many times the clauses it was made for
+)
+TRIE_BINARY_NS: Final = 3.0  # of one step of a binary search among the children of a node
+TRIE_BIT_NS: Final = 1.0  # of one look of a child at the bitmap of a message's tokens
+TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-level cache

@@ -4,6 +4,7 @@
 ``scan``        tests every clause: the oracle and the fallback
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
 ``ap-tree``     partitioned by keywords or by space, node by node, as a cost model says
+``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -20,12 +21,15 @@ from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
 from nearcast.matching.ap_tree import APTree
 from nearcast.matching.matcher import Matcher, Progress
+from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
-INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Scan, RankedList, APTree)}
+INDEXES: dict[str, type[Matcher]] = {
+    index.name: index for index in (Scan, RankedList, APTree, MBRTrie)
+}
 
 
 def build_index(

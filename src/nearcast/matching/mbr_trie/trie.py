@@ -1,0 +1,236 @@
+"""The MBRTrie as flat arrays, and how it is built (section 3.1 of the LFILTER paper).
+
+Nodes are numbered level by level, so that the children of a node lie side by side, sorted by token, and end where
+those of the next node begin. A clause hangs at the node of its last token; the empty leaf that the paper puts
+there is the front of the node's id range. Ids are positions in one array of postings, in the order of the token
+sets: a subtrie is a range of ids, and reading one leaf's list is reading memory in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses
+from nearcast.matching.token_order import LAST
+from nearcast.ragged import offsets_of
+
+__all__ = ["NOWHERE", "Postings", "Trie", "build_trie", "check_trie"]
+
+NOWHERE = np.nan  # the box of a posting that was removed: it touches nothing
+_BLOCK = config.TRIE_BLOCK
+
+
+class Postings(NamedTuple):
+    """The clauses in the order of their ids."""
+
+    boxes: NDArray[np.float32]  # [n, 4]
+    rows: NDArray[
+        np.int32
+    ]  # the clause row, or its complement where forbidden words or tests are left to decide
+    blocks: NDArray[np.float32]  # [n / TRIE_BLOCK, 4]: the MBR of each run of so many postings
+
+
+class Trie(NamedTuple):
+    """The nodes; node 0 is the root."""
+
+    tokens: NDArray[np.int32]
+    first: NDArray[np.int32]  # first child of each node, and the end
+    lows: NDArray[np.int32]  # n_l, the first id under the node; its own list begins here
+    ends: NDArray[np.int32]  # where its own list ends
+    highs: NDArray[np.int32]  # n_u + 1, the end of the ids under the node
+    boxes: NDArray[np.float32]  # [nodes, 4], n_mbr
+    tops: NDArray[np.int32]  # the child of the root with the token of each rank, or 0
+    levels: NDArray[np.int64]  # the first node of each level, and the end
+
+
+def build_trie(
+    clauses: Clauses,
+    rows: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    tokens: NDArray[np.int32],
+    ranks: int,
+) -> tuple[Trie, Postings]:
+    """Build over the given clause rows, whose tokens are (offsets, tokens), of *ranks* different ones.
+
+    Rows that come in the order of an earlier trie, with new ones behind, are sorted in linear time: the sort finds
+    the two runs and merges them.
+    """
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    node = np.zeros(len(rows), np.int64)
+    level_tokens, level_parents, levels = [np.full(1, -1)], [np.zeros(0, np.int64)], [0, 1]
+    left = np.arange(len(rows))  # those that have a token on the level, in the order of their nodes
+    depth = 0
+    while (left := left[lengths[left] > depth]).size:
+        keys = node[left] << 32 | tokens[starts[left] + depth]
+        order = np.argsort(keys, kind="stable")
+        keys, left = keys[order], left[order]
+        fresh = np.append(True, keys[1:] != keys[:-1])
+        node[left] = np.cumsum(fresh) + (levels[-1] - 1)
+        keys = keys[fresh]
+        level_tokens.append(keys & 0xFFFFFFFF)
+        level_parents.append(keys >> 32)
+        levels.append(levels[-1] + len(keys))
+        depth += 1
+    count = levels[-1]
+    parents = np.concatenate(level_parents)
+    first = offsets_of(np.bincount(parents, minlength=count)) + 1
+    own = np.bincount(node, minlength=count)
+    lows, highs = np.empty(count, np.int64), np.empty(count, np.int64)
+    _number(parents, own, lows, highs)
+
+    with np.errstate(over="ignore"):
+        boxes = clauses.boxes[rows].astype(np.float32)
+    # Inside a list the order is free: along a curve through space, so that a run of postings is a small block.
+    order = np.argsort(lows[node] << 32 | _curve(boxes), kind="stable")
+    taken, boxes = rows[order], boxes[order]
+    mbrs = _empty_boxes(count)
+    _bound(boxes, lows, lows + own, mbrs)
+    _lift_boxes(parents, mbrs)
+    tops = np.zeros(ranks, np.int32)
+    if depth:
+        tops[LAST - level_tokens[1]] = np.arange(levels[1], levels[2])
+    more = (np.diff(clauses.forbidden_offsets) > 0) | (np.diff(clauses.test_offsets) > 0)
+    trie = Trie(
+        np.concatenate(level_tokens).astype(np.int32),
+        first.astype(np.int32),
+        lows.astype(np.int32),
+        (lows + own).astype(np.int32),
+        highs.astype(np.int32),
+        mbrs,
+        tops,
+        np.array(levels),
+    )
+    blocks = _empty_boxes(-(-len(rows) // _BLOCK))
+    begins = np.arange(0, len(rows), _BLOCK)
+    _bound(boxes, begins, np.minimum(begins + _BLOCK, len(rows)), blocks)
+    return trie, Postings(boxes, np.where(more[taken], ~taken, taken).astype(np.int32), blocks)
+
+
+@kernel
+def _number(
+    parents: NDArray[np.int64],
+    own: NDArray[np.int64],
+    lows: NDArray[np.int64],
+    highs: NDArray[np.int64],
+) -> None:
+    """Write the id range [low, high) of each node: its own list first, then those of its children in order."""
+    nodes = own.size
+    highs[:] = own
+    for child in range(nodes - 1, 0, -1):
+        highs[parents[child - 1]] += highs[child]
+    lows[0] = 0
+    after = own.copy()  # where the next child of a node begins
+    for child in range(1, nodes):
+        parent = parents[child - 1]
+        lows[child] = after[parent]
+        after[parent] += highs[child]
+        after[child] += lows[child]
+        highs[child] += lows[child]
+
+
+@kernel
+def _bound(
+    boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.float32]
+) -> None:
+    """Write the MBR of each run of boxes that is not empty."""
+    for i in range(starts.size):
+        for at in range(starts[i], ends[i]):
+            for k in range(2):
+                out[i, k] = min(out[i, k], boxes[at, k])
+                out[i, k + 2] = max(out[i, k + 2], boxes[at, k + 2])
+
+
+@kernel
+def _lift_boxes(parents: NDArray[np.int64], boxes: NDArray[np.float32]) -> None:
+    """Widen the box of each node to those of its children; children have the larger numbers."""
+    for child in range(boxes.shape[0] - 1, 0, -1):
+        parent = parents[child - 1]
+        for k in range(2):
+            boxes[parent, k] = min(boxes[parent, k], boxes[child, k])
+            boxes[parent, k + 2] = max(boxes[parent, k + 2], boxes[child, k + 2])
+
+
+def _empty_boxes(count: int) -> NDArray[np.float32]:
+    """Return boxes that contain nothing, to be widened."""
+    return np.tile(np.array([np.inf, np.inf, -np.inf, -np.inf], np.float32), (count, 1))
+
+
+def _curve(boxes: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the place of each box's centre on the Z-order curve, 32 bits; boxes without end come last."""
+    with np.errstate(invalid="ignore"):
+        centres = (boxes[:, :2] / 2 + boxes[:, 2:] / 2).astype(np.float64)
+    finite = np.isfinite(centres[:, 0]) & np.isfinite(centres[:, 1])
+    low, extent = np.zeros(2), np.ones(2)
+    if finite.any():
+        low = centres[finite].min(axis=0)
+        extent = np.maximum(centres[finite].max(axis=0) - low, 1e-300)
+    curve = np.full(len(boxes), 0xFFFFFFFF)
+    _place_on_curve(centres, finite, low, extent, curve)
+    return curve
+
+
+@kernel
+def _place_on_curve(
+    centres: NDArray[np.float64],
+    finite: NDArray[np.bool_],
+    low: NDArray[np.float64],
+    extent: NDArray[np.float64],
+    out: NDArray[np.int64],
+) -> None:
+    for i in range(finite.size):
+        if finite[i]:
+            place = 0
+            for k in range(2):
+                cell = int((centres[i, k] - low[k]) / extent[k] * 0xFFFF)
+                cell = (cell | cell << 8) & 0x00FF00FF
+                cell = (cell | cell << 4) & 0x0F0F0F0F
+                cell = (cell | cell << 2) & 0x33333333
+                cell = (cell | cell << 1) & 0x55555555
+                place |= cell << k
+            out[i] = place
+
+
+def check_trie(trie: Trie, postings: Postings) -> list[str]:
+    """Return the damage found: order of the children, nesting of ranges and boxes."""
+    found = []
+    nodes = len(trie.tokens)
+    parents = np.repeat(np.arange(nodes), np.diff(trie.first))
+    children = np.arange(1, nodes)
+    if trie.first[0] != 1 or trie.first[-1] != nodes or len(parents) != nodes - 1:
+        return ["the children of the trie's nodes are not all its nodes"]
+    siblings = parents[1:] == parents[:-1]
+    if (np.diff(trie.tokens[1:].astype(np.int64))[siblings] <= 0).any():
+        found.append("the children of a trie node are not sorted by token")
+    if not (trie.lows <= trie.ends).all() or not (trie.ends <= trie.highs).all():
+        return [*found, "a list of the trie lies outside its node's id range"]
+    ends = np.append(trie.highs[1:][:-1][~siblings], trie.highs[-1:]) if nodes > 1 else np.empty(0)
+    begins = np.append(0, trie.highs[1:][:-1])[: nodes - 1]
+    eldest = np.append(True, ~siblings)[: nodes - 1]
+    begins = np.where(eldest, trie.ends[parents], begins)
+    if not np.array_equal(trie.lows[children], begins) or not np.array_equal(
+        ends, trie.highs[np.unique(parents)]
+    ):
+        found.append("the id ranges of the children do not fill that of their trie node")
+    if trie.highs[0] != len(postings.rows) or trie.lows[0] != 0:
+        found.append("the root of the trie does not have all ids")
+    boxes = trie.boxes
+    if (boxes[children, :2] < boxes[parents, :2]).any() or (boxes[children, 2:] > boxes[parents, 2:]).any():
+        found.append("the box of a trie node does not contain those of its children")
+    homes = np.repeat(np.arange(nodes), trie.ends - trie.lows)
+    ids = np.arange(len(homes)) - np.repeat(
+        offsets_of(trie.ends - trie.lows)[:-1] - trie.lows, trie.ends - trie.lows
+    )
+    blocks = postings.blocks[ids // _BLOCK]
+    for outer, name in ((boxes[homes], "node"), (blocks, "block")):
+        inner = postings.boxes[ids]
+        if (inner[:, :2] < outer[:, :2]).any() or (inner[:, 2:] > outer[:, 2:]).any():
+            found.append(f"a posting lies outside the box of its {name}")
+    tops = np.flatnonzero(trie.tops)
+    if not np.array_equal(trie.tokens[trie.tops[tops]], LAST - tops) or len(tops) != trie.first[1] - 1:
+        found.append("the children of the root are not found by their ranks")
+    return found
