@@ -46,6 +46,14 @@ GRID_GROWTH: Final = (
     16  # a grid is laid out anew when it holds this many times the clauses that it was laid out for
 )
 
+# --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------
+CELL_COST: Final = 1e-5  # what it takes to keep a clause in one more cell, in verifications a message
+COVER_DEPTH: Final = (
+    4  # levels below the smallest cell that contains a region, down to which it may be parted
+)
+COVER_SAMPLE: Final = 100_000  # messages of a sample whose places are kept
+RQ_QUADTREE_FROM: Final = 64  # clauses in a posting list from which it gets a quadtree
+
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
 INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy

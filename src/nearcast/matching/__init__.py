@@ -3,6 +3,8 @@
 ==============  =====================================================================================
 ``scan``        tests every clause: the oracle and the fallback
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
+``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
+``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -19,11 +21,12 @@ from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.ranked_list import RankedList
+from nearcast.matching.rivals import IQTree, RQTree
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
-INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Scan, RankedList)}
+INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Scan, RankedList, IQTree, RQTree)}
 
 
 def build_index(
