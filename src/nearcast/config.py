@@ -62,6 +62,13 @@ AP_TREE_PLACES: Final = 4_096  # places of sampled messages that are kept
 AP_TREE_PRIOR: Final = 16.0  # sampled messages that what is assumed without a sample counts for
 AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where no sample tells (Table 2, TWEETS)
 AP_TREE_DP_WORDS: Final = 10_000  # words that are cut optimally; of more, groups are
+# --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------
+CELL_COST: Final = 1e-5  # what it takes to keep a clause in one more cell, in verifications a message
+COVER_DEPTH: Final = (
+    4  # levels below the smallest cell that contains a region, down to which it may be parted
+)
+COVER_SAMPLE: Final = 100_000  # messages of a sample whose places are kept
+RQ_QUADTREE_FROM: Final = 64  # clauses in a posting list from which it gets a quadtree
 
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back

@@ -5,6 +5,8 @@
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
 ``ap-tree``     partitioned by keywords or by space, node by node, as a cost model says
 ``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
+``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
+``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -23,12 +25,13 @@ from nearcast.matching.ap_tree import APTree
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.ranked_list import RankedList
+from nearcast.matching.rivals import IQTree, RQTree
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
-    index.name: index for index in (Scan, RankedList, APTree, MBRTrie)
+    index.name: index for index in (Scan, RankedList, APTree, MBRTrie, IQTree, RQTree)
 }
 
 
