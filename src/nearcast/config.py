@@ -50,14 +50,18 @@ GRID_GROWTH: Final = (
 AP_TREE_FANOUT: Final = 200  # f
 AP_TREE_LEAF: Final = 40  # θ_p
 AP_TREE_DIVERGENCE: Final = 0.001  # θ_KL
-AP_TREE_COVER: Final = 0.001  # a node that holds a smaller share of all clauses is not built anew for its divergence
+AP_TREE_COVER: Final = (
+    0.001  # a node that holds a smaller share of all clauses is not built anew for its divergence
+)
 AP_TREE_LOOK: Final = 16  # the divergence is looked at when 1/16 of a node's clauses have come or gone
 AP_TREE_VISIT: Final = 64.0  # looking into another node takes as long as looking at so many postings
 AP_TREE_PART: Final = 8  # clauses in a cut or cell, at least, on average
 AP_TREE_BUDGET: Final = 4.0  # postings of a clause, at most, on average, when a tree is built
 AP_TREE_SPREAD: Final = 32  # a clause in more cells of one node is put into the dummy cell
 AP_TREE_SAMPLE: Final = 2_048  # clauses from which the borders of a grid are chosen
-AP_TREE_BORDERS: Final = 16  # places that are tried for a border where boxes begin, and as many where they end
+AP_TREE_BORDERS: Final = (
+    16  # places that are tried for a border where boxes begin, and as many where they end
+)
 AP_TREE_PLACES: Final = 4_096  # places of sampled messages that are kept
 AP_TREE_PRIOR: Final = 16.0  # sampled messages that what is assumed without a sample counts for
 AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where no sample tells (Table 2, TWEETS)
@@ -125,16 +129,10 @@ MO_BACKGROUND: Final = 0.2
 # --- Benchmarks: the experiments of the AP-Tree and LFILTER papers ----------------------------------------------------
 EXPERIMENT_SUBSCRIPTIONS: Final = 200_000  # the papers have 5 and 10 million
 EXPERIMENT_MESSAGES: Final = 2_000
-EXPERIMENT_SECONDS: Final = (
-    1.0  # a line that is slower matches as many of the messages as it can in this time
-)
-EXPERIMENT_CHECKED: Final = 20  # messages on which every line must equal the scan
-EXPERIMENT_HISTORY_WORDS: Final = (
-    100_000  # in the messages before the measured ones, which cost models learn from
-)
-EXPERIMENT_WARM_UP: Final = (
-    500  # subscriptions of the small index by which kernels are compiled before the clock starts
-)
+EXPERIMENT_SECONDS: Final = 1.0  # an index gets as many of the messages as it can match in this time
+EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the scan
+EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
+EXPERIMENT_WARM_UP: Final = 500  # subscriptions of the index that compiles the kernels
 EXPERIMENT_OPTIMAL_SHARE: Final = 0.1  # of the subscriptions, where the optimal partition takes part
 EXPERIMENT_LONG_SHARE: Final = 0.1  # of the messages, where they are long
 AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: cities, their spread, background
@@ -147,12 +145,10 @@ AP_SMALL_AREA: Final = (0.000_005, 0.000_015)  # AP-Tree, Fig. 11: 0.001% of the
 AP_GROWTH: Final = (0.2, 0.5, 1.0, 2.0, 4.0)  # AP-Tree, Figs. 15 and 18: 1 to 20 million, by default 5
 LFILTER_GROWTH: Final = (0.2, 0.4, 0.6, 0.8, 1.0)  # LFILTER, Fig. 11: 2 to 10 million, by default 10
 LFILTER_PLACES_KEYWORDS: Final = (1, 6)  # LFILTER, Table 1: of a subscription in the USA dataset
-LFILTER_AREA: Final = (
-    0.0001,
-    0.01,
-)  # of a range message, as a share of the data space; the paper does not tell
+LFILTER_AREA: Final = (0.0001, 0.01)  # of a range message, as a share of the space; a guess
 LFILTER_SHORT: Final = (6, 10, 15, 20)  # words of a message
 LFILTER_LONG: Final = (100, 400, 700, 1_000)
+
 # --- MBRTrie, PT-Quadtree, LFILTER ---------------------------------------------------------------------------------
 TRIE_BLOCK: Final = 32  # postings that share one bounding box, so that a long list is read in steps
 FOLD_MIN: Final = 256  # fewer newcomers are not worth folding into the structure

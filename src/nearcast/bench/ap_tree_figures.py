@@ -59,7 +59,7 @@ def variants(scene: Scene) -> Experiment:
     lines = {
         "DP": {"partition": "optimal"},
         "HR": {"partition": "heuristic"},
-        "KPriority": {"priority": "keyword"},
+        "KPriority": {"priority": "keywords"},
         "SPriority": {"priority": "space"},
     }
     recipe = Recipe(area=config.AP_SMALL_AREA)
