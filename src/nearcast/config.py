@@ -128,8 +128,8 @@ MO_BACKGROUND: Final = 0.2
 
 # --- Benchmarks: the experiments of the AP-Tree and LFILTER papers ----------------------------------------------------
 EXPERIMENT_SUBSCRIPTIONS: Final = 200_000  # the papers have 5 and 10 million
-EXPERIMENT_MESSAGES: Final = 2_000
-EXPERIMENT_SECONDS: Final = 1.0  # an index gets as many of the messages as it can match in this time
+EXPERIMENT_MESSAGES: Final = 10_000
+EXPERIMENT_SECONDS: Final = 0.5  # an index gets as many of the messages as it can match in this time
 EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the scan
 EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
 EXPERIMENT_WARM_UP: Final = 500  # subscriptions of the index that compiles the kernels

@@ -239,7 +239,7 @@ def test_markdown():
     assert text.startswith("### Figure 9. Two lines\n")
     assert "left, µs a message:" in text
     assert "| words | a | b | subs | matches |\n|---|--:|--:|--:|--:|\n" in text
-    assert "| 2 | 20.0 (1.00×) | 50.0 (2.50×) | 2,000 | 2.00 |" in text
+    assert "| 2 | 20.0 (1×) | 50.0 (2.5×) | 2,000 | 2.00 |" in text
     assert (
         "50 messages, seed 1, the best of 3, one thread; matches: of a message; in brackets: times a.\nsmaller"
         in text

@@ -192,7 +192,8 @@ def _compared(value: float | None, base: float | None) -> str:
     """Return a figure, and how many times the baseline it is."""
     if value is None or not base:
         return _figure(value)
-    return f"{_figure(value)} ({_figure(value / base)}×)"
+    ratio = value / base
+    return f"{_figure(value)} ({ratio:,.0f}×)" if ratio >= 10 else f"{_figure(value)} ({ratio:.2g}×)"
 
 
 def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
