@@ -159,3 +159,7 @@ REORDER_GROWTH: Final = (
 TRIE_BINARY_NS: Final = 3.0  # of one step of a binary search among the children of a node
 TRIE_BIT_NS: Final = 1.0  # of one look of a child at the bitmap of a message's tokens
 TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-level cache
+QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with so many clauses to hand down, or fewer, is a leaf
+QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is one with less than this share of the whole area
+QUADTREE_SPAN: Final = 1  # cells that a box may be wide and high on its deepest level
+QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared

@@ -7,6 +7,7 @@
 ``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
 ``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
+``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -24,6 +25,7 @@ from nearcast.matching import files
 from nearcast.matching.ap_tree import APTree
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mbr_trie import MBRTrie
+from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.rivals import IQTree, RQTree
 from nearcast.matching.scan import Scan
@@ -31,7 +33,7 @@ from nearcast.matching.scan import Scan
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
-    index.name: index for index in (Scan, RankedList, APTree, MBRTrie, IQTree, RQTree)
+    index.name: index for index in (Scan, RankedList, APTree, MBRTrie, IQTree, RQTree, PTQuadtree)
 }
 
 

@@ -40,7 +40,11 @@ _ONE = np.uint64(1)
 
 @kernel
 def set_bits(bits: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) -> None:
-    """Mark the tokens of a message in a small bitmap; several tokens may share a bit."""
+    """Mark the tokens of a message in a small bitmap; several tokens may share a bit.
+
+    The last bit is always marked: it stands for a token that a clause does not have.
+    """
+    bits[_BITS >> _WORD] |= _ONE << np.uint64(63)
     for i in range(count):
         slot = np.int64(tokens[i]) & _BITS
         bits[slot >> _WORD] |= _ONE << np.uint64(slot & 63)
@@ -49,6 +53,7 @@ def set_bits(bits: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) ->
 @kernel
 def clear_bits(bits: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) -> None:
     """Take the marks back."""
+    bits[_BITS >> _WORD] = np.uint64(0)
     for i in range(count):
         bits[(np.int64(tokens[i]) & _BITS) >> _WORD] = np.uint64(0)
 

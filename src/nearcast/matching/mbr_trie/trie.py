@@ -19,7 +19,7 @@ from nearcast.kernels.verify import Clauses
 from nearcast.matching.token_order import LAST
 from nearcast.ragged import offsets_of
 
-__all__ = ["NOWHERE", "Postings", "Trie", "build_trie", "check_trie"]
+__all__ = ["NOWHERE", "Postings", "Trie", "build_trie", "check_trie", "clause_rows_of", "places_of"]
 
 NOWHERE = np.nan  # the box of a posting that was removed: it touches nothing
 _BLOCK = config.TRIE_BLOCK
@@ -109,6 +109,18 @@ def build_trie(
     begins = np.arange(0, len(rows), _BLOCK)
     _bound(boxes, begins, np.minimum(begins + _BLOCK, len(rows)), blocks)
     return trie, Postings(boxes, np.where(more[taken], ~taken, taken).astype(np.int32), blocks)
+
+
+def clause_rows_of(postings: Postings) -> NDArray[np.int64]:
+    """Return the clause row of each posting."""
+    return np.where(postings.rows < 0, ~postings.rows, postings.rows).astype(np.int64)
+
+
+def places_of(laid: NDArray[np.int64], clauses: int) -> NDArray[np.int32]:
+    """Return the id of each clause row, -1 where it has none."""
+    places = np.full(clauses, -1, np.int32)
+    places[laid] = np.arange(len(laid))
+    return places
 
 
 @kernel
