@@ -5,6 +5,7 @@
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
 ``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
+``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -21,12 +22,14 @@ from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.ranked_list import RankedList
-from nearcast.matching.rivals import IQTree, RQTree
+from nearcast.matching.rivals import IQTree, RQTree, RTTree
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
-INDEXES: dict[str, type[Matcher]] = {index.name: index for index in (Scan, RankedList, IQTree, RQTree)}
+INDEXES: dict[str, type[Matcher]] = {
+    index.name: index for index in (Scan, RankedList, IQTree, RQTree, RTTree)
+}
 
 
 def build_index(
