@@ -73,6 +73,11 @@ COVER_DEPTH: Final = (
 )
 COVER_SAMPLE: Final = 100_000  # messages of a sample whose places are kept
 RQ_QUADTREE_FROM: Final = 64  # clauses in a posting list from which it gets a quadtree
+RT_FANOUT: Final = 32  # entries of a node of the R-tree, which is split when it has so many
+RT_FILL: Final = 0.75  # of a node's places are taken when the tree is packed
+RT_REPRESENTATIVES: Final = 2  # the most keywords that stand for a clause in the filters of nodes
+RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
+RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
 
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back

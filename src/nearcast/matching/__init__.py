@@ -8,6 +8,7 @@
 ``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
 ``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
+``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -27,13 +28,15 @@ from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
-from nearcast.matching.rivals import IQTree, RQTree
+from nearcast.matching.rivals import IQTree, RQTree, RTTree
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
-    index.name: index for index in (Scan, RankedList, APTree, MBRTrie, IQTree, RQTree, PTQuadtree)
+INDEXES: dict[str, type[Matcher]] = {
+    index.name: index for index in (Scan, RankedList, APTree, MBRTrie, IQTree, RQTree, PTQuadtree, RTTree)
+}
 }
 
 

@@ -18,7 +18,7 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.matching.grid import Grid, cell_of, grid_over, level_start
 
-__all__ = ["ROOT", "Span", "Space", "cover", "first_met", "place_of", "space_over", "span_of"]
+__all__ = ["ROOT", "Space", "Span", "cover", "first_met", "place_of", "space_over", "span_of"]
 
 ROOT = 0  # the cell that is the whole space
 _DEPTH = config.COVER_DEPTH

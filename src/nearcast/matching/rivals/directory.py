@@ -15,12 +15,12 @@ from nearcast import config
 from nearcast.kernels import kernel
 
 __all__ = [
-    "NO_LIST",
     "COUNT",
     "EXTRA",
     "HEAD",
-    "Directory",
+    "NO_LIST",
     "Directories",
+    "Directory",
     "cell_in",
     "find",
     "key_of",
@@ -123,9 +123,9 @@ def _no_groups(groups: int) -> NDArray[np.int32]:
 
 
 @kernel
-def key_of(cell: int, word: int) -> int:
+def key_of(cell: Any, word: Any) -> Any:
     """Return the key of a cell and a word, NO_WORD among them."""
-    return (cell + 1) << 32 | (word + 1)
+    return (np.int64(cell) + 1) << 32 | (np.int64(word) + 1)
 
 
 @kernel
@@ -141,7 +141,7 @@ def word_in(key: int) -> int:
 
 
 @kernel
-def _slot(slots: NDArray[np.int64], key: int) -> int:
+def _slot(slots: NDArray[np.int64], key: int) -> Any:
     """Return the slot of a key, or the free one where it would stand."""
     mask = slots.size - 1
     h = np.uint64(key) * _MIX
@@ -152,7 +152,7 @@ def _slot(slots: NDArray[np.int64], key: int) -> int:
 
 
 @kernel
-def find(slots: NDArray[np.int64], slot_lists: NDArray[np.int32], key: int) -> int:
+def find(slots: NDArray[np.int64], slot_lists: NDArray[np.int32], key: int) -> Any:
     """Return the list of a key, or NO_LIST."""
     at = _slot(slots, key)
     return slot_lists[at] if slots[at] == key else NO_LIST

@@ -154,11 +154,11 @@ def _search(
             while at != NO_LIST if walk else k < end_word:
                 if walk:
                     found, at = at, after[at]
-                    word = word_in(keys[found])
-                    if word != NO_WORD and not _has(keywords, first_word, end_word, word):
+                    own = word_in(keys[found])
+                    if own != NO_WORD and not _has(keywords, first_word, end_word, own):
                         continue
                 else:
-                    word = np.int64(keywords[k]) if k >= first_word else NO_WORD
+                    word = keywords[k] if k >= first_word else NO_WORD
                     found = find(slots, slot_lists, key_of(cell, word))
                     k += 1
                     if found == NO_LIST:

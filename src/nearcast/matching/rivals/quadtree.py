@@ -52,7 +52,10 @@ class QuadtreeLists(Matcher):
         offsets, cells = self._cover(rows, words)
         self._tell("lists", 0.4)
         keys, posted = self._keys(offsets, cells, words), np.repeat(rows, np.diff(offsets))
-        self._register(np.unique(keys))  # so that the lists of a cell lie side by side
+        first = np.unique(keys)
+        self._register(
+            first[np.argsort(self._group(first), kind="stable")]
+        )  # a group's lists lie side by side
         targets = self._register(keys)
         self._remember(rows, offsets, targets)
         self._tell("postings", 0.7)
@@ -94,13 +97,13 @@ class QuadtreeLists(Matcher):
 
         A sample of messages tells it, the subscriptions stand for one message more; without a sample they alone do.
         """
-        counts = np.append(self._frequencies.values / max(self.store.rows - self.store.dead, 1), 1.0)
-        seen = np.zeros(len(counts))
-        seen[-1] = self._sampled
-        known = min(len(self._sampled_words), len(counts) - 1)
-        seen[:known] = self._sampled_words[:known]
-        shares: NDArray[np.float64] = (seen + counts) / (self._sampled + 1)
-        return shares[words]  # NO_WORD is the last one
+        own = words[words != NO_WORD]
+        shares = self._frequencies.values[own] / max(self.store.rows - self.store.dead, 1)
+        sampled = own < len(self._sampled_words)
+        shares[sampled] += self._sampled_words[own[sampled]]
+        weights = np.ones(len(words))
+        weights[words != NO_WORD] = shares / (self._sampled + 1)
+        return weights
 
     # --- Steps -----------------------------------------------------------------------------------------------------
 
@@ -205,8 +208,8 @@ class QuadtreeLists(Matcher):
             np.stack([np.repeat(used, pool.sizes[used]), np.concatenate([np.empty(0, np.int32), *posted])]),
             np.stack([lists, rows]),
         ]
-        in_order = [pair[:, np.lexsort(pair)] for pair in pairs]
-        if not np.array_equal(*in_order):
+        ours, theirs = (pair[:, np.lexsort(pair)] for pair in pairs)
+        if not np.array_equal(ours, theirs):
             found.append("the lists do not hold the clauses that say so")
         elif not _covers(self._space.grid, clauses.boxes, alive, offsets, self._directory.keys[lists]):
             found.append("the cells of a clause overlap or leave out a part of its region")
@@ -229,7 +232,7 @@ def _write_keys(
 ) -> None:
     for i in range(words.size):
         for k in range(offsets[i], offsets[i + 1]):
-            out[k] = key_of(np.int64(cells[k]), np.int64(words[i]))
+            out[k] = key_of(cells[k], words[i])
 
 
 @kernel

@@ -163,7 +163,7 @@ def _search(
         once = span.left == span.right and span.low == span.high
         for k in range(first_word - 1, end_word):
             # One word before the message's own: that of clauses without keywords.
-            word = np.int64(keywords[k]) if k >= first_word else NO_WORD
+            word = keywords[k] if k >= first_word else NO_WORD
             if word + 1 >= groups.shape[0] or groups[word + 1, COUNT] == 0:
                 continue
             levels = groups[word + 1, _LEVELS]
