@@ -34,9 +34,7 @@ from nearcast.matching.scan import Scan
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
-INDEXES: dict[str, type[Matcher]] = {
     index.name: index for index in (Scan, RankedList, APTree, MBRTrie, IQTree, RQTree, PTQuadtree, RTTree)
-}
 }
 
 
