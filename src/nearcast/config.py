@@ -139,6 +139,7 @@ EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the s
 EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
 EXPERIMENT_WARM_UP: Final = 500  # subscriptions of the index that compiles the kernels
 EXPERIMENT_OPTIMAL_SHARE: Final = 0.1  # of the subscriptions, where the optimal partition takes part
+EXPERIMENT_MAINTENANCE_SHARE: Final = 0.25  # of the subscriptions, where most of them are inserted
 EXPERIMENT_LONG_SHARE: Final = 0.1  # of the messages, where they are long
 AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: cities, their spread, background
     "tweets": (AP_VOCABULARY, AP_MESSAGE_KEYWORDS, AP_CITIES, AP_CITY_SPREAD, AP_BACKGROUND),

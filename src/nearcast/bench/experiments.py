@@ -169,7 +169,9 @@ def _measure(
     early = table.take(np.arange(first)) if late else table
     building, index = timed(lambda: build(cell.index, early, messages=history, **cell.parameters))
     inserting, _ = timed(lambda: [index.insert(batch) for batch in late])
-    index.match(messages.take(np.arange(min(8, len(messages)))))  # or the guess would count what a first call costs
+    index.match(
+        messages.take(np.arange(min(8, len(messages))))
+    )  # or the guess would count what a first call costs
     batch = affordable(index, messages, 1, seconds)
     matching, found = best_of(repeat, lambda: index.match(batch))
     figures = {
