@@ -290,6 +290,7 @@ def _experiments(
             pass
         elif format == "markdown":
             sys.stdout.write(report.experiment_markdown(body) + "\n")
+            sys.stdout.flush()
         else:
             _console().print(report.experiment_tables(body))
         for mismatch in body["mismatches"]:
