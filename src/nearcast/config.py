@@ -169,3 +169,13 @@ QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with so many clauses to hand do
 QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is one with less than this share of the whole area
 QUADTREE_SPAN: Final = 1  # cells that a box may be wide and high on its deepest level
 QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
+LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which candidates of an area are estimated
+# The prices of the cost model, in nanoseconds, measured.
+LFILTER_TOKEN_NS: Final = 10.0  # a token of a message among the children of the trie's root
+LFILTER_TOP_NS: Final = 30.0  # a child of the root that the message meets
+LFILTER_NODE_NS: Final = 10.0  # a clause below it whose next token is expected in the message
+LFILTER_POSTING_NS: Final = 0.3  # a posting of a child's own list
+LFILTER_REGION_NS: Final = 20.0  # a node of the quadtree
+LFILTER_ENTRY_NS: Final = 1.2  # an entry of its list, of which the first token is asked
+LFILTER_SEEN_NS: Final = 8.0  # an entry whose first token the message has
+LFILTER_HALVING_NS: Final = 4.0  # one step of narrowing a list to a range of ids

@@ -5,9 +5,10 @@
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
 ``ap-tree``     partitioned by keywords or by space, node by node, as a cost model says
 ``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
+``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
+``lfilter``     both of these, and a cost model that picks one for each message (section 5)
 ``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
-``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
 ``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
 ==============  =====================================================================================
 
@@ -24,6 +25,7 @@ from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
 from nearcast.matching.ap_tree import APTree
+from nearcast.matching.lfilter import LFilter
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.pt_quadtree import PTQuadtree
@@ -34,7 +36,8 @@ from nearcast.matching.scan import Scan
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
-    index.name: index for index in (Scan, RankedList, APTree, MBRTrie, IQTree, RQTree, PTQuadtree, RTTree)
+    index.name: index
+    for index in (Scan, RankedList, APTree, MBRTrie, PTQuadtree, LFilter, IQTree, RQTree, RTTree)
 }
 
 

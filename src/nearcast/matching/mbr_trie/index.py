@@ -24,6 +24,7 @@ from nearcast.matching.mbr_trie.trie import (
     check_trie,
     clause_rows_of,
     places_of,
+    trie_stats,
 )
 from nearcast.matching.newcomers import match_newcomers
 from nearcast.matching.token_order import message_tokens
@@ -98,15 +99,7 @@ class MBRTrie(FoldingMatcher):
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of every index, and those of the trie."""
-        trie = self._trie
-        lists = (trie.ends - trie.lows)[trie.ends > trie.lows]
-        return super().stats() | {
-            "probing": self.probing,
-            "height": len(trie.levels) - 2,
-            "nodes_per_level": np.diff(trie.levels).tolist(),
-            "lists": len(lists),
-            "longest_list": int(lists.max(initial=0)),
-        }
+        return super().stats() | {"probing": self.probing} | trie_stats(self._trie)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return super()._arrays() | {

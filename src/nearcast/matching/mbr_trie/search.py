@@ -21,9 +21,11 @@ __all__ = [
     "clear_bits",
     "has_bit",
     "match_trie",
+    "select_pairs",
     "set_bits",
     "settle",
     "touching",
+    "with_room",
 ]
 
 FULL = -1  # what a search returns when the output has no room
@@ -115,6 +117,91 @@ def settle(clauses: Clauses, probes: Probes, p: int, out: NDArray[np.int32], fir
 
 
 @kernel
+def select_pairs(
+    node_tokens: NDArray[np.int32],
+    node_boxes: NDArray[np.float32],
+    tops: NDArray[np.int32],
+    node: int,
+    child: int,
+    end: int,
+    tokens: NDArray[np.int32],
+    at: int,
+    count: int,
+    probing: int,
+    bits: NDArray[np.uint64],
+    query: NDArray[np.float32],
+    pairs: NDArray[np.int32],
+    top: int,
+) -> Any:
+    """SELECTPAIR: write the pairs <c, T_c> of a node's children child:end to *pairs* from *top* on; return the end.
+
+    T_n is tokens[at:count], and T_c begins after the token of c. *pairs* has room for all of them.
+    """
+    xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
+    fanout, left = end - child, count - at
+    # |T_n| log|n| against |n|, where a look into T_n is a look at one bit.
+    by_trie = probing == TRIE or (
+        probing == COST and (node == 0 or _BINARY_NS * left * np.log2(fanout + 1.0) < _BIT_NS * fanout)
+    )
+    while child < end and at < count:
+        if by_trie:  # find the next token among the children
+            token = tokens[at]
+            at += 1
+            if node == 0:
+                rank = LAST - int(token)
+                found = int(tops[rank]) if rank < tops.size else 0
+                if found == 0:
+                    continue
+            else:
+                high = end
+                while child < high:
+                    middle = (child + high) >> 1
+                    if node_tokens[middle] < token:
+                        child = middle + 1
+                    else:
+                        high = middle
+                if child == end or node_tokens[child] != token:
+                    continue
+                found = child
+                child += 1
+        else:  # find the next child among the tokens
+            found = child
+            child += 1
+            token = node_tokens[found]
+            if has_bit(bits, token) == 0:
+                continue
+            high = count
+            while at < high:
+                middle = (at + high) >> 1
+                if tokens[middle] < token:
+                    at = middle + 1
+                else:
+                    high = middle
+            if at == count or tokens[at] != token:
+                continue
+            at += 1
+        pairs[top, 0] = found
+        pairs[top, 1] = at
+        top += (
+            (node_boxes[found, 0] <= xmax)
+            & (node_boxes[found, 2] >= xmin)
+            & (node_boxes[found, 1] <= ymax)
+            & (node_boxes[found, 3] >= ymin)
+        )
+    return top
+
+
+@kernel
+def with_room(pairs: NDArray[np.int32], need: int) -> Any:
+    """Return *pairs*, or a longer copy where it has no room for *need*."""
+    if need < pairs.shape[0]:
+        return pairs
+    wider = np.empty((2 * need, pairs.shape[1]), np.int32)
+    wider[: pairs.shape[0]] = pairs
+    return wider
+
+
+@kernel
 def match_trie(
     trie: Trie,
     postings: Postings,
@@ -132,75 +219,40 @@ def match_trie(
     """
     node_tokens, firsts, lows, ends, _, node_boxes, tops, _ = trie
     boxes, rows, blocks = postings
-    xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     stack = np.empty((64, 2), np.int32)  # candidate pairs <n, T_n>: the node, and where T_n begins
-    stack[0, 0] = 0
-    stack[0, 1] = 0
+    stack[0] = 0
     top = 1
     if filled + ends[0] > out.size:
         return FULL
     filled = touching(boxes, rows, blocks, 0, ends[0], query, out, filled)
     while top > 0:
         top -= 1
-        node, begin = stack[top, 0], int(stack[top, 1])
+        node, at = int(stack[top, 0]), int(stack[top, 1])
         child, end = int(firsts[node]), int(firsts[node + 1])
-        fanout, left = end - child, count - begin
-        if top + min(fanout, left) > stack.shape[0]:
-            stack = np.concatenate((stack, np.empty((top + min(fanout, left), 2), np.int32)))
-        # SELECTPAIR: |T_n| log|n| against |n|, where a look into T_n is a look at one bit.
-        by_trie = probing == TRIE or (
-            probing == COST and (node == 0 or _BINARY_NS * left * np.log2(fanout + 1.0) < _BIT_NS * fanout)
+        stack = with_room(stack, top + min(end - child, count - at))
+        last = select_pairs(
+            node_tokens,
+            node_boxes,
+            tops,
+            node,
+            child,
+            end,
+            tokens,
+            at,
+            count,
+            probing,
+            bits,
+            query,
+            stack,
+            top,
         )
-        at = begin
-        while child < end and at < count:
-            if by_trie:  # find the next token among the children
-                token = tokens[at]
-                at += 1
-                if node == 0:
-                    rank = LAST - int(token)
-                    found = int(tops[rank]) if rank < tops.size else 0
-                    if found == 0:
-                        continue
-                else:
-                    high = end
-                    while child < high:
-                        middle = (child + high) >> 1
-                        if node_tokens[middle] < token:
-                            child = middle + 1
-                        else:
-                            high = middle
-                    if child == end or node_tokens[child] != token:
-                        continue
-                    found = child
-                    child += 1
-            else:  # find the next child among the tokens
-                found = child
-                child += 1
-                token = node_tokens[found]
-                if has_bit(bits, token) == 0:
-                    continue
-                high = count
-                while at < high:
-                    middle = (at + high) >> 1
-                    if tokens[middle] < token:
-                        at = middle + 1
-                    else:
-                        high = middle
-                if at == count or tokens[at] != token:
-                    continue
-                at += 1
-            if (
-                (node_boxes[found, 0] <= xmax)
-                & (node_boxes[found, 2] >= xmin)
-                & (node_boxes[found, 1] <= ymax)
-                & (node_boxes[found, 3] >= ymin)
-            ):
-                low, stop = lows[found], ends[found]
-                if filled + (stop - low) > out.size:
-                    return FULL
-                filled = touching(boxes, rows, blocks, low, stop, query, out, filled)
-                if at < count and firsts[found + 1] > firsts[found]:
-                    stack[top, 0] = found
-                    stack[top, 1] = at
-                    top += 1
+        for i in range(top, last):
+            found, at = int(stack[i, 0]), int(stack[i, 1])
+            low, stop = lows[found], ends[found]
+            if filled + (stop - low) > out.size:
+                return FULL
+            filled = touching(boxes, rows, blocks, low, stop, query, out, filled)
+            stack[top, 0] = found
+            stack[top, 1] = at
+            top += at < count and firsts[found + 1] > firsts[found]
     return filled

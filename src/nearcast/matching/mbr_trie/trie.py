@@ -8,7 +8,7 @@ sets: a subtrie is a range of ids, and reading one leaf's list is reading memory
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,16 @@ from nearcast.kernels.verify import Clauses
 from nearcast.matching.token_order import LAST
 from nearcast.ragged import offsets_of
 
-__all__ = ["NOWHERE", "Postings", "Trie", "build_trie", "check_trie", "clause_rows_of", "places_of"]
+__all__ = [
+    "NOWHERE",
+    "Postings",
+    "Trie",
+    "build_trie",
+    "check_trie",
+    "clause_rows_of",
+    "places_of",
+    "trie_stats",
+]
 
 NOWHERE = np.nan  # the box of a posting that was removed: it touches nothing
 _BLOCK = config.TRIE_BLOCK
@@ -205,6 +214,17 @@ def _place_on_curve(
                 cell = (cell | cell << 1) & 0x55555555
                 place |= cell << k
             out[i] = place
+
+
+def trie_stats(trie: Trie) -> dict[str, Any]:
+    """Return the figures of a trie."""
+    lists = (trie.ends - trie.lows)[trie.ends > trie.lows]
+    return {
+        "height": len(trie.levels) - 2,
+        "nodes_per_level": np.diff(trie.levels).tolist(),
+        "lists": len(lists),
+        "longest_list": int(lists.max(initial=0)),
+    }
 
 
 def check_trie(trie: Trie, postings: Postings) -> list[str]:

@@ -12,7 +12,7 @@ from nearcast.kernels import kernel
 from nearcast.matching.mbr_trie.search import FULL, has_bit
 from nearcast.matching.pt_quadtree.quadtree import Entries, Frame, Quadtree, cell
 
-__all__ = ["filter_nodes", "query_cells", "verify_list"]
+__all__ = ["filter_nodes", "here", "query_cells", "verify_list"]
 
 _FINEST = config.QUADTREE_LEVELS
 
@@ -109,6 +109,20 @@ def filter_nodes(
 
 
 @kernel
+def here(frame: Frame, tree: Quadtree, node: int, cells: NDArray[np.int64], xmin: float, ymin: float) -> Any:
+    """Tell whether it is this node that reports a clause whose box has the given lower left corner.
+
+    Where a message and a box share several nodes, it is the one with the lower left corner of what they share.
+    """
+    if cells[0] == cells[2] and cells[1] == cells[3]:
+        return True
+    shift = _FINEST - (np.searchsorted(tree.levels, node, side="right") - 1)
+    x = max(cells[0], cell(np.float64(xmin), frame.x, frame.width)) >> shift
+    y = max(cells[1], cell(np.float64(ymin), frame.y, frame.height)) >> shift
+    return x == tree.columns[node] and y == tree.rows[node]
+
+
+@kernel
 def verify_list(
     frame: Frame,
     tree: Quadtree,
@@ -127,8 +141,7 @@ def verify_list(
     """PT-QUADTREE-VERIFY of the entries begin:end of a node's list; return the new end, or FULL without room.
 
     Writes clause rows that the message seems to satisfy: what is left to do is the decision. Tokens are asked
-    first, the rarest of all. Where a message and a box share several nodes, the one with the lower left corner of
-    what they share reports the clause.
+    first, the rarest of all.
     """
     boxes, items, heads, tails = entries
     if filled + end - begin > out.size:
@@ -138,10 +151,6 @@ def verify_list(
         out[last] = i
         last += has_bit(bits, heads[i]) != 0
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
-    single = cells[0] == cells[2] and cells[1] == cells[3]
-    level = np.searchsorted(tree.levels, node, side="right") - 1
-    shift = _FINEST - level
-    column, row = tree.columns[node], tree.rows[node]
     kept = filled
     for j in range(filled, last):
         i = out[j]
@@ -150,12 +159,8 @@ def verify_list(
             and has_bit(bits, tails[i, 0])
             and has_bit(bits, tails[i, 1])
             and has_bit(bits, tails[i, 2])
+            and here(frame, tree, node, cells, boxes[i, 0], boxes[i, 1])
         ):
-            if not single:
-                x = max(cells[0], cell(np.float64(boxes[i, 0]), frame.x, frame.width)) >> shift
-                y = max(cells[1], cell(np.float64(boxes[i, 1]), frame.y, frame.height)) >> shift
-                if x != column or y != row:
-                    continue
             clause = laid[items[i]]
             clause = max(clause, ~clause)
             out[kept] = clause

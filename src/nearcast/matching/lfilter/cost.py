@@ -1,0 +1,136 @@
+"""What each filter would cost a message, in nanoseconds (section 5.3 of the LFILTER paper).
+
+The equations count steps; here each kind of step has its measured price, in ``config``. Two terms are sharper than
+in the paper. Tokens are not equally frequent, so where Equation 1 has N/D, the chance that a token of a clause is
+in the message, this is the share of all clauses' tokens that the message's tokens make up. And for each filter the
+cost of verification is in the sum, not only that of the filter step: that is what the message waits for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.matching.mbr_trie.trie import Trie
+from nearcast.matching.pt_quadtree.quadtree import Frame, Quadtree
+from nearcast.matching.token_order import LAST
+
+__all__ = ["costs"]
+
+_FINEST = config.QUADTREE_LEVELS
+_LEVEL = config.LFILTER_LEVEL
+_TOKEN_NS, _TOP_NS, _NODE_NS = config.LFILTER_TOKEN_NS, config.LFILTER_TOP_NS, config.LFILTER_NODE_NS
+_POSTING_NS = config.LFILTER_POSTING_NS
+_REGION_NS, _ENTRY_NS, _SEEN_NS = config.LFILTER_REGION_NS, config.LFILTER_ENTRY_NS, config.LFILTER_SEEN_NS
+_BINARY_NS, _BIT_NS = config.TRIE_BINARY_NS, config.TRIE_BIT_NS
+
+
+@kernel
+def _token_share(tokens: NDArray[np.int32], count: int, shares: NDArray[np.float32]) -> float:
+    """Return the chance that a token of a clause is in the message; *shares* is that of each rank."""
+    total = 0.0
+    for i in range(count):
+        rank = LAST - int(tokens[i])
+        if rank < shares.size:
+            total += shares[rank]
+    return total
+
+
+@kernel
+def _trie_cost(
+    trie: Trie,
+    tokens: NDArray[np.int32],
+    count: int,
+    query: NDArray[np.float32],
+    shares: NDArray[np.float32],
+    share: float,
+) -> Any:
+    """Cost_T, Equations 1 and 2: the first level as it is, what is below it by expectation."""
+    _, firsts, lows, ends, highs, boxes, tops, _ = trie
+    xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
+    cost = _POSTING_NS * ends[0] + _TOKEN_NS * count
+    for i in range(count):
+        rank = LAST - int(tokens[i])
+        if rank >= tops.size:
+            continue
+        share -= shares[rank]  # of the tokens that can follow
+        node = tops[rank]
+        if node > 0 and (boxes[node, 0] <= xmax) & (boxes[node, 2] >= xmin) & (boxes[node, 1] <= ymax) & (
+            boxes[node, 3] >= ymin
+        ):
+            fanout = firsts[node + 1] - firsts[node]
+            probing = min(_BIT_NS * fanout, _BINARY_NS * (count - i) * np.log2(fanout + 1.0))
+            cost += _TOP_NS + probing
+            cost += _NODE_NS * (highs[node] - ends[node]) * share + _POSTING_NS * (ends[node] - lows[node])
+    return cost
+
+
+@kernel
+def _quadtree_cost(
+    frame: Frame,
+    tree: Quadtree,
+    cells: NDArray[np.int64],
+    query: NDArray[np.float32],
+    share: float,
+) -> float:
+    """Cost_Q, Equations 3 and 4: regions to visit and entries to look at.
+
+    A point reads the lists on one path, whose lengths are known. For an area, cand_Q is estimated on level k as in
+    the paper, from the part of each region that the message covers, with a margin of one leaf: a leaf that is
+    touched is read whole.
+    """
+    first, columns, rows, starts, under, leaves = tree[:6]
+    single = cells[0] == cells[2] and cells[1] == cells[3]
+    stack = np.empty((3 * _FINEST + 4, 2), np.int64)
+    stack[0] = 0
+    top = 1
+    regions, entries = 0.0, 0.0
+    while top > 0:
+        top -= 1
+        node, level = stack[top, 0], stack[top, 1]
+        regions += 1.0
+        if not single and level == _LEVEL and first[node] > 0:
+            side_x, side_y = frame.width / (1 << level), frame.height / (1 << level)
+            left, low = frame.x + columns[node] * side_x, frame.y + rows[node] * side_y
+            margin = 1.0 / np.sqrt(np.float64(leaves[node]))
+            wide = (min(query[2], left + side_x) - max(query[0], left)) / side_x
+            high = (min(query[3], low + side_y) - max(query[1], low)) / side_y
+            part = min(max(wide, 0.0) + margin, 1.0) * min(max(high, 0.0) + margin, 1.0)
+            regions += leaves[node] * part  # cand_Q
+            entries += under[node] * part
+            continue
+        entries += starts[node + 1] - starts[node]
+        if first[node] > 0:
+            shift = _FINEST - (level + 1)
+            for child in range(first[node], first[node] + 4):
+                if (cells[0] >> shift) <= columns[child] <= (cells[2] >> shift) and (
+                    cells[1] >> shift
+                ) <= rows[child] <= (cells[3] >> shift):
+                    stack[top, 0] = child
+                    stack[top, 1] = level + 1
+                    top += 1
+    return _REGION_NS * regions + entries * (_ENTRY_NS + _SEEN_NS * share)
+
+
+@kernel
+def costs(
+    trie: Trie,
+    frame: Frame,
+    tree: Quadtree,
+    tokens: NDArray[np.int32],
+    count: int,
+    query: NDArray[np.float32],
+    cells: NDArray[np.int64],
+    shares: NDArray[np.float32],
+) -> Any:
+    """Return (Cost_T, Cost_Q, the chance that a token of a clause is in the message)."""
+    share = _token_share(tokens, count, shares)
+    return (
+        _trie_cost(trie, tokens, count, query, shares, share),
+        _quadtree_cost(frame, tree, cells, query, share),
+        share,
+    )
