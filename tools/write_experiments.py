@@ -27,8 +27,9 @@ def main(directory: Path) -> None:
             print(f"{name}: no {file.name}, kept as it is")
             continue
         table = experiment_markdown(json.loads(file.read_text(encoding="utf-8")))
-        block = re.compile(rf"<!-- {name} -->.*?<!-- end -->", re.S)
-        text = block.sub(lambda _: f"<!-- {name} -->\n\n{table}\n<!-- end -->", text)
+        before, _, rest = text.partition(f"<!-- {name} -->")
+        after = rest.partition("<!-- end -->")[2]
+        text = f"{before}<!-- {name} -->\n\n{table}\n<!-- end -->{after}"
     PAGE.write_text(text, encoding="utf-8")
 
 
