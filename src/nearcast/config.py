@@ -66,6 +66,40 @@ AUTO_FAR: Final = 1e30  # regions without end reach so far when their centre is 
 AUTO_GROWTH: Final = 4  # the choice is made again when the clauses have become so many times as many,
 AUTO_FIRST: Final = 4_096  # and at least so many
 
+# --- AP-Tree: f, θ_p, θ_KL and the cover from section 5.1 of its paper; the rest is measured -------------------------
+AP_TREE_FANOUT: Final = 200  # f
+AP_TREE_LEAF: Final = 40  # θ_p
+AP_TREE_DIVERGENCE: Final = 0.001  # θ_KL
+AP_TREE_COVER: Final = (
+    0.001  # a node that holds a smaller share of all clauses is not built anew for its divergence
+)
+AP_TREE_LOOK: Final = 16  # the divergence is looked at when 1/16 of a node's clauses have come or gone
+AP_TREE_VISIT: Final = 64.0  # looking into another node takes as long as looking at so many postings
+AP_TREE_PART: Final = 8  # clauses in a cut or cell, at least, on average
+AP_TREE_BUDGET: Final = 4.0  # postings of a clause, at most, on average, when a tree is built
+AP_TREE_SPREAD: Final = 32  # a clause in more cells of one node is put into the dummy cell
+AP_TREE_SAMPLE: Final = 2_048  # clauses from which the borders of a grid are chosen
+AP_TREE_BORDERS: Final = (
+    16  # places that are tried for a border where boxes begin, and as many where they end
+)
+AP_TREE_PLACES: Final = 4_096  # places of sampled messages that are kept
+AP_TREE_PRIOR: Final = 16.0  # sampled messages that what is assumed without a sample counts for
+AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where no sample tells (Table 2, TWEETS)
+AP_TREE_DP_WORDS: Final = 10_000  # words that are cut optimally; of more, groups are
+
+# --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------
+CELL_COST: Final = 1e-5  # what it takes to keep a clause in one more cell, in verifications a message
+COVER_DEPTH: Final = (
+    4  # levels below the smallest cell that contains a region, down to which it may be parted
+)
+COVER_SAMPLE: Final = 100_000  # messages of a sample whose places are kept
+RQ_QUADTREE_FROM: Final = 64  # clauses in a posting list from which it gets a quadtree
+RT_FANOUT: Final = 32  # entries of a node of the R-tree, which is split when it has so many
+RT_FILL: Final = 0.75  # of a node's places are taken when the tree is packed
+RT_REPRESENTATIVES: Final = 2  # the most keywords that stand for a clause in the filters of nodes
+RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
+RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
+
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
 INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy
@@ -117,6 +151,30 @@ MO_CITY_KM: Final = 100.0  # side of the city
 MO_HOT_SPOTS: Final = 150
 MO_HOT_SPOT_SPREAD: Final = 0.02
 MO_BACKGROUND: Final = 0.2
+
+# --- Benchmarks: the experiments of the AP-Tree and LFILTER papers ----------------------------------------------------
+EXPERIMENT_SUBSCRIPTIONS: Final = 200_000  # the papers have 5 and 10 million
+EXPERIMENT_MESSAGES: Final = 10_000
+EXPERIMENT_SECONDS: Final = 0.5  # an index gets as many of the messages as it can match in this time
+EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the scan
+EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
+EXPERIMENT_WARM_UP: Final = 500  # subscriptions of the index that compiles the kernels
+EXPERIMENT_OPTIMAL_SHARE: Final = 0.1  # of the subscriptions, where the optimal partition takes part
+EXPERIMENT_MAINTENANCE_SHARE: Final = 0.25  # of the subscriptions, where most of them are inserted
+EXPERIMENT_LONG_SHARE: Final = 0.1  # of the messages, where they are long
+AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: cities, their spread, background
+    "tweets": (AP_VOCABULARY, AP_MESSAGE_KEYWORDS, AP_CITIES, AP_CITY_SPREAD, AP_BACKGROUND),
+    "gn": (208_000, 7, 500, 0.02, 0.8),
+    "cars": (81_000, 30, 20, 0.05, 0.05),
+    "ais": (81_000, 50, 100, 0.01, 0.25),
+}
+AP_SMALL_AREA: Final = (0.000_005, 0.000_015)  # AP-Tree, Fig. 11: 0.001% of the space on average
+AP_GROWTH: Final = (0.2, 0.5, 1.0, 2.0, 4.0)  # AP-Tree, Figs. 15 and 18: 1 to 20 million, by default 5
+LFILTER_GROWTH: Final = (0.2, 0.4, 0.6, 0.8, 1.0)  # LFILTER, Fig. 11: 2 to 10 million, by default 10
+LFILTER_PLACES_KEYWORDS: Final = (1, 6)  # LFILTER, Table 1: of a subscription in the USA dataset
+LFILTER_AREA: Final = (0.0001, 0.01)  # of a range message, as a share of the space; a guess
+LFILTER_SHORT: Final = (6, 10, 15, 20)  # words of a message
+LFILTER_LONG: Final = (100, 400, 700, 1_000)
 
 # --- MBRTrie, PT-Quadtree, LFILTER ---------------------------------------------------------------------------------
 TRIE_BLOCK: Final = 32  # postings that share one bounding box, so that a long list is read in steps

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,11 +17,13 @@ from nearcast import config
 from nearcast.errors import InputError, UnknownError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import Console
 
+    from nearcast.bench.experiments import Experiment
     from nearcast.bench.measure import Progress
+    from nearcast.bench.scenes import Scene
 
 __all__ = ["app"]
 
@@ -45,6 +47,22 @@ PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the results, as .svg or .png.")
 ]
 Check = Annotated[bool, typer.Option("--check", help="Compare with the floors and exit 1 below one.")]
+ExperimentSubscriptions = Annotated[
+    int, typer.Option("--subscriptions", help="How many subscriptions, where they do not vary.", min=1)
+]
+ExperimentMessages = Annotated[int, typer.Option("--messages", help="How many messages.", min=1)]
+RealData = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="Where the real data is; besides the synthetic.")
+]
+OutDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Write the results (.json) and a picture (.svg) for each figure."
+    ),
+]
+Format = Annotated[
+    Literal["table", "markdown"], typer.Option("--format", help="How the results are printed.")
+]
 FloorsFile = Annotated[
     Path | None,
     typer.Option(
@@ -139,6 +157,178 @@ def vocabulary(
     _measure("vocabulary", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
 
 
+@app.command("ap-tree")
+def ap_tree(
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N[,N…]", help="10a, 10b, 11, 12, 13, 14, 15, 16, 17, 18a, 18b; all unless given."
+        ),
+    ] = None,
+    subscriptions: ExperimentSubscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
+    messages: ExperimentMessages = config.EXPERIMENT_MESSAGES,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    data: RealData = None,
+    out: OutDirectory = None,
+    json: JsonFile = None,
+    format: Format = "table",
+) -> None:
+    """Run the experiments of the AP-Tree paper (Figures 10 to 18).
+
+    Fan-out and threshold, variants of the tree, datasets, keywords, areas,
+    number of subscriptions, maintenance, boolean subscriptions. All indexes of
+    a figure must give the same answers.
+
+    For example:
+
+    nearcast bench ap-tree --figure 13,15 --subscriptions 50000 --out figures
+    """
+    from nearcast.bench.ap_tree_figures import FIGURES
+
+    _experiments(
+        "ap-tree",
+        FIGURES,
+        figure,
+        subscriptions,
+        messages,
+        seed,
+        repeat,
+        data,
+        out=out,
+        json=json,
+        format=format,
+    )
+
+
+@app.command()
+def lfilter(
+    figure: Annotated[
+        str | None, typer.Option(metavar="N[,N…]", help="7, 8, 9, 10, 11; all unless given.")
+    ] = None,
+    subscriptions: ExperimentSubscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
+    messages: ExperimentMessages = config.EXPERIMENT_MESSAGES,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    data: RealData = None,
+    out: OutDirectory = None,
+    json: JsonFile = None,
+    format: Format = "table",
+) -> None:
+    """Run the experiments of the LFILTER paper (Figures 7 to 11).
+
+    Short and long messages, points and ranges: probing strategies of the
+    MBRTrie, the three filters, other indexes, number of subscriptions. All
+    indexes of a figure must give the same answers.
+
+    For example:
+
+    nearcast bench lfilter --figure 8 --subscriptions 50000 --out figures
+    """
+    from nearcast.bench.lfilter_figures import FIGURES
+
+    _experiments(
+        "lfilter",
+        FIGURES,
+        figure,
+        subscriptions,
+        messages,
+        seed,
+        repeat,
+        data,
+        out=out,
+        json=json,
+        format=format,
+    )
+
+
+def _experiments(
+    benchmark: str,
+    figures: Mapping[str, Callable[[Scene], Experiment]],
+    asked: str | None,
+    subscriptions: int,
+    messages: int,
+    seed: int,
+    repeat: int,
+    data: Path | None,
+    *,
+    out: Path | None,
+    json: str | None,
+    format: str,
+) -> None:
+    """Run the figures that were asked for, and show each as soon as it is there."""
+    from nearcast.bench import experiments, plots, report
+    from nearcast.bench.scenes import scene
+
+    names = _figure_names(asked, list(figures))
+    where = scene(subscriptions, messages, data)
+    if out:
+        plots.check(out / "figure.svg")
+        if out.exists() and not out.is_dir():
+            raise InputError(f"cannot write to {shown(str(out))}: it is not a directory")
+        out.mkdir(parents=True, exist_ok=True)
+    _check_writable(Path(json) if json and json != "-" else None)
+    command = (
+        f"nearcast bench {benchmark} --figure {{}} --subscriptions {subscriptions} --messages {messages} "
+        f"--seed {seed} --repeat {repeat}" + (" --data DIR" if data else "")
+    )
+    talk = _console(stderr=True)
+    bodies: list[dict[str, Any]] = []
+    for number, name in enumerate(names):
+        with _progress() as tell:
+
+            def step(text: str, share: float, name: str = name, number: int = number) -> None:
+                tell(f"figure {name}: {text}", (number + share) / len(names))
+
+            body = experiments.run(figures[name](where), seed=seed, repeat=repeat, progress=step)
+        bodies.append(body)
+        if out:
+            document = report.document(benchmark, command.format(name), body)
+            (out / f"{benchmark}-{name}.json").write_text(report.to_json(document), encoding="utf-8")
+            plots.draw_experiment(document, out / f"{benchmark}-{name}.svg")
+        if json == "-":
+            pass
+        elif format == "markdown":
+            sys.stdout.write(report.experiment_markdown(body) + "\n")
+            sys.stdout.flush()
+        else:
+            _console().print(report.experiment_tables(body))
+        for mismatch in body["mismatches"]:
+            talk.print(f"[bold red]wrong answer[/] figure {name}, {mismatch}", highlight=False)
+    if json:
+        text = report.to_json(
+            report.document(benchmark, command.format(",".join(names)), {"figures": bodies})
+        )
+        if json == "-":
+            sys.stdout.write(text)
+        else:
+            Path(json).write_text(text, encoding="utf-8")
+    if any(body["mismatches"] for body in bodies):
+        raise typer.Exit(1)
+
+
+def _figure_names(asked: str | None, known: list[str]) -> list[str]:
+    """Return the figures of ``10,12``, each once; one number stands for all its letters."""
+    if asked is None:
+        return known
+    names: list[str] = []
+    for name in (part.strip() for part in asked.split(",")):
+        found = [figure for figure in known if name in (figure, figure.rstrip("ab"))]
+        if not found:
+            raise UnknownError(f"no figure {shown(name)}; there are {', '.join(known)}")
+        names += found
+    return list(dict.fromkeys(names))
+
+
+def _check_writable(*files: Path | None) -> None:
+    """Refuse a file in a directory that does not exist."""
+    for file in files:
+        if file and not file.absolute().parent.is_dir():
+            raise InputError(
+                f"cannot write {shown(str(file))}: its directory does not exist; create it first"
+            )
+
+
 def _measure(
     benchmark: str,
     command: str,
@@ -155,12 +345,7 @@ def _measure(
     limits = floor_files.read(floors) if floors else []
     if plot:
         plots.check(plot)
-    for file in (plot, Path(json) if json and json != "-" else None):
-        if file and not file.absolute().parent.is_dir():
-            raise InputError(
-                f"cannot write {shown(str(file))}: its directory does not exist; create it first"
-            )
-
+    _check_writable(plot, Path(json) if json and json != "-" else None)
     with _progress() as tell:
         document = report.document(benchmark, command, run(tell))
     verdicts = floor_files.check(document, limits)

@@ -1,19 +1,29 @@
-"""Pictures of a benchmark: bars on a logarithmic axis, as SVG or PNG by the ending of the file's name."""
+"""Pictures of a benchmark: bars or lines on a logarithmic axis, as SVG or PNG by the ending of the file's name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nearcast.bench.report import label
 from nearcast.errors import InputError, RuntimeUnavailableError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["check", "draw"]
+__all__ = ["check", "draw", "draw_experiment"]
 
 _ENDINGS = (".svg", ".png")
 _BAR, _OTHER, _LINE, _INK = "#2f6f9f", "#b8c4ce", "#c2402f", "#3b3b3b"
+_COLOURS = (
+    "#2f6f9f",
+    "#c2402f",
+    "#5b8c3a",
+    "#d08c2f",
+    "#7a5ea8",
+    "#7f7f7f",
+)  # of lines, told apart by markers too
+_MARKERS = "osD^vP"
 
 
 def check(path: Path) -> None:
@@ -73,12 +83,7 @@ def _bars(
     line: tuple[float, str] | None,
     highlight: Callable[[str], bool],
 ) -> None:
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 1.6 + 0.42 * len(names)), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display
+    figure = _figure(8, 1.6 + 0.42 * len(names))
     axes = figure.subplots()
     colours = [_BAR if highlight(name) else _OTHER for name in names]
     bars = axes.barh(names, values, color=colours, height=0.62)
@@ -94,11 +99,92 @@ def _bars(
     axes.invert_yaxis()
     axes.set_title(title, loc="left", fontsize=11, color=_INK)
     axes.set_xlabel(axis, fontsize=9, color=_INK)
-    axes.tick_params(length=0, labelsize=9, colors=_INK)
-    axes.grid(axis="x", color="#e6e6e6", linewidth=0.8)
+    axes.spines["left"].set_visible(False)
+    _style(axes, "x")
+    _save(figure, path)
+
+
+def draw_experiment(report: Mapping[str, Any], path: Path) -> None:
+    """Draw an experiment into *path*: a column for each panel, a row for each measure, a line for each index."""
+    check(path)
+    points, measures = report["points"], report["measures"]
+    panels = list(dict.fromkeys(point["panel"] for point in points))
+    figure = _figure(max(6.4, 0.8 + 3.6 * len(panels)), 0.8 + 3.0 * len(measures))
+    grid = figure.subplots(len(measures), len(panels), squeeze=False)
+    lines = list(dict.fromkeys(point["line"] for point in points))
+    for row, measure in enumerate(measures):
+        for column, panel in enumerate(panels):
+            axes = grid[row][column]
+            inside = [point for point in points if point["panel"] == panel]
+            _panel(axes, inside, lines, measure, report["x"]["logarithmic"])
+            axes.set_title(panel, loc="left", fontsize=10, color=_INK)
+            if row == len(measures) - 1:
+                axes.set_xlabel(report["x"]["axis"], fontsize=9, color=_INK)
+            if column == 0:
+                axes.set_ylabel(measures[measure], fontsize=9, color=_INK)
+            _style(axes, "y")
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=len(lines),
+        frameon=False,
+        fontsize=9,
+        labelcolor=_INK,
+    )
+    figure.suptitle(report["title"], x=0.01, ha="left", fontsize=11, color=_INK)
+    _save(figure, path)
+
+
+def _panel(
+    axes: Any, points: Sequence[Mapping[str, Any]], lines: Sequence[str], measure: str, logarithmic: bool
+) -> None:
+    """Draw one panel: lines over numbers, groups of bars over names."""
+    from matplotlib.ticker import LogLocator
+
+    xs = list(dict.fromkeys(point["x"] for point in points))
+    names = any(isinstance(x, str) for x in xs)
+    width = 0.8 / len(lines)
+    for number, line in enumerate(lines):
+        values = {point["x"]: point[measure] for point in points if point["line"] == line}
+        heights = [values[x] for x in xs]
+        colour = _COLOURS[number % len(_COLOURS)]
+        if names:
+            places = [place + (number - (len(lines) - 1) / 2) * width for place in range(len(xs))]
+            axes.bar(places, heights, width, color=colour, label=line)
+        else:
+            marker = _MARKERS[number % len(_MARKERS)]
+            axes.plot(xs, heights, color=colour, marker=marker, markersize=4, linewidth=1.4, label=line)
+    if logarithmic:
+        axes.set_xscale("log")
+    axes.set_xticks(range(len(xs)) if names else xs, [label(x) for x in xs])
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.minorticks_off()
+
+
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)  # draws without a display
+    return figure
+
+
+def _style(axes: Any, grid: str) -> None:
+    axes.tick_params(length=0, labelsize=9, colors=_INK, which="both")
+    axes.grid(axis=grid, color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
-    for side in ("top", "right", "left"):
+    for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    # neither date nor random names in the file: the same figures give the same picture
+
+
+def _save(figure: Any, path: Path) -> None:
+    """Write the picture with neither date nor random names in it: the same figures give the same file."""
+    import matplotlib
+
     with matplotlib.rc_context({"svg.hashsalt": "nearcast"}):
         figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)

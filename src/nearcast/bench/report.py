@@ -12,11 +12,21 @@ from rich.text import Text
 from nearcast.bench.measure import machine, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nearcast.bench.floors import Verdict
 
-__all__ = ["SCHEMA_VERSION", "document", "floors_as_json", "floors_table", "table", "to_json"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "document",
+    "experiment_markdown",
+    "experiment_tables",
+    "floors_as_json",
+    "floors_table",
+    "label",
+    "table",
+    "to_json",
+]
 
 SCHEMA_VERSION = 1
 
@@ -131,6 +141,83 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
     return _titled(title, table, [_machine_line(report)])
 
 
+def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
+    """Return the tables of an experiment: one for each panel and measure, lines as columns."""
+    parts: list[RenderableType] = [
+        Text(f"Figure {figure['figure']}. {figure['title']}", style="bold"),
+    ]
+    for title, headings, rows in _experiment_rows(figure):
+        grid = Table(title=title, title_justify="left", title_style="")
+        grid.add_column(headings[0], no_wrap=True)
+        for heading in headings[1:]:
+            grid.add_column(heading, justify="right")
+        for row in rows:
+            grid.add_row(*row)
+        parts.append(grid)
+    return Group(*parts, Text("\n".join(_experiment_notes(figure)), style="dim"))
+
+
+def experiment_markdown(figure: Mapping[str, Any]) -> str:
+    """Return the same as Markdown, for a page of documentation."""
+    lines = [f"### Figure {figure['figure']}. {figure['title']}", ""]
+    for title, headings, rows in _experiment_rows(figure):
+        lines += [f"{title}:", "", *(f"| {' | '.join(row)} |" for row in (headings,))]
+        lines += [f"|{'|'.join(['---', *['--:'] * (len(headings) - 1)])}|"]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), ""]
+    return "\n".join([*lines, *(f"{note}." for note in _experiment_notes(figure)), ""])
+
+
+def _experiment_rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Yield the title, the headings and the rows of each table."""
+    points = figure["points"]
+    for panel in dict.fromkeys(point["panel"] for point in points):
+        inside = [point for point in points if point["panel"] == panel]
+        lines = list(dict.fromkeys(point["line"] for point in inside))
+        for measure, axis in figure["measures"].items():
+            rows = []
+            for x in dict.fromkeys(point["x"] for point in inside):
+                here = {point["line"]: point for point in inside if point["x"] == x}
+                base = here[figure["baseline"]][measure] if figure["baseline"] else None
+                cells = [_compared(here[line][measure], base) for line in lines]
+                sizes = [_range(here.values(), name) for name in ("subscriptions", "matches_per_message")]
+                rows.append([label(x), *cells, *sizes])
+            yield (
+                f"{panel}, {axis}" if panel else axis,
+                [figure["x"]["axis"], *lines, "subs", "matches"],
+                rows,
+            )
+
+
+def _compared(value: float | None, base: float | None) -> str:
+    """Return a figure, and how many times the baseline it is."""
+    if value is None or not base:
+        return _figure(value)
+    ratio = value / base
+    return f"{_figure(value)} ({ratio:,.0f}×)" if ratio >= 10 else f"{_figure(value)} ({ratio:.2g}×)"
+
+
+def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
+    """Return the least and the most of a figure over several points, once if they are the same."""
+    values = [point[name] for point in points]
+    written = label if all(isinstance(value, int) for value in values) else _figure
+    ends = dict.fromkeys(written(value) for value in (min(values), max(values)))
+    return "–".join(ends)
+
+
+def _experiment_notes(figure: Mapping[str, Any]) -> list[str]:
+    messages = _range(figure["points"], "messages")
+    lines = [
+        f"{messages} messages, seed {figure['seed']}, the best of {figure['repeat']}, one thread; matches: of a message"
+    ]
+    if figure["baseline"]:
+        lines[0] += f"; in brackets: times {figure['baseline']}"
+    if figure["note"]:
+        lines.append(figure["note"])
+    if figure["mismatches"]:
+        lines.append("the answers DIFFER: see the mismatches")
+    return lines
+
+
 def floors_table(verdicts: Sequence[Verdict]) -> Table:
     """Return the floors that applied, each with the figure that the run measured."""
     table = Table("floor", "must be", title="Floors", title_justify="left")
@@ -178,3 +265,14 @@ def _figure(value: float | None) -> str:
     if size >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3g}"
+
+
+def label(value: float | str) -> str:
+    """Return a value of an axis as people write it.
+
+    >>> label(200_000), label(1e-08), label(0.5), label(float("inf")), label("places")
+    ('200,000', '1e-08', '0.5', 'inf', 'places')
+    """
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if isinstance(value, int) or value.is_integer() else f"{value:g}"

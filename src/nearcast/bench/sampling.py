@@ -6,6 +6,8 @@ same seed gives the same rows on any machine.
 
 from __future__ import annotations
 
+import itertools
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +15,8 @@ import numpy as np
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 __all__ = [
@@ -21,13 +25,17 @@ __all__ = [
     "Ragged",
     "Regions",
     "Zipf",
+    "around",
     "choose_attributes",
     "clustered",
     "distinct_words",
+    "expressions",
     "in_chunks",
     "joined",
     "places",
     "regions_from",
+    "shares",
+    "take",
     "zipf",
 ]
 
@@ -68,20 +76,27 @@ class Extent(NamedTuple):
 
 
 class Zipf(NamedTuple):
-    """A Zipf law to draw from: cumulative shares, and for each of as many equal steps where to look."""
+    """A law to draw words by: cumulative shares, and for each of as many equal steps where to look."""
 
     cumulative: NDArray[np.float64]
     guide: NDArray[np.int32]
 
 
+@lru_cache(maxsize=4)  # the experiments draw many workloads by one law
 def zipf(size: int, exponent: float) -> Zipf:
     """Return the law in which word r (from 0) has a share proportional to ``(r + 1) ** -exponent``.
 
     >>> zipf(3, 1.0).cumulative.round(3)
     array([0.545, 0.818, 1.   ])
     """
-    cumulative = np.cumsum(np.arange(1, size + 1, dtype=np.float64) ** -exponent)
+    return shares(np.arange(1, size + 1, dtype=np.float64) ** -exponent)
+
+
+def shares(weights: NDArray[np.float64]) -> Zipf:
+    """Return the law in which each word has a share in proportion to its weight, such as its count in real texts."""
+    cumulative = np.cumsum(weights)
     cumulative /= cumulative[-1]
+    size = len(cumulative)
     guide = np.searchsorted(cumulative, np.arange(size) / size, side="right").astype(np.int32)
     return Zipf(cumulative, guide)
 
@@ -182,8 +197,59 @@ def regions_from(
     offsets = np.concatenate([[0], np.cumsum(wanted)])
     words = np.empty(offsets[-1], np.int32)
     _pick(rng, rows, offsets, words)
-    half = 0.5 * np.sqrt(rng.uniform(area[0], area[1], available.size))[:, None] * extent.size
-    return Regions(np.hstack([points - half, points + half]), Ragged(offsets, words))
+    return Regions(around(rng, points, extent, area), Ragged(offsets, words))
+
+
+def around(
+    rng: np.random.Generator, points: NDArray[np.float64], extent: Extent, area: tuple[float, float]
+) -> NDArray[np.float64]:
+    """Return a box around each point in the proportions of *extent*, its share of the area uniform in *area*."""
+    half = 0.5 * np.sqrt(rng.uniform(area[0], area[1], len(points)))[:, None] * extent.size
+    return np.hstack([points - half, points + half])
+
+
+def expressions(rng: np.random.Generator, rows: int, keywords: int) -> tuple[NDArray[np.int32], Ragged]:
+    """Draw a boolean expression over *keywords* (at least 2) words for each row, as section 5.1.1 of the AP-Tree paper.
+
+    The words are cut in two at a random place; each part becomes a conjunction or a disjunction, and the two are
+    joined by AND or OR. Returns the clauses of the disjunctive normal form: which row each belongs to, and the
+    positions (from 0) of its words.
+    """
+    patterns = list(_patterns(keywords))
+    clauses = [clause for pattern in patterns for clause in pattern]
+    first = np.cumsum(
+        [0, *(len(pattern) for pattern in patterns)]
+    )  # the number of each pattern's first clause
+    numbered = Ragged(first, np.arange(len(clauses), dtype=np.int32))
+    chosen = take(numbered, rng.integers(len(patterns), size=rows))
+    owners = np.repeat(np.arange(rows, dtype=np.int32), np.diff(chosen.offsets))
+    return owners, take(_ragged(clauses), chosen.words.astype(np.int64))
+
+
+def _patterns(keywords: int) -> Iterator[list[list[int]]]:
+    """Yield the normal form of every way to cut so many words in two and to connect them."""
+    for cut in range(1, keywords):
+        left, right = list(range(cut)), list(range(cut, keywords))
+        for left_clauses, right_clauses in itertools.product(
+            ([left], [[word] for word in left]), ([right], [[word] for word in right])
+        ):
+            yield [a + b for a, b in itertools.product(left_clauses, right_clauses)]
+            yield left_clauses + right_clauses
+
+
+def _ragged(rows: list[list[int]]) -> Ragged:
+    lengths = [len(row) for row in rows]
+    return Ragged(
+        np.concatenate([[0], np.cumsum(lengths)]), np.array([w for row in rows for w in row], np.int32)
+    )
+
+
+def take(rows: Ragged, chosen: NDArray[np.int64]) -> Ragged:
+    """Return a copy of the chosen rows, in that order."""
+    lengths = np.diff(rows.offsets)[chosen]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    return Ragged(offsets, rows.words[np.repeat(rows.offsets[chosen], lengths) + within])
 
 
 def in_chunks(total: int) -> list[int]:

@@ -13,6 +13,7 @@ The same name, sizes and seed give the same workload. Messages do not depend on 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,12 +30,11 @@ from nearcast.geometry import WGS84, Planar, Space
 from nearcast.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-__all__ = ["WORKLOADS", "Workload", "make"]
+__all__ = ["WORKLOADS", "Recipe", "Workload", "ap_tree", "check_data", "make", "mo_tree", "real"]
 
 CONTIGUOUS_US = Extent(-125.0, 24.5, -66.5, 49.5)  # degrees of longitude and latitude
 _UNIT_SQUARE = Extent(0.0, 0.0, 1.0, 1.0)
@@ -64,6 +64,25 @@ class Workload:
     newcomers: SubscriptionTable
     messages: MessageBatch
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How messages become subscriptions, and what may be asked of the messages.
+
+    The defaults are those of the AP-Tree paper (section 5.1.1); its experiments and those of the LFILTER paper vary
+    them.
+    """
+
+    keywords: tuple[int, int] = config.AP_KEYWORDS  # the fewest and the most that a subscription asks for
+    area: tuple[float, float] = config.AP_AREA  # of its region, as a share of the data space
+    boolean: bool = False  # the keywords are joined by AND and OR at random, not all by AND
+    drifting: bool = False  # subscriptions come roughly from west to east, not in random order
+    message_keywords: int | None = None  # so many words by their frequency; None: as the data has them
+    message_area: tuple[float, float] | None = None  # the share of an area; None: the messages are points
+
+
+PLAIN = Recipe()
 
 
 def make(
@@ -102,6 +121,10 @@ def ap_tree(
     vocabulary: int = config.AP_VOCABULARY,
     exponent: float = config.AP_EXPONENT,
     message_keywords: int = config.AP_MESSAGE_KEYWORDS,
+    cities: int = config.AP_CITIES,
+    city_spread: float = config.AP_CITY_SPREAD,
+    background: float = config.AP_BACKGROUND,
+    recipe: Recipe = PLAIN,
 ) -> Workload:
     """Return synthetic messages and the AP-Tree paper's subscriptions from others of their kind.
 
@@ -110,38 +133,35 @@ def ap_tree(
     """
     world, for_messages, for_subscriptions = _streams(seed)
     law = sampling.zipf(vocabulary, exponent)
-    clusters = sampling.clustered(
-        world, _UNIT_SQUARE, config.AP_CITIES, config.AP_CITY_SPREAD, config.AP_BACKGROUND
-    )
+    clusters = sampling.clustered(world, _UNIT_SQUARE, cities, city_spread, background)
 
-    def sampled(rng: np.random.Generator, count: int) -> tuple[NDArray[np.float64], Ragged]:
-        return sampling.places(rng, clusters, count), sampling.distinct_words(
-            rng, law, count, message_keywords
-        )
+    def sampled(rng: np.random.Generator, count: int, words: int) -> tuple[NDArray[np.float64], Ragged]:
+        return sampling.places(rng, clusters, count), sampling.distinct_words(rng, law, count, words)
 
     pieces = [
-        _recipe(for_subscriptions, *sampled(for_subscriptions, count), _UNIT_SQUARE)
+        _regions(
+            for_subscriptions, *sampled(for_subscriptions, count, message_keywords), _UNIT_SQUARE, recipe
+        )
         for count in sampling.in_chunks(subscriptions + newcomers)
     ]
     space = Planar(*_UNIT_SQUARE)
-    table, more = _tables(sampling.joined(pieces), subscriptions, space)
-    points, words = sampled(for_messages, messages)
+    table, more = _tables(for_subscriptions, sampling.joined(pieces), subscriptions, space, recipe)
+    points, words = sampled(for_messages, messages, recipe.message_keywords or message_keywords)
     return Workload(
         name="ap-tree",
         seed=seed,
         description="Zipf words, clustered places; subscriptions by the AP-Tree paper's recipe",
         subscriptions=table,
         newcomers=more,
-        messages=MessageBatch.from_arrays(points, words.offsets, words.words, space=space),
+        messages=_batch(for_messages, points, words, _UNIT_SQUARE, space, recipe),
         facts={
             "vocabulary": vocabulary,
             "zipf_exponent": exponent,
-            "keywords_per_message": message_keywords,
-            "keywords_per_subscription": list(config.AP_KEYWORDS),
-            "area_share": list(config.AP_AREA),
-            "cities": config.AP_CITIES,
-            "city_spread": config.AP_CITY_SPREAD,
-            "background_share": config.AP_BACKGROUND,
+            "keywords_per_message": recipe.message_keywords or message_keywords,
+            **_facts(recipe),
+            "cities": cities,
+            "city_spread": city_spread,
+            "background_share": background,
         },
     )
 
@@ -224,43 +244,55 @@ def mo_tree(
 
 
 def real(
-    name: str, data: Path, subscriptions: int, messages: int, *, seed: int = 0, newcomers: int = 0
+    name: str,
+    data: Path,
+    subscriptions: int,
+    messages: int,
+    *,
+    seed: int = 0,
+    newcomers: int = 0,
+    recipe: Recipe = PLAIN,
 ) -> Workload:
     """Return real messages from a file of *data*, and the AP-Tree paper's subscriptions from its other rows.
 
     Only rows inside the contiguous United States with at least one word count. Half of them, at random, are
-    messages, the other half makes subscriptions. When more are wanted than there are, rows serve repeatedly;
-    a subscription that comes from a repeated row is moved a little.
+    messages, the other half makes subscriptions: of these, the rows with as many words as the recipe asks for at
+    least. When more are wanted than there are, rows serve repeatedly; a subscription that comes from a repeated row
+    is moved a little.
     """
-    file, columns = _FILES[name]
-    points, rows, vocabulary = _read(data / file, columns)
+    points, rows, vocabulary = _read(_file(name, data), _FILES[name][1])
     world, for_messages, for_subscriptions = _streams(seed)
     order = world.permutation(len(points))
     half = len(order) // 2
     chosen = _drawn(for_messages, order[:half], messages)
-    words = _take(rows, chosen)
+    if recipe.message_keywords is None:
+        words = sampling.take(rows, chosen)
+    else:
+        law = sampling.shares(np.bincount(rows.words, minlength=len(vocabulary)).astype(np.float64))
+        words = sampling.distinct_words(for_messages, law, messages, recipe.message_keywords)
 
-    sources = _drawn(for_subscriptions, order[half:], subscriptions + newcomers)
+    pool = order[half:]
+    pool = pool[np.diff(rows.offsets)[pool] >= recipe.keywords[0]]
+    sources = _drawn(for_subscriptions, pool, subscriptions + newcomers)
     pieces = []
     for part in np.split(sources, np.cumsum(sampling.in_chunks(sources.size))[:-1]):
         centres = points[part]
-        if sources.size > order.size - half:
+        if sources.size > pool.size:
             centres = centres + for_subscriptions.normal(0.0, _JITTER_DEG, centres.shape)
-        pieces.append(_recipe(for_subscriptions, centres, _take(rows, part), CONTIGUOUS_US))
-    table, more = _tables(sampling.joined(pieces), subscriptions, WGS84)
+        pieces.append(_regions(for_subscriptions, centres, sampling.take(rows, part), CONTIGUOUS_US, recipe))
+    table, more = _tables(for_subscriptions, sampling.joined(pieces), subscriptions, WGS84, recipe)
     return Workload(
         name=name,
         seed=seed,
         description=f"real {name} of the contiguous US; subscriptions by the AP-Tree paper's recipe",
         subscriptions=table,
         newcomers=more,
-        messages=MessageBatch.from_arrays(points[chosen], words.offsets, words.words),
+        messages=_batch(for_messages, points[chosen], words, CONTIGUOUS_US, WGS84, recipe),
         facts={
             "rows": len(points),
             "vocabulary": len(vocabulary),
             "keywords_per_message": round(words.words.size / messages, 2),
-            "keywords_per_subscription": list(config.AP_KEYWORDS),
-            "area_share": list(config.AP_AREA),
+            **_facts(recipe),
         },
     )
 
@@ -270,18 +302,75 @@ def _streams(seed: int) -> list[np.random.Generator]:
     return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
 
 
-def _recipe(rng: np.random.Generator, points: NDArray[np.float64], rows: Ragged, extent: Extent) -> Regions:
-    return sampling.regions_from(rng, points, rows, extent, keywords=config.AP_KEYWORDS, area=config.AP_AREA)
+def _regions(
+    rng: np.random.Generator, points: NDArray[np.float64], rows: Ragged, extent: Extent, recipe: Recipe
+) -> Regions:
+    return sampling.regions_from(rng, points, rows, extent, keywords=recipe.keywords, area=recipe.area)
 
 
-def _tables(regions: Regions, first: int, space: Space) -> tuple[SubscriptionTable, SubscriptionTable]:
+def _tables(
+    rng: np.random.Generator, regions: Regions, first: int, space: Space, recipe: Recipe
+) -> tuple[SubscriptionTable, SubscriptionTable]:
     """Split into the first *first* subscriptions and the newcomers."""
-    boxes, (offsets, words) = regions
+    boxes, words = regions
+    if recipe.drifting:
+        west = boxes[:, 0] + boxes[:, 2]
+        order = np.argsort(west + rng.uniform(0.0, np.ptp(west), len(west)))
+        boxes, words = boxes[order], sampling.take(words, order)
+    if recipe.boolean:
+        return _expressions(rng, boxes, words, first, space, recipe)
+    offsets, codes = words
     cut = offsets[first]
     return (
-        SubscriptionTable.from_arrays(boxes[:first], offsets[: first + 1], words[:cut], space=space),
-        SubscriptionTable.from_arrays(boxes[first:], offsets[first:] - cut, words[cut:], space=space),
+        SubscriptionTable.from_arrays(boxes[:first], offsets[: first + 1], codes[:cut], space=space),
+        SubscriptionTable.from_arrays(boxes[first:], offsets[first:] - cut, codes[cut:], space=space),
     )
+
+
+def _expressions(
+    rng: np.random.Generator,
+    boxes: NDArray[np.float64],
+    words: Ragged,
+    first: int,
+    space: Space,
+    recipe: Recipe,
+) -> tuple[SubscriptionTable, SubscriptionTable]:
+    """Return the same for subscriptions that join their words, as many for each, by AND and OR."""
+    fewest, most = recipe.keywords
+    if fewest != most:
+        raise InputError(f"boolean subscriptions all have as many keywords, not {fewest} to {most}")
+    owners, clauses = sampling.expressions(rng, len(boxes), most)
+    starts = np.repeat(words.offsets[owners], np.diff(clauses.offsets))
+    table = SubscriptionTable.from_arrays(
+        boxes[owners], clauses.offsets, words.words[starts + clauses.words], owners=owners, space=space
+    )
+    return table.take(np.arange(first)), table.take(np.arange(first, len(table)))
+
+
+def _batch(
+    rng: np.random.Generator,
+    points: NDArray[np.float64],
+    words: Ragged,
+    extent: Extent,
+    space: Space,
+    recipe: Recipe,
+) -> MessageBatch:
+    """Return the messages as points, or as boxes around them where the recipe says so."""
+    if recipe.message_area is None:
+        return MessageBatch.from_arrays(points, words.offsets, words.words, space=space)
+    boxes = sampling.around(rng, points, extent, recipe.message_area)
+    return MessageBatch.from_arrays(None, words.offsets, words.words, boxes=boxes, space=space)
+
+
+def _facts(recipe: Recipe) -> dict[str, Any]:
+    """Return the numbers of the recipe, those that nobody changed left out."""
+    facts: dict[str, Any] = {
+        "keywords_per_subscription": list(recipe.keywords),
+        "area_share": list(recipe.area),
+    }
+    if recipe.message_area:
+        facts["message_area_share"] = list(recipe.message_area)
+    return facts | {name: True for name in ("boolean", "drifting") if getattr(recipe, name)}
 
 
 def _no_words(rows: int) -> Ragged:
@@ -293,20 +382,24 @@ def _drawn(rng: np.random.Generator, pool: NDArray[np.int64], count: int) -> NDA
     return pool[:count] if count <= pool.size else rng.choice(pool, count)
 
 
-def _take(rows: Ragged, chosen: NDArray[np.int64]) -> Ragged:
-    """Return a copy of the chosen rows, in that order."""
-    lengths = np.diff(rows.offsets)[chosen]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    return Ragged(offsets, rows.words[np.repeat(rows.offsets[chosen], lengths) + within])
+def check_data(data: Path) -> None:
+    """Refuse a directory that lacks one of the files of real data."""
+    for name in _FILES:
+        _file(name, data)
 
 
-def _read(path: Path, columns: Sequence[str]) -> tuple[NDArray[np.float64], Ragged, Vocabulary]:
-    """Return the places, distinct words and vocabulary of a file with ``lon``, ``lat`` and text columns."""
+def _file(name: str, data: Path) -> Path:
+    path = data / _FILES[name][0]
     if not path.is_file():
         raise InputError(
             f"there is no {path.name} in the data directory; give the directory that holds it with --data DIR"
         )
+    return path
+
+
+@lru_cache(maxsize=len(_FILES))  # the experiments make many workloads of one file
+def _read(path: Path, columns: tuple[str, ...]) -> tuple[NDArray[np.float64], Ragged, Vocabulary]:
+    """Return the places, distinct words and vocabulary of a file with ``lon``, ``lat`` and text columns."""
     table = pq.read_table(path, columns=["lon", "lat", *columns])
     points = np.column_stack([table["lon"].to_numpy(), table["lat"].to_numpy()])
     # runs of a-z and 0-9 of the lower-cased text, as the statistics of the data count them

@@ -5,9 +5,13 @@
 ``scan``        tests every clause: the oracle and the fallback
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
 ``packed-list`` the same with long lists packed by place, and postings that decide by themselves
+``ap-tree``     partitioned by keywords or by space, node by node, as a cost model says
 ``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
 ``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
 ``lfilter``     both of these, and a cost model that picks one for each message (section 5)
+``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
+``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
+``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -22,6 +26,7 @@ from typing import Any
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
+from nearcast.matching.ap_tree import APTree
 from nearcast.matching.auto import Auto
 from nearcast.matching.lfilter import LFilter
 from nearcast.matching.matcher import Matcher, Progress
@@ -29,12 +34,26 @@ from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.packed_list import PackedList
 from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
+from nearcast.matching.rivals import IQTree, RQTree, RTTree
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
-    index.name: index for index in (Auto, Scan, RankedList, PackedList, MBRTrie, PTQuadtree, LFilter)
+    index.name: index
+    for index in (
+        Auto,
+        Scan,
+        RankedList,
+        PackedList,
+        APTree,
+        MBRTrie,
+        PTQuadtree,
+        LFilter,
+        IQTree,
+        RQTree,
+        RTTree,
+    )
 }
 
 

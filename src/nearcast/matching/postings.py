@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from nearcast.kernels.postings import Homes, Pool
 from nearcast.ragged import offsets_of
 
 __all__ = ["ClauseHomes", "PostingLists"]
+
+_Self = TypeVar("_Self", bound="PostingLists")
 
 
 class PostingLists:
@@ -73,7 +75,7 @@ class PostingLists:
         return {prefix + name: array for name, array in pool._asdict().items()}
 
     @classmethod
-    def restored(cls, arrays: dict[str, NDArray[Any]], prefix: str) -> PostingLists:
+    def restored(cls: type[_Self], arrays: dict[str, NDArray[Any]], prefix: str) -> _Self:
         """Restore on mapped arrays."""
         lists = cls(0)
         lists.pool = Pool(**{name: arrays[prefix + name] for name in Pool._fields})

@@ -1,0 +1,195 @@
+"""The AP-Tree in memory: flat arrays of nodes, slots, edges and postings (section 3.2.2 of the paper).
+
+A *node* is a row of 32-bit fields. A k-node and an s-node own a run of *slots*, one for each cut or cell and a last
+one for the dummy cut or dummy cell; a slot names its child and counts the clauses that went through it, when the node
+was built and now. The cuts of a k-node are intervals of word ranks, in order. An s-node owns a run of *edges*: the
+inner borders of its columns, then those of its rows; a cell holds its low borders, and the outermost cells have no
+end. A leaf owns a run of *postings*: box, clause row and signature, by ascending row.
+
+Boxes, borders and places are float32. Rounding keeps order, so what touches still touches when all are rounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.kernels import kernel
+
+__all__ = [
+    "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEPTH", "FLAGS", "FREE", "KIND", "K_NODE", "LEAF",
+    "OFFSET", "POSTING", "REGION", "ROOM", "ROW", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE",
+    "USED_EDGES", "USED_NODES", "USED_POSTINGS", "USED_SLOTS", "WASTED", "WEIGHT", "WIDTH", "WORDS",
+    "Population", "Tree", "bit_of", "cut_of", "open_child", "rank_words", "ranked", "strip_of",
+]  # fmt: skip
+
+# Fields of a node. Some are read as float32.
+KIND = 0
+START = 1  # leaf: first posting; s-node: first edge
+SIZE = 2  # leaf: postings, dead ones included; k-node: cuts; s-node: columns
+ROOM = 3  # leaf: postings that there is room for; s-node: rows
+SLOTS = 4  # k-node and s-node: first slot
+DEAD = 4  # leaf: removed postings that still stand there
+BOUNDS = 5  # leaf: a box (float32) around the boxes of its postings
+OFFSET = 9  # how many keywords of a clause the k-nodes above have looked at (N_l - 1 in the paper)
+FLAGS = 10  # whether its clauses can still be partitioned by WORDS, by SPACE
+DEPTH = 11
+WEIGHT = 12  # living clauses
+BUILT = 13  # clauses when the node was built
+CHANGES = 14  # clauses that came and went since
+CHECKED = 15  # changes at the last look at its divergence
+BUDGET = 16  # postings that a clause may have below, on average (float32)
+REGION = 17  # the box (float32) that its cells divide
+WIDTH = 21
+
+LEAF, K_NODE, S_NODE, FREE = 0, 1, 2, 3  # kinds
+WORDS, SPACE = 1, 2  # flags
+
+# Fields of a posting: its box first.
+ROW, SIGNATURE, POSTING = 4, 5, 6
+
+# Counters of a tree.
+USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS, WASTED = 0, 1, 2, 3, 4
+
+
+class Tree(NamedTuple):
+    """The arrays, each with room to grow; what is read both as int32 and as float32 comes as two views."""
+
+    nodes: NDArray[np.int32]  # [n, WIDTH]; the root is node 0
+    node_floats: NDArray[np.float32]
+    lows: NDArray[np.int32]  # of slots: the least rank of a cut
+    highs: NDArray[np.int32]  # of slots: the greatest rank that a clause in the cut has
+    children: NDArray[np.int32]  # of slots: the node, or -1 where there is none
+    built: NDArray[np.int32]  # of slots: clauses when the node was built
+    weights: NDArray[np.int32]  # of slots: clauses now
+    edges: NDArray[np.float32]
+    postings: NDArray[np.int32]  # [n, POSTING]
+    posting_boxes: NDArray[np.float32]
+    used: NDArray[np.int64]  # the counters
+
+
+class Population(NamedTuple):
+    """Clauses on their way into the tree."""
+
+    rows: NDArray[np.int32]  # ascending
+    boxes: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    words: NDArray[np.int32]  # ranks, ascending in a clause
+    signatures: NDArray[np.int32]
+
+
+@kernel
+def rank_words(
+    ranks: NDArray[np.int32],
+    codes: NDArray[np.int32],
+    first: int,
+    last: int,
+    out: NDArray[np.int32],
+    at: int,
+) -> Any:
+    """Write the ranks of the words codes[first:last] to *out* from *at* on, ascending; return their signature.
+
+    Words are ranked by decreasing frequency when the tree is built; a word that came later ranks after all of them,
+    by its code. A signature has a bit for each word, of 32 that words share.
+    """
+    signature = 0
+    for k in range(last - first):
+        code = codes[first + k]
+        rank = ranks[code] if code < ranks.size else code
+        out[at + k] = rank
+        signature |= bit_of(rank)
+    if last - first > 32:
+        out[at : at + last - first].sort()
+    else:
+        for k in range(at + 1, at + last - first):
+            rank = out[k]
+            j = k
+            while j > at and out[j - 1] > rank:
+                out[j] = out[j - 1]
+                j -= 1
+            out[j] = rank
+    return signature
+
+
+@kernel
+def bit_of(rank: int) -> Any:
+    """Return the bit of a word in signatures."""
+    return 1 << ((rank * 0x9E3779B1 >> 16) & 31)
+
+
+@kernel
+def ranked(
+    ranks: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    codes: NDArray[np.int32],
+    words: NDArray[np.int32],
+    signatures: NDArray[np.int32],
+) -> None:
+    """Write the words of each clause as ascending ranks, and its signature."""
+    for i in range(offsets.size - 1):
+        signatures[i] = np.int32(rank_words(ranks, codes, offsets[i], offsets[i + 1], words, offsets[i]))
+
+
+@kernel
+def cut_of(lows: NDArray[np.int32], first: int, last: int, word: int) -> Any:
+    """Return the slot of the cut that a word belongs to: the last one that begins at it or before, else first - 1."""
+    low, high = first - 1, last - 1
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if lows[middle] <= word:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@kernel
+def strip_of(edges: NDArray[np.float32], first: int, strips: int, value: float) -> Any:
+    """Return the column (or row) of a coordinate, among *strips* whose inner borders begin at edge *first*."""
+    low, high = 0, strips - 1
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if edges[first + middle - 1] <= value:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@kernel
+def open_child(tree: Tree, parent: int, slot: int, child: int) -> None:
+    """Make *child* an empty leaf in a slot of *parent*: what can still be partitioned, where, and how often."""
+    nodes, floats, edges = tree.nodes, tree.node_floats, tree.edges
+    columns, rows = nodes[parent, SIZE], nodes[parent, ROOM]
+    number = slot - nodes[parent, SLOTS]
+    nodes[child, :] = 0
+    nodes[child, OFFSET] = nodes[parent, OFFSET]
+    nodes[child, DEPTH] = nodes[parent, DEPTH] + 1
+    flags = nodes[parent, FLAGS]
+    for k in range(4):
+        floats[child, REGION + k] = floats[parent, REGION + k]
+        floats[child, BOUNDS + k] = np.inf if k < 2 else -np.inf
+    floats[child, BUDGET] = floats[parent, BUDGET]
+    if nodes[parent, KIND] == K_NODE:
+        if number == columns:
+            flags &= ~WORDS
+        else:
+            nodes[child, OFFSET] += 1
+    elif number == columns * rows:
+        flags &= ~SPACE
+    else:
+        column, row = number % columns, number // columns
+        first = nodes[parent, START]
+        if column > 0:
+            floats[child, REGION] = edges[first + column - 1]
+        if column < columns - 1:
+            floats[child, REGION + 2] = edges[first + column]
+        first += columns - 1
+        if row > 0:
+            floats[child, REGION + 1] = edges[first + row - 1]
+        if row < rows - 1:
+            floats[child, REGION + 3] = edges[first + row]
+    nodes[child, FLAGS] = flags
+    tree.children[slot] = child

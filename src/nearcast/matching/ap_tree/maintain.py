@@ -1,0 +1,452 @@
+"""Maintenance (section 3.3.5): insert and remove in place, and tell which nodes need more than that.
+
+A clause goes down to its leaves and is appended there, or its postings become tombstones (boxes of NaN, which touch
+nothing). On the way, slots count what came and went. A node is put on the list of those to look at when
+
+- it is a leaf of more than θ_p clauses that has grown by half since it was built: to be split, if that pays;
+- it is a k-node or an s-node of less than θ_p clauses, after some changes: to become a leaf;
+- it covers ``config.AP_TREE_COVER`` of all clauses, and a sixteenth of its own have come or gone since the last look: to be
+  built anew if the divergence of its weights exceeds θ_KL.
+
+Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
+changes. What exceeds the mean by less than three standard deviations is not taken for a drift.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.matching.ap_tree.build import dummy
+from nearcast.matching.ap_tree.layout import (
+    BOUNDS,
+    BUILT,
+    CHANGES,
+    CHECKED,
+    DEAD,
+    FLAGS,
+    FREE,
+    K_NODE,
+    KIND,
+    LEAF,
+    OFFSET,
+    ROOM,
+    ROW,
+    S_NODE,
+    SIGNATURE,
+    SIZE,
+    SLOTS,
+    START,
+    USED_EDGES,
+    USED_NODES,
+    USED_POSTINGS,
+    USED_SLOTS,
+    WASTED,
+    WEIGHT,
+    Population,
+    Tree,
+    cut_of,
+    open_child,
+    strip_of,
+)
+
+__all__ = ["add", "audit", "divergence", "drop", "height", "repack", "route", "take_out"]
+
+_START = config.POSTING_START
+_LOOK = config.AP_TREE_LOOK
+
+
+@kernel
+def route(
+    tree: Tree, population: Population, c: int, visited: NDArray[np.int32], path: NDArray[np.int32]
+) -> Any:
+    """Write the k-nodes and s-nodes that clause *c* passes, and the (node, slot) pairs; return how many of each.
+
+    Returns -1 twice when there is no room. Without a slot, the root is a leaf.
+    """
+    nodes, floats, lows, children, edges = tree.nodes, tree.node_floats, tree.lows, tree.children, tree.edges
+    boxes = population.boxes
+    begin, end = population.offsets[c], population.offsets[c + 1]
+    seen = steps = done = 0
+    if nodes[0, KIND] != LEAF:
+        visited[0] = 0
+        seen = 1
+    while done < seen:
+        node = visited[done]
+        done += 1
+        first, size, rows = nodes[node, SLOTS], nodes[node, SIZE], nodes[node, ROOM]
+        left = right = low = high = 0
+        if nodes[node, KIND] == K_NODE:
+            at = begin + nodes[node, OFFSET]
+            left = size
+            if at < end:
+                left = max(cut_of(lows, first, first + size, population.words[at]) - first, 0)
+            right = left
+        else:
+            edge = nodes[node, START]
+            left, right = strip_of(edges, edge, size, boxes[c, 0]), strip_of(edges, edge, size, boxes[c, 2])
+            edge += size - 1
+            low, high = strip_of(edges, edge, rows, boxes[c, 1]), strip_of(edges, edge, rows, boxes[c, 3])
+            if dummy(boxes, c, floats, node, (right - left + 1) * (high - low + 1)):
+                left = right = size * rows
+                low = high = 0
+        wide = (right - left + 1) * (high - low + 1)
+        if steps + wide > len(path) or seen + wide > visited.size:
+            return -1, -1
+        for y in range(low, high + 1):
+            for slot in range(first + y * size + left, first + y * size + right + 1):
+                path[steps, 0], path[steps, 1] = node, slot
+                steps += 1
+                child = children[slot]
+                if child >= 0 and nodes[child, KIND] != LEAF:
+                    visited[seen] = child
+                    seen += 1
+    return seen, steps
+
+
+@kernel
+def _note(
+    nodes: NDArray[np.int32],
+    node: int,
+    change: int,
+    leaf: int,
+    large: int,
+    list_: NDArray[np.int32],
+    listed: int,
+) -> Any:
+    """Count a change of a node, and list it when it is to be looked at; return the length of the list."""
+    nodes[node, WEIGHT] += change
+    nodes[node, CHANGES] += 1
+    weight, built, changes = nodes[node, WEIGHT], nodes[node, BUILT], nodes[node, CHANGES]
+    if nodes[node, KIND] == LEAF:
+        wanted = change > 0 and weight > leaf and 2 * weight > 3 * built and nodes[node, FLAGS] > 0
+        wanted = wanted and nodes[node, CHECKED] == 0
+    elif weight < leaf:
+        wanted = 2 * changes >= weight and nodes[node, CHECKED] >= 0
+    else:
+        wanted = weight >= large and (changes - nodes[node, CHECKED]) * _LOOK > built
+    if wanted and listed < list_.size:
+        nodes[node, CHECKED] = changes if weight >= leaf else -1
+        list_[listed] = node
+        listed += 1
+    return listed
+
+
+@kernel
+def add(
+    tree: Tree,
+    population: Population,
+    begin: int,
+    leaf: int,
+    large: int,
+    visited: NDArray[np.int32],
+    path: NDArray[np.int32],
+    list_: NDArray[np.int32],
+    listed: int,
+) -> Any:
+    """Insert clauses from number *begin* on; return (next, nodes listed) when done or when some array is full.
+
+    *leaf* is θ_p, *large* how many clauses a node must cover to be looked at for its divergence.
+    """
+    nodes, floats, children, weights, used = (
+        tree.nodes,
+        tree.node_floats,
+        tree.children,
+        tree.weights,
+        tree.used,
+    )
+    lows, highs, postings, posting_boxes = tree.lows, tree.highs, tree.postings, tree.posting_boxes
+    boxes, rows, signatures = population.boxes, population.rows, population.signatures
+    for c in range(begin, rows.size):
+        seen, steps = route(tree, population, c, visited, path)
+        if seen < 0 or used[USED_NODES] + steps > len(nodes):
+            return c, listed
+        need = 0
+        for i in range(-1, steps):  # -1: the root, when it is a leaf
+            child = children[path[i, 1]] if i >= 0 else 0
+            if child < 0:
+                need += _START
+            elif nodes[child, KIND] == LEAF and nodes[child, SIZE] == nodes[child, ROOM]:
+                need += nodes[child, SIZE] + max(nodes[child, SIZE] >> 1, _START)
+        if used[USED_POSTINGS] + need > len(postings):
+            return c, listed
+        for i in range(seen):
+            listed = _note(nodes, visited[i], 1, leaf, large, list_, listed)
+        for i in range(-1 if steps == 0 else 0, steps):
+            node = 0
+            if i >= 0:
+                parent, slot = path[i, 0], path[i, 1]
+                weights[slot] += 1
+                at = population.offsets[c] + nodes[parent, OFFSET]
+                if nodes[parent, KIND] == K_NODE and at < population.offsets[c + 1]:
+                    lows[slot] = min(lows[slot], population.words[at])
+                    highs[slot] = max(highs[slot], population.words[at])
+                node = children[slot]
+                if node < 0:
+                    node = used[USED_NODES]
+                    used[USED_NODES] = node + 1
+                    open_child(tree, parent, slot, node)
+            if nodes[node, KIND] != LEAF:
+                continue
+            if nodes[node, SIZE] == nodes[node, ROOM]:
+                _widen(tree, node)
+            size = nodes[node, SIZE]
+            at = nodes[node, START] + size
+            for k in range(4):
+                posting_boxes[at, k] = boxes[c, k]
+            for k in range(2):
+                floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], boxes[c, k])
+                floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], boxes[c, 2 + k])
+            postings[at, ROW] = rows[c]
+            postings[at, SIGNATURE] = signatures[c]
+            nodes[node, SIZE] = size + 1
+            listed = _note(nodes, node, 1, leaf, large, list_, listed)
+    return rows.size, listed
+
+
+@kernel
+def _widen(tree: Tree, node: int) -> None:
+    """Give a full leaf more room, at the end of the pool; tombstones stay behind."""
+    nodes, postings, used = tree.nodes, tree.postings, tree.used
+    start, size, at = nodes[node, START], nodes[node, SIZE], used[USED_POSTINGS]
+    room = size + max(size >> 1, _START)
+    used[WASTED] += nodes[node, ROOM]
+    nodes[node, START] = at
+    nodes[node, ROOM] = room
+    used[USED_POSTINGS] = at + room
+    nodes[node, SIZE] = _copy_living(tree.posting_boxes, postings, start, size, postings, at)
+    nodes[node, DEAD] = 0
+
+
+@kernel
+def _copy_living(
+    posting_boxes: NDArray[np.float32],
+    postings: NDArray[np.int32],
+    start: int,
+    size: int,
+    out: NDArray[np.int32],
+    at: int,
+) -> Any:
+    """Copy the living postings of a leaf; return how many there are."""
+    kept = 0
+    for i in range(start, start + size):
+        if not np.isnan(posting_boxes[i, 0]):
+            for k in range(postings.shape[1]):
+                out[at + kept, k] = postings[i, k]
+            kept += 1
+    return kept
+
+
+@kernel
+def drop(
+    tree: Tree,
+    population: Population,
+    begin: int,
+    leaf: int,
+    large: int,
+    visited: NDArray[np.int32],
+    path: NDArray[np.int32],
+    list_: NDArray[np.int32],
+    listed: int,
+) -> Any:
+    """Remove clauses from number *begin* on; return (next, nodes listed) when done or when *path* is full."""
+    nodes, children, weights, posting_boxes = tree.nodes, tree.children, tree.weights, tree.posting_boxes
+    for c in range(begin, population.rows.size):
+        seen, steps = route(tree, population, c, visited, path)
+        if seen < 0:
+            return c, listed
+        for i in range(seen):
+            listed = _note(nodes, visited[i], -1, leaf, large, list_, listed)
+        for i in range(-1 if steps == 0 else 0, steps):
+            node = 0
+            if i >= 0:
+                weights[path[i, 1]] -= 1
+                node = children[path[i, 1]]
+            if nodes[node, KIND] != LEAF:
+                continue
+            at = _find(tree.postings, nodes[node, START], nodes[node, SIZE], population.rows[c])
+            for k in range(4):
+                posting_boxes[at, k] = np.nan
+            nodes[node, DEAD] += 1
+            if nodes[node, DEAD] * 2 > nodes[node, SIZE]:
+                start = nodes[node, START]
+                nodes[node, SIZE] = _copy_living(
+                    posting_boxes, tree.postings, start, nodes[node, SIZE], tree.postings, start
+                )
+                nodes[node, DEAD] = 0
+            listed = _note(nodes, node, -1, leaf, large, list_, listed)
+    return population.rows.size, listed
+
+
+@kernel
+def _find(postings: NDArray[np.int32], start: int, size: int, row: int) -> Any:
+    """Return where the posting of a clause row stands in a leaf."""
+    low, high = start, start + size - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if postings[middle, ROW] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def divergence(tree: Tree, node: int) -> Any:
+    """Return D_KL(w_old | w) of the weights of a node's parts, less what chance explains."""
+    nodes, built, weights = tree.nodes, tree.built, tree.weights
+    first, parts = nodes[node, SLOTS], nodes[node, SIZE]
+    if nodes[node, KIND] == S_NODE:
+        parts *= nodes[node, ROOM]
+    parts += 1
+    # Every part counts for half a clause more than it has, so that an empty one makes no infinity.
+    old = now = 0.5 * parts
+    for slot in range(first, first + parts):
+        old += built[slot]
+        now += weights[slot]
+    found = 0.0
+    for slot in range(first, first + parts):
+        share = (built[slot] + 0.5) / old
+        found += share * np.log(share * now / (weights[slot] + 0.5))
+    free = parts - 1
+    chance = (free + 3.0 * np.sqrt(2.0 * free)) / 2 * nodes[node, CHANGES] / (old * now)
+    return found - chance * max(1.0, now / max(nodes[node, WEIGHT], 1))
+
+
+@kernel
+def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.int32]) -> Any:
+    """Write the living clause rows below a node, as often as they stand there, and free all nodes below it.
+
+    Returns how many rows there are; when they do not fit, their number is negative and nothing was freed.
+    """
+    nodes, children, used = tree.nodes, tree.children, tree.used
+    postings, posting_boxes = tree.postings, tree.posting_boxes
+    total = 0
+    for turn in range(2):  # count, then take
+        stack[0] = node
+        top = 1
+        while top > 0:
+            top -= 1
+            at = stack[top]
+            first, size = nodes[at, SLOTS], nodes[at, SIZE]
+            if nodes[at, KIND] == LEAF:
+                if turn == 0:
+                    total += size - nodes[at, DEAD]
+                else:
+                    start = nodes[at, START]
+                    for i in range(start, start + size):
+                        if not np.isnan(posting_boxes[i, 0]):
+                            out[total] = postings[i, ROW]
+                            total += 1
+                    used[WASTED] += nodes[at, ROOM]
+            else:
+                parts = size if nodes[at, KIND] == K_NODE else size * nodes[at, ROOM]
+                for slot in range(first, first + parts + 1):
+                    if children[slot] >= 0:
+                        stack[top] = children[slot]
+                        top += 1
+            if turn == 1 and at != node:
+                nodes[at, KIND] = FREE
+        if turn == 0:
+            if total > out.size:
+                return -total
+            total = 0
+    for field in (CHANGES, CHECKED):
+        nodes[node, field] = 0
+    return total
+
+
+@kernel
+def height(tree: Tree, depth: int) -> Any:
+    """Return the greatest value of a field of the nodes in use, which is the height when the field is DEPTH."""
+    nodes = tree.nodes
+    most = 0
+    for node in range(tree.used[USED_NODES]):
+        if nodes[node, KIND] != FREE:
+            most = max(most, nodes[node, depth])
+    return most
+
+
+@kernel
+def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
+    """Copy the tree to new arrays without free nodes, tombstones and spare room; children stand together."""
+    nodes, children = tree.nodes, tree.children
+    new_nodes, new_children, used = out.nodes, out.children, out.used
+    used[:] = 0
+    new_nodes[0] = nodes[0]
+    used[USED_NODES] = 1
+    stack[0] = 0
+    top = 1
+    while top > 0:
+        top -= 1
+        node = stack[top]  # a new number; its fields still name old places
+        size, first, start = new_nodes[node, SIZE], new_nodes[node, SLOTS], new_nodes[node, START]
+        if new_nodes[node, KIND] == LEAF:
+            at = used[USED_POSTINGS]
+            size = _copy_living(tree.posting_boxes, tree.postings, start, size, out.postings, at)
+            new_nodes[node, START] = at
+            new_nodes[node, SIZE] = new_nodes[node, ROOM] = size
+            new_nodes[node, DEAD] = 0
+            used[USED_POSTINGS] = at + size
+            continue
+        parts = size
+        if new_nodes[node, KIND] == S_NODE:
+            rows = new_nodes[node, ROOM]
+            parts = size * rows
+            at = used[USED_EDGES]
+            borders = size + rows - 2
+            out.edges[at : at + borders] = tree.edges[start : start + borders]
+            new_nodes[node, START] = at
+            used[USED_EDGES] = at + borders
+        to = used[USED_SLOTS]
+        new_nodes[node, SLOTS] = to
+        used[USED_SLOTS] = to + parts + 1
+        for k in range(parts + 1):
+            out.lows[to + k] = tree.lows[first + k]
+            out.highs[to + k] = tree.highs[first + k]
+            out.built[to + k] = tree.built[first + k]
+            out.weights[to + k] = tree.weights[first + k]
+            child = children[first + k]
+            new_children[to + k] = -1
+            if child >= 0:
+                at = used[USED_NODES]
+                used[USED_NODES] = at + 1
+                new_nodes[at] = nodes[child]
+                new_children[to + k] = at
+                stack[top] = at
+                top += 1
+
+
+@kernel
+def audit(tree: Tree, population: Population) -> Any:
+    """Return how many clauses are missing from a leaf that they belong to, and in how many leaves clauses belong."""
+    nodes, children = tree.nodes, tree.children
+    room = 64
+    visited, path = np.empty(room, np.int32), np.empty((room, 2), np.int32)
+    lost = places = 0
+    for c in range(population.rows.size):
+        seen, steps = route(tree, population, c, visited, path)
+        while seen < 0:
+            room *= 2
+            visited, path = np.empty(room, np.int32), np.empty((room, 2), np.int32)
+            seen, steps = route(tree, population, c, visited, path)
+        missing = False
+        for i in range(-1 if steps == 0 else 0, steps):
+            node = children[path[i, 1]] if i >= 0 else 0
+            if node < 0:
+                missing = True
+            elif nodes[node, KIND] == LEAF:
+                places += 1
+                start, size = nodes[node, START], nodes[node, SIZE]
+                at = _find(tree.postings, start, size, population.rows[c])
+                missing |= (
+                    size == 0
+                    or tree.postings[at, ROW] != population.rows[c]
+                    or np.isnan(tree.posting_boxes[at, 0])
+                )
+        lost += missing
+    return lost, places

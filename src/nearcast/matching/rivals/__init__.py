@@ -1,0 +1,14 @@
+"""The indexes that the papers compare theirs with, as well built as ours: exact, compiled, changeable.
+
+==============  =====================================================================================
+``iq-tree``     a quadtree, with ranked-key lists in its cells: space first
+``rq-tree``     ranked-key lists, with a quadtree inside each long one: words first
+``rt-tree``     the R^t++-Tree: an R-tree whose nodes carry filters of representative tokens
+==============  =====================================================================================
+"""
+
+from nearcast.matching.rivals.iq_tree import IQTree
+from nearcast.matching.rivals.rq_tree import RQTree
+from nearcast.matching.rivals.rt_tree import RTTree
+
+__all__ = ["IQTree", "RQTree", "RTTree"]

@@ -1,0 +1,271 @@
+"""What the IQ-Tree and the RQ-Tree share: clauses in the cells of a quadtree, under their rarest keyword.
+
+A clause stands in one posting list for each cell that the cost model attaches it to (:mod:`.cover`): that of the
+cell and of the clause's least frequent keyword. The trees differ in what a message looks at first, the cells that
+it falls into or the words that it has, and hence in how lists are grouped. Cells are numbered, so the quadtree needs no
+nodes: a cell is there when a list of it is.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.growable import GrowableArray
+from nearcast.kernels import kernel
+from nearcast.matching.grid import Grid
+from nearcast.matching.matcher import Matcher
+from nearcast.matching.rivals.cover import Space, cover, place_of, space_over, span_of
+from nearcast.matching.rivals.directory import Directories, cell_in, key_of, word_in
+from nearcast.matching.rivals.lists import SharedLists
+from nearcast.matching.rivals.ranking import NO_WORD, Frequencies
+from nearcast.ragged import ragged_take
+
+__all__ = ["QuadtreeLists"]
+
+
+class QuadtreeLists(Matcher):
+    """Posting lists by cell and word."""
+
+    def _build(self) -> None:
+        store = self.store
+        clauses = store.clauses
+        if not hasattr(self, "_points"):
+            self._learn()
+        rows = np.flatnonzero(store.alive)
+        self._frequencies = Frequencies(np.zeros(0, np.int64))
+        self._frequencies.add(clauses, rows)
+        self._tell("cells", 0.0)
+        self._laid_for = len(rows)
+        self._space = space_over(
+            clauses.boxes[rows], self._points if len(self._points) else _centres(clauses.boxes[rows])
+        )
+        self._lists = SharedLists(0)
+        self._pieces = GrowableArray(np.empty(0, np.int32), borrowed=False)
+        self._piece_offsets = GrowableArray(np.zeros(1, np.int64), borrowed=False)
+        self._directory = Directories(self._groups_at_first())
+        words = self._frequencies.rarest(clauses, rows)
+        offsets, cells = self._cover(rows, words)
+        self._tell("lists", 0.4)
+        keys, posted = self._keys(offsets, cells, words), np.repeat(rows, np.diff(offsets))
+        first = np.unique(keys)
+        self._register(
+            first[np.argsort(self._group(first), kind="stable")]
+        )  # a group's lists lie side by side
+        targets = self._register(keys)
+        self._remember(rows, offsets, targets)
+        self._tell("postings", 0.7)
+        self._lists.lay(clauses.boxes, posted, targets)
+
+    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+        clauses = self.store.clauses
+        if self.store.rows - self.store.dead > config.GRID_GROWTH * max(self._laid_for, 1):
+            self._build()
+            return
+        self._frequencies.add(clauses, clause_rows)
+        words = self._frequencies.rarest(clauses, clause_rows)
+        offsets, cells = self._cover(clause_rows, words)
+        targets = self._register(self._keys(offsets, cells, words))
+        self._remember(clause_rows, offsets, targets)
+        self._lists.post(clauses.boxes, np.repeat(clause_rows, np.diff(offsets)), targets)
+
+    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+        self._frequencies.drop(self.store.clauses, clause_rows)
+        _, lists = ragged_take(self._piece_offsets.values, self._pieces.values, clause_rows)
+        self._lists.sweep(np.unique(lists), self.store.alive)
+
+    # --- What the two trees do in their own way --------------------------------------------------------------------
+
+    @abstractmethod
+    def _groups_at_first(self) -> int:
+        """Return how many groups of lists there are at least."""
+
+    @abstractmethod
+    def _group(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the group of each key."""
+
+    @abstractmethod
+    def _made(self, first: int) -> None:
+        """Take notice of the lists from number *first* on, which are new."""
+
+    def _weights(self, words: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the probability that a message has each of the given words.
+
+        A sample of messages tells it, the subscriptions stand for one message more; without a sample they alone do.
+        """
+        own = words[words != NO_WORD]
+        shares = self._frequencies.values[own] / max(self.store.rows - self.store.dead, 1)
+        sampled = own < len(self._sampled_words)
+        shares[sampled] += self._sampled_words[own[sampled]]
+        weights = np.ones(len(words))
+        weights[words != NO_WORD] = shares / (self._sampled + 1)
+        return weights
+
+    # --- Steps -----------------------------------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """Keep of the sample of messages what the cost model asks: where they come, how many have a word."""
+        self._points, self._sampled_words, self._sampled = np.empty((0, 2)), np.empty(0, np.int64), 0
+        if self._sample is not None:
+            probes = self._sample.probes
+            self._sampled = len(probes.boxes)
+            self._points = _centres(probes.boxes[: config.COVER_SAMPLE])
+            most = int(self.store.clauses.keywords.max(initial=-1)) + 1
+            known = probes.keywords[(probes.keywords >= 0) & (probes.keywords < most)]
+            self._sampled_words = np.bincount(known, minlength=most)
+
+    def _cover(
+        self, rows: NDArray[np.int64], words: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the cells of each clause row, as (offsets, cells)."""
+        offsets = np.empty(len(rows) + 1, np.int64)
+        cells = cover(
+            self._space, self.store.clauses.boxes, rows, self._weights(words), config.CELL_COST, offsets
+        )
+        return offsets, cells
+
+    def _keys(
+        self, offsets: NDArray[np.int64], cells: NDArray[np.int32], words: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        keys = np.empty(len(cells), np.int64)
+        _write_keys(offsets, cells, words, keys)
+        return keys
+
+    def _register(self, keys: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the list of each key; new ones are made."""
+        first = self._directory.used
+        lists = self._directory.lists_of(keys, self._group(keys))
+        if self._directory.used > first:
+            self._made(first)
+        return lists
+
+    def _remember(
+        self, rows: NDArray[np.int64], offsets: NDArray[np.int64], targets: NDArray[np.int32]
+    ) -> None:
+        """Note the lists of new clause rows; rows that died before this structure was built have none."""
+        ends = np.zeros(self.store.rows - len(self._piece_offsets.values) + 1, np.int64)
+        ends[rows - (len(self._piece_offsets.values) - 1)] = np.diff(offsets)
+        self._piece_offsets.extend(np.cumsum(ends) + self._piece_offsets.values[-1])
+        self._pieces.extend(targets)
+
+    # --- Figures, files, damage ------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every index, and those of cells and lists."""
+        sizes = self._lists.pool.sizes[: self._directory.used]
+        used = sizes[sizes > 0]
+        keys = self._directory.keys[sizes > 0]
+        cells = np.unique(keys >> 32) - 1
+        levels = [place_of(cell)[0] for cell in cells.tolist()]
+        return super().stats() | {
+            "cells": len(cells),
+            "cells_by_level": np.bincount(levels, minlength=self._space.grid.levels).tolist()
+            if levels
+            else [0] * self._space.grid.levels,
+            "lists": len(used),
+            "longest_list": int(used.max(initial=0)),
+            "mean_list": round(float(used.mean()), 1) if len(used) else 0.0,
+            "replication": round(int(used.sum()) / max(self.store.rows - self.store.dead, 1), 3),
+        }
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "frequency": self._frequencies.values,
+            "points": self._points,
+            "sampled_words": self._sampled_words,
+            "grid": np.array([*self._space.grid, self._laid_for, self._sampled], np.float64),
+            "shares": self._space.shares,
+            "pieces": self._pieces.values,
+            "piece_offsets": self._piece_offsets.values,
+            **self._directory.flat(),
+            **self._lists.arrays("list_"),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._frequencies = Frequencies(arrays["frequency"])
+        self._points, self._sampled_words = arrays["points"], arrays["sampled_words"]
+        x, y, width, height, levels, laid_for, sampled = arrays["grid"].tolist()
+        self._laid_for, self._sampled = int(laid_for), int(sampled)
+        self._space = Space(Grid(x, y, width, height, int(levels)), arrays["shares"])
+        self._pieces = GrowableArray(arrays["pieces"], borrowed=False)
+        self._piece_offsets = GrowableArray(arrays["piece_offsets"], borrowed=False)
+        self._directory = Directories.restored(arrays)
+        self._lists = SharedLists.restored(arrays, "list_")
+
+    def _check(self) -> list[str]:
+        found = self._directory.check()
+        clauses, pool = self.store.clauses, self._lists.pool
+        alive = np.flatnonzero(self.store.alive)
+        offsets, lists = ragged_take(self._piece_offsets.values, self._pieces.values, alive)
+        rows = np.repeat(alive, np.diff(offsets))
+        used = np.flatnonzero(pool.sizes)
+        posted = [pool.rows[pool.starts[at] : pool.starts[at] + pool.sizes[at]] for at in used.tolist()]
+        pairs = [
+            np.stack([np.repeat(used, pool.sizes[used]), np.concatenate([np.empty(0, np.int32), *posted])]),
+            np.stack([lists, rows]),
+        ]
+        ours, theirs = (pair[:, np.lexsort(pair)] for pair in pairs)
+        if not np.array_equal(ours, theirs):
+            found.append("the lists do not hold the clauses that say so")
+        elif not _covers(self._space.grid, clauses.boxes, alive, offsets, self._directory.keys[lists]):
+            found.append("the cells of a clause overlap or leave out a part of its region")
+        for row, key in zip(rows.tolist(), self._directory.keys[lists].tolist()):
+            words = clauses.keywords[clauses.keyword_offsets[row] : clauses.keyword_offsets[row + 1]]
+            if word_in(key) not in words and (len(words) or word_in(key) != NO_WORD):
+                found.append(f"clause row {row} stands under a word that it does not have")
+        return found
+
+
+def _centres(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the centres of those boxes that have one."""
+    centres: NDArray[np.float64] = boxes[np.isfinite(boxes).all(axis=1)].reshape(-1, 2, 2).mean(axis=1)
+    return centres[np.isfinite(centres).all(axis=1)]
+
+
+@kernel
+def _write_keys(
+    offsets: NDArray[np.int64], cells: NDArray[np.int32], words: NDArray[np.int32], out: NDArray[np.int64]
+) -> None:
+    for i in range(words.size):
+        for k in range(offsets[i], offsets[i + 1]):
+            out[k] = key_of(cells[k], words[i])
+
+
+@kernel
+def _covers(
+    grid: Grid,
+    boxes: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    keys: NDArray[np.int64],
+) -> bool:
+    """Tell whether the cells of every clause row are disjoint and contain its region.
+
+    They are, when those of them that the region touches have as many finest cells in common with it as it has, and
+    no two of them overlap.
+    """
+    finest = grid.levels - 1
+    for i in range(rows.size):
+        left, low, right, high = span_of(grid, boxes, rows[i])
+        missing = (right - left + 1) * (high - low + 1)
+        for k in range(offsets[i], offsets[i + 1]):
+            level, row, column = place_of(cell_in(keys[k]))
+            shift = finest - level
+            width = min(right, (column + 1 << shift) - 1) - max(left, column << shift) + 1
+            height = min(high, (row + 1 << shift) - 1) - max(low, row << shift) + 1
+            if width <= 0 or height <= 0:
+                return False
+            missing -= width * height
+            for other in range(offsets[i], k):
+                its, its_row, its_column = place_of(cell_in(keys[other]))
+                coarse = max(level - its, 0)
+                fine = max(its - level, 0)
+                if row >> coarse == its_row >> fine and column >> coarse == its_column >> fine:
+                    return False
+        if missing != 0:
+            return False
+    return True
