@@ -89,9 +89,7 @@ AP_TREE_DP_WORDS: Final = 10_000  # words that are cut optimally; of more, group
 
 # --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------
 CELL_COST: Final = 1e-5  # what it takes to keep a clause in one more cell, in verifications a message
-COVER_DEPTH: Final = (
-    4  # levels below the smallest cell that contains a region, down to which it may be parted
-)
+COVER_CELLS: Final = 64  # the most cells that a clause stands in
 COVER_SAMPLE: Final = 100_000  # messages of a sample whose places are kept
 RQ_QUADTREE_FROM: Final = 64  # clauses in a posting list from which it gets a quadtree
 RT_FANOUT: Final = 32  # entries of a node of the R-tree, which is split when it has so many

@@ -21,8 +21,8 @@ from nearcast.matching.grid import Grid, cell_of, grid_over, level_start
 __all__ = ["ROOT", "Space", "Span", "cover", "first_met", "place_of", "space_over", "span_of"]
 
 ROOT = 0  # the cell that is the whole space
-_DEPTH = config.COVER_DEPTH
-_SIDE = 1 << _DEPTH
+_CELLS = config.COVER_CELLS
+_LEVELS = config.GRID_LEVELS
 
 
 class Space(NamedTuple):
@@ -122,17 +122,17 @@ def cover(
 
     ``weights[i]`` is the probability that a message has the word of ``rows[i]``; a negative one puts it at the root.
     A region in one cell goes down with it at no cost; below the smallest cell that contains it, the least cost is
-    found from the bottom up, ``config.COVER_DEPTH`` levels deep.
+    found from the bottom up, beginning with the finest level on which it touches ``config.COVER_CELLS`` cells at most.
     """
     grid, shares = space
     finest = grid.levels - 1
-    out = np.empty(2 * rows.size + _SIDE * _SIDE, np.int32)
-    best = np.empty((_DEPTH + 1, _SIDE, _SIDE))
-    split = np.empty((_DEPTH + 1, _SIDE, _SIDE), np.bool_)
+    out = np.empty(2 * rows.size + _CELLS, np.int32)
+    best = np.empty((_LEVELS, _CELLS))
+    split = np.empty((_LEVELS, _CELLS), np.bool_)
     filled = 0
     offsets[0] = 0
     for i in range(rows.size):
-        if filled + _SIDE * _SIDE > out.size:
+        if filled + _CELLS > out.size:
             wider = np.empty(out.size + out.size // 2, np.int32)
             wider[:filled] = out[:filled]
             out = wider
@@ -143,49 +143,53 @@ def cover(
             continue
         left, low, right, high = span_of(grid, boxes, rows[i])
         top = finest
-        while left >> (finest - top) != right >> (finest - top) or low >> (finest - top) != high >> (
-            finest - top
-        ):
+        while _touched(left, low, right, high, finest - top) > 1:
             top -= 1
         shift = finest - top
         cell = level_start(top) + ((low >> shift) << top | left >> shift)
+        deepest = top
         # Splitting saves at most all verifications in the cell, and costs one more cell at least.
-        deepest = min(top + _DEPTH, finest) if weights[i] * shares[cell] > cell_cost else top
+        if weights[i] * shares[cell] > cell_cost:
+            while deepest < finest and _touched(left, low, right, high, finest - deepest - 1) <= _CELLS:
+                deepest += 1
         for level in range(deepest, top - 1, -1):
-            shift, depth = finest - level, level - top
-            first_row, first_column = low >> shift, left >> shift
-            for row in range(first_row, (high >> shift) + 1):
-                for column in range(first_column, (right >> shift) + 1):
+            shift = finest - level
+            finer = shift - 1
+            at = 0
+            for row in range(low >> shift, (high >> shift) + 1):
+                for column in range(left >> shift, (right >> shift) + 1):
                     cost = weights[i] * shares[level_start(level) + (row << level | column)] + cell_cost
                     parts = np.inf
                     if level < deepest:
                         parts = 0.0
-                        finer = shift - 1
+                        width = (right >> finer) - (left >> finer) + 1
                         for y in range(max(row << 1, low >> finer), min(row << 1 | 1, high >> finer) + 1):
                             for x in range(
                                 max(column << 1, left >> finer), min(column << 1 | 1, right >> finer) + 1
                             ):
-                                parts += best[depth + 1, y - (low >> finer), x - (left >> finer)]
-                    split[depth, row - first_row, column - first_column] = parts < cost
-                    best[depth, row - first_row, column - first_column] = min(parts, cost)
+                                parts += best[level + 1, (y - (low >> finer)) * width + x - (left >> finer)]
+                    split[level, at] = parts < cost
+                    best[level, at] = min(parts, cost)
+                    at += 1
         for level in range(top, deepest + 1):
-            shift, depth = finest - level, level - top
-            first_row, first_column = low >> shift, left >> shift
-            for row in range(first_row, (high >> shift) + 1):
-                for column in range(first_column, (right >> shift) + 1):
-                    # From here on, split tells: the parent and this cell are split.
-                    y, x = row - first_row, column - first_column
-                    reached = (
-                        level == top
-                        or (
-                            split[
-                                depth - 1, (row >> 1) - (first_row >> 1), (column >> 1) - (first_column >> 1)
-                            ]
-                        )
-                    )
-                    if reached and not split[depth, y, x]:
+            shift = finest - level
+            coarser = shift + 1
+            width = (right >> coarser) - (left >> coarser) + 1
+            at = 0
+            for row in range(low >> shift, (high >> shift) + 1):
+                for column in range(left >> shift, (right >> shift) + 1):
+                    above = ((row >> 1) - (low >> coarser)) * width + (column >> 1) - (left >> coarser)
+                    reached = level == top or split[level - 1, above]
+                    if reached and not split[level, at]:
                         out[filled] = level_start(level) + (row << level | column)
                         filled += 1
-                    split[depth, y, x] &= reached
+                    split[level, at] &= reached  # from here on: this cell and all above it are split
+                    at += 1
         offsets[i + 1] = filled
     return out[:filled].copy()
+
+
+@kernel
+def _touched(left: int, low: int, right: int, high: int, shift: int) -> int:
+    """Return how many cells a span touches, so many levels above the finest."""
+    return ((right >> shift) - (left >> shift) + 1) * ((high >> shift) - (low >> shift) + 1)

@@ -77,11 +77,13 @@ def passes(
 
     The shorter of the two is looked up in the other. *hits* is room for a count by need.
     """
-    start, size = starts[node], 1 << bits[node]
-    hits[:] = 0
+    start, own_bits = starts[node], bits[node]
+    size = 1 << own_bits
+    for need in range(2, _MOST + 1):
+        hits[need] = 0
     if last - first <= size:
         for k in range(first, last):
-            at = _find(tokens, start, bits[node], words[k])
+            at = _find(tokens, start, own_bits, words[k])
             if tokens[at] == words[k]:
                 if needs[at] == 1:
                     return True
@@ -142,7 +144,11 @@ def add_token(filters: Filters, node: int, token: int, need: int) -> bool:
 @kernel
 def copy_tokens(filters: Filters, source_start: int, source_bits: int, node: int) -> None:
     """Add all tokens of other slots to the filter of a node, which has room for them."""
-    tokens, needs = filters.tokens, filters.needs
+    starts, bits, sizes, tokens, needs, _ = filters
+    start, own_bits, added = starts[node], bits[node], 0
     for at in range(source_start, source_start + (1 << source_bits)):
         if tokens[at] != NO_TOKEN:
-            add_token(filters, node, tokens[at], needs[at])
+            to = _find(tokens, start, own_bits, tokens[at])
+            added += tokens[to] == NO_TOKEN
+            tokens[to], needs[to] = tokens[at], needs[at]
+    sizes[node] += added
