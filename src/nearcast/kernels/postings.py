@@ -98,13 +98,15 @@ def remove(pool: Pool, homes: Homes, rows: NDArray[np.int64]) -> None:
 @kernel
 def compact(pool: Pool, boxes: NDArray[np.float32], rows: NDArray[np.int32]) -> int:
     """Copy the lists one after the other into new arrays, without spare room; return the end."""
+    starts, sizes, rooms, old_boxes, old_rows = pool
     used = 0
-    for target in range(pool.starts.size):
-        start, size = pool.starts[target], pool.sizes[target]
-        boxes[used : used + size] = pool.boxes[start : start + size]
-        rows[used : used + size] = pool.rows[start : start + size]
-        pool.starts[target] = used
-        pool.rooms[target] = size
+    for target in range(starts.size):
+        start, size = starts[target], sizes[target]
+        if size > 0:
+            boxes[used : used + size] = old_boxes[start : start + size]
+            rows[used : used + size] = old_rows[start : start + size]
+        starts[target] = used
+        rooms[target] = size
         used += size
     return used
 
