@@ -5,27 +5,11 @@ import pytest
 from hypothesis import given
 
 from answers import answers
+from crowds import random_batch, random_table
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import ColumnError
 from nearcast.matching.mbr_trie.index import PROBING
 from strategies import batches, ragged, tables
-
-
-def random_table(rng, n, words=200):
-    rows = [rng.zipf(1.4, rng.integers(0, 6)) % words for _ in range(n)]
-    low = rng.random((n, 2))
-    return SubscriptionTable.from_arrays(
-        np.hstack([low, low + rng.choice([0, 0.01, 0.3], (n, 2))]),
-        *ragged([set(row.tolist()) for row in rows]),
-    )
-
-
-def random_batch(rng, n, most, words=200):
-    rows = [set((rng.zipf(1.4, rng.integers(0, most)) % words).tolist()) for _ in range(n)]
-    low = rng.random((n, 2))
-    return MessageBatch.from_arrays(
-        None, *ragged(rows), boxes=np.hstack([low, low + rng.choice([0, 0.1], (n, 2))])
-    )
 
 
 def test_token_sets_with_a_common_beginning_share_their_nodes():

@@ -102,8 +102,9 @@ def compact(pool: Pool, boxes: NDArray[np.float32], rows: NDArray[np.int32]) -> 
     used = 0
     for target in range(starts.size):
         start, size = starts[target], sizes[target]
-        boxes[used : used + size] = old_boxes[start : start + size]
-        rows[used : used + size] = old_rows[start : start + size]
+        if size > 0:
+            boxes[used : used + size] = old_boxes[start : start + size]
+            rows[used : used + size] = old_rows[start : start + size]
         starts[target] = used
         rooms[target] = size
         used += size

@@ -30,9 +30,10 @@ class Newcomers:
         self.first = first
         self._lists = PostingLists(1)
         self._homes = ClauseHomes(np.empty(0, np.int32), np.empty(0, np.int32))
+        self._count = 0
 
     def __len__(self) -> int:
-        return self._lists.postings
+        return self._count
 
     @property
     def pool(self) -> Pool:
@@ -52,10 +53,12 @@ class Newcomers:
             rarest[worded] = np.maximum.reduceat(ranks[words], offsets[:-1][worded]) + 1
         homes = self._homes.reach(int(rows.max(initial=-1)) + 1 - self.first)
         self._lists.add(homes, clauses.boxes[self.first :], rows - self.first, rarest)
+        self._count += len(rows)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take clause rows out."""
         self._lists.remove(self._homes.arrays, rows - self.first)
+        self._count -= len(rows)
 
     def rows(self) -> NDArray[np.int64]:
         """Return the clause rows that are here, ascending."""
@@ -77,6 +80,7 @@ class Newcomers:
         newcomers = cls(int(arrays["new_first"][0]))
         newcomers._lists = PostingLists.restored(arrays, "new_")
         newcomers._homes = ClauseHomes(arrays["new_home_lists"], arrays["new_home_positions"])
+        newcomers._count = newcomers._lists.postings
         return newcomers
 
 

@@ -25,10 +25,9 @@ __all__ = ["costs", "expected_trie_cost"]
 
 _FINEST = config.QUADTREE_LEVELS
 _LEVEL = config.LFILTER_LEVEL
-_TOKEN_NS, _TOP_NS, _NODE_NS = config.LFILTER_TOKEN_NS, config.LFILTER_TOP_NS, config.LFILTER_NODE_NS
-_POSTING_NS = config.LFILTER_POSTING_NS
-_REGION_NS, _ENTRY_NS, _SEEN_NS = config.LFILTER_REGION_NS, config.LFILTER_ENTRY_NS, config.LFILTER_SEEN_NS
-_BINARY_NS, _BIT_NS = config.TRIE_BINARY_NS, config.TRIE_BIT_NS
+_TOP_NS, _NODE_NS, _POSTING_NS = config.LFILTER_TOP_NS, config.LFILTER_NODE_NS, config.LFILTER_POSTING_NS
+_TOKEN_NS, _REGION_NS, _PAIR_NS = config.LFILTER_TOKEN_NS, config.LFILTER_REGION_NS, config.LFILTER_PAIR_NS
+_ENTRY_NS, _SEEN_NS = config.LFILTER_ENTRY_NS, config.LFILTER_SEEN_NS
 
 
 @kernel
@@ -51,10 +50,13 @@ def _trie_cost(
     shares: NDArray[np.float32],
     share: float,
 ) -> Any:
-    """Cost_T, Equations 1 and 2: the first level as it is, what is below it by expectation."""
-    _, firsts, lows, ends, highs, boxes, tops, _ = trie
+    """Cost_T, Equations 1 and 2: the first level as it is, what is below it by expectation.
+
+    Below a child of the root each clause counts with the chance that its next token is in the message.
+    """
+    _, _, lows, ends, highs, boxes, tops, _ = trie
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
-    cost = _POSTING_NS * ends[0] + _TOKEN_NS * count
+    cost = _POSTING_NS * ends[0]
     for i in range(count):
         rank = LAST - int(tokens[i])
         if rank >= tops.size:
@@ -64,10 +66,8 @@ def _trie_cost(
         if node > 0 and (boxes[node, 0] <= xmax) & (boxes[node, 2] >= xmin) & (boxes[node, 1] <= ymax) & (
             boxes[node, 3] >= ymin
         ):
-            fanout = firsts[node + 1] - firsts[node]
-            probing = min(_BIT_NS * fanout, _BINARY_NS * (count - i) * np.log2(fanout + 1.0))
-            cost += _TOP_NS + probing
-            cost += _NODE_NS * (highs[node] - ends[node]) * share + _POSTING_NS * (ends[node] - lows[node])
+            cost += _TOP_NS + _POSTING_NS * (ends[node] - lows[node])
+            cost += _NODE_NS * (highs[node] - ends[node]) * share
     return cost
 
 
@@ -76,6 +76,7 @@ def _quadtree_cost(
     frame: Frame,
     tree: Quadtree,
     cells: NDArray[np.int64],
+    count: int,
     query: NDArray[np.float32],
     share: float,
 ) -> float:
@@ -115,7 +116,8 @@ def _quadtree_cost(
                     stack[top, 0] = child
                     stack[top, 1] = level + 1
                     top += 1
-    return _REGION_NS * regions + entries * (_ENTRY_NS + _SEEN_NS * share)
+    filtering = _TOKEN_NS * count + regions * (_REGION_NS + _PAIR_NS * count)
+    return filtering + entries * (_ENTRY_NS + _SEEN_NS * share * share)
 
 
 @kernel
@@ -133,7 +135,7 @@ def costs(
     share = _token_share(tokens, count, shares)
     return (
         _trie_cost(trie, tokens, count, query, shares, share),
-        _quadtree_cost(frame, tree, cells, query, share),
+        _quadtree_cost(frame, tree, cells, count, query, share),
         share,
     )
 

@@ -17,7 +17,7 @@ from nearcast.matching.pt_quadtree.search import here, region_of, verify_list
 __all__ = ["BY_COST", "DIRECT", "LIST_PRUNING", "hybrid_prune"]
 
 BY_COST, DIRECT, LIST_PRUNING = range(3)  # how the lists that the quadtree found are verified
-_ENTRY_NS, _SEEN_NS, _HALVING_NS = config.LFILTER_ENTRY_NS, config.LFILTER_SEEN_NS, config.LFILTER_HALVING_NS
+_LOOK_NS, _HIT_NS, _HALVING_NS = config.LFILTER_LOOK_NS, config.LFILTER_HIT_NS, config.LFILTER_HALVING_NS
 _BINARY_NS, _BIT_NS = config.TRIE_BINARY_NS, config.TRIE_BIT_NS
 
 
@@ -39,9 +39,7 @@ def _pruning_pays(entries: int, lists: int, fanout: int, left: int, share: float
     finding = min(_BIT_NS * fanout, _BINARY_NS * left * np.log2(fanout + 1.0))
     found = min(fanout * share, left, fanout)
     narrowing = _HALVING_NS * 2.0 * lists * np.log2(entries / lists + 2.0)
-    return finding + found * narrowing + entries * share * _ENTRY_NS <= entries * (
-        _ENTRY_NS + _SEEN_NS * share
-    )
+    return finding + found * narrowing + entries * share * _LOOK_NS <= entries * (_LOOK_NS + _HIT_NS * share)
 
 
 @kernel
