@@ -74,14 +74,14 @@ AP_TREE_COVER: Final = (
     0.001  # a node that holds a smaller share of all clauses is not built anew for its divergence
 )
 AP_TREE_LOOK: Final = 16  # the divergence is looked at when 1/16 of a node's clauses have come or gone
-AP_TREE_VISIT: Final = 64.0  # looking into another node takes as long as looking at so many postings
-AP_TREE_PART: Final = 8  # clauses in a cut or cell, at least, on average
+AP_TREE_VISIT: Final = 128.0  # looking into another node takes as long as looking at so many postings
+AP_TREE_PART: Final = 16  # clauses in a cut or cell, at least, on average
 AP_TREE_BUDGET: Final = 4.0  # postings of a clause, at most, on average, when a tree is built
+AP_TREE_LEAST_BUDGET: Final = 1.4  # a node with less is not partitioned by space
 AP_TREE_SPREAD: Final = 32  # a clause in more cells of one node is put into the dummy cell
-AP_TREE_SAMPLE: Final = 2_048  # clauses from which the borders of a grid are chosen
-AP_TREE_BORDERS: Final = (
-    16  # places that are tried for a border where boxes begin, and as many where they end
-)
+AP_TREE_SAMPLE: Final = 1_024  # clauses from which the borders of a grid are chosen
+AP_TREE_BORDERS: Final = 8  # places that are tried for a border where boxes begin, and as many where they end
+AP_TREE_LEAVES: Final = 64  # leaves that a search finds before it reads them
 AP_TREE_PLACES: Final = 4_096  # places of sampled messages that are kept
 AP_TREE_PRIOR: Final = 16.0  # sampled messages that what is assumed without a sample counts for
 AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where no sample tells (Table 2, TWEETS)

@@ -1,4 +1,4 @@
-"""Asking for memory before it is read, so that cache misses overlap."""
+"""Ask for memory before it is needed, so that waits for several places overlap."""
 
 from __future__ import annotations
 
@@ -6,33 +6,32 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import config
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 __all__ = ["prefetch"]
 
 
-def _prefetch(typingctx: Any, array: Any, row: Any) -> Any:
-    """Ask for the cache line in which array[row] begins; it changes nothing but the time of the next read."""
+def prefetch(array: Any, at: int) -> None:
+    """Begin to load the cache line of entry (or row) *at* of an array; a hint only, also beyond its end."""
 
+
+@intrinsic
+def _prefetch_address(typing_context: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, arguments[0])
-        stride = builder.extract_value(view.strides, 0)
-        offset = builder.mul(context.cast(builder, arguments[1], signature.args[1], types.intp), stride)
-        byte = ir.IntType(8).as_pointer()
-        address = builder.gep(builder.bitcast(view.data, byte), [offset])
-        number = ir.IntType(32)
-        call = builder.module.declare_intrinsic(
-            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [pointer], ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
         )
-        builder.call(call, [address, number(0), number(3), number(1)])  # to read; keep; data
+        # For reading, to be kept in all caches, data.
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), *(flag(k) for k in (0, 3, 1))])
         return context.get_dummy_value()
 
-    return types.void(array, row), generate
+    return types.void(types.uintp), generate
 
 
-def _nothing(array: Any, row: int) -> None:
-    """Do what a prefetch means to plain Python."""
+@overload(prefetch, inline="always")
+def _prefetch(array: Any, at: int) -> Any:
+    def compiled(array: Any, at: int) -> None:
+        _prefetch_address(array.ctypes.data + at * array.strides[0])  # type: ignore[call-arg]
 
-
-prefetch: Any = _nothing if getattr(config, "DISABLE_JIT", 0) else intrinsic(_prefetch)
+    return compiled

@@ -8,7 +8,6 @@ into the cells of a grid, a *leaf* lists them. Modules: ``layout`` (the arrays),
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,7 @@ from nearcast.matching.ap_tree import build, layout, maintain
 from nearcast.matching.ap_tree.build import Settings
 from nearcast.matching.ap_tree.cost import Likelihood
 from nearcast.matching.ap_tree.layout import Population, Tree
-from nearcast.matching.ap_tree.search import search
+from nearcast.matching.ap_tree.search import match_probes
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.ragged import ragged_take
 
@@ -96,7 +95,7 @@ class APTree(Matcher):
         rows = np.flatnonzero(store.alive)
         population = self._population(rows)
         n = len(rows)
-        self._tree = _arrays_for(nodes=n // 8, postings=n + n // 2)
+        self._tree = _arrays_for(nodes=n // 4, postings=int(n * config.AP_TREE_BUDGET))
         self._tree.used[layout.USED_NODES] = 1
         nodes, floats = self._tree.nodes, self._tree.node_floats
         nodes[0] = 0
@@ -104,7 +103,6 @@ class APTree(Matcher):
         floats[0, layout.REGION : layout.REGION + 4] = _bounds(population.boxes)
         floats[0, layout.BUDGET] = config.AP_TREE_BUDGET
         self._construct(0, population)
-        self._height = self._measured_height()
 
     def _learn(self, sample: MessageBatch) -> None:
         """Keep of a sample of messages what the cost model needs: how often words occur, and some places."""
@@ -149,7 +147,7 @@ class APTree(Matcher):
         self._make_room(postings=n)
         while top:
             self._tell("build nodes", 1 - stack[top - 1, 2] / max(n, 1) if top > 1 else 0.0)
-            left = construct_step(
+            left = build.construct(
                 self._tree, population, self._likelihood, self._settings, arena, spare, stack, top, step
             )
             if left == top:
@@ -218,14 +216,13 @@ class APTree(Matcher):
     def _reconstruct(self, node: int) -> None:
         """Build the subtree of a node anew over the clauses that it holds; nothing else changes."""
         tree = self._tree
-        stack = np.empty((self._height + 2) * (self._settings.fanout + 2), np.int32)
+        stack = np.empty(self._wait, np.int32)
         rows = np.empty(4 * int(tree.nodes[node, layout.WEIGHT]) + 64, np.int32)
         count = maintain.take_out(tree, node, stack, rows)
         if count < 0:
             rows = np.empty(-count, np.int32)
             count = maintain.take_out(tree, node, stack, rows)
         self._construct(node, self._population(np.unique(rows[:count]).astype(np.int64)))
-        self._height = max(self._height, self._measured_height())
 
     def _repack_if_wasteful(self) -> None:
         """Lay the tree out anew when more than half of its postings stand in no leaf."""
@@ -236,10 +233,11 @@ class APTree(Matcher):
             fresh = _arrays_for(nodes, held - wasted, slots, edges)
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
             self._tree = fresh
-            self._height = self._measured_height()
 
-    def _measured_height(self) -> int:
-        return int(maintain.height(self._tree, layout.DEPTH))
+    @property
+    def _wait(self) -> int:
+        """How many nodes can wait at a time to be visited."""
+        return int(self._tree.used[layout.DEEPEST] + 1) * (self._settings.fanout + 2)
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -252,9 +250,8 @@ class APTree(Matcher):
         out: NDArray[np.int32],
         filled: int,
     ) -> tuple[int, int]:
-        room = (self._height + 1) * (self._settings.fanout + 2)
-        done: tuple[int, int] = search(
-            self._tree, self._ranks, self.store.clauses, probes, room, start, stop, counts, out, filled
+        done: tuple[int, int] = match_probes(
+            self._tree, self._ranks, self.store.clauses, probes, self._wait, start, stop, counts, out, filled
         )
         return done
 
@@ -268,7 +265,7 @@ class APTree(Matcher):
             "k_nodes": int((kinds == layout.K_NODE).sum()),
             "s_nodes": int((kinds == layout.S_NODE).sum()),
             "leaves": len(sizes),
-            "height": self._measured_height(),
+            "height": int(nodes[:, layout.DEPTH].max()),
             "mean_leaf": round(float(sizes.mean()), 1) if len(sizes) else 0.0,
             "largest_leaf": int(sizes.max(initial=0)),
             "postings_per_clause": round(int(sizes.sum()) / max(clauses, 1), 2),
@@ -281,13 +278,14 @@ class APTree(Matcher):
     def _in_use(self) -> NDArray[np.int32]:
         """Return the nodes of the tree."""
         nodes = self._tree.nodes[: self._tree.used[layout.USED_NODES]]
-        return nodes[nodes[:, layout.KIND] != layout.FREE]
+        used: NDArray[np.int32] = nodes[nodes[:, layout.KIND] != layout.FREE]
+        return used
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         tree = self._tree
         nodes, slots, edges, postings = tree.used[: layout.USED_POSTINGS + 1].tolist()
         figures = [*self._settings, self._divergence, self._likelihood.unseen, self._sampled]
-        figures += [self._splits, self._collapses, self._rebuilds, self._height]
+        figures += [self._splits, self._collapses, self._rebuilds]
         return {
             "nodes": tree.nodes[:nodes],
             **{name: getattr(tree, name)[:slots] for name in _SLOT_ARRAYS},
@@ -315,7 +313,7 @@ class APTree(Matcher):
         self._settings = Settings(int(fanout), int(leaf), bool(optimal), int(priority))
         self._divergence = divergence
         self._likelihood = Likelihood(arrays["likely_words"], unseen, self._places)
-        self._sampled, self._splits, self._collapses, self._rebuilds, self._height = map(int, counts)
+        self._sampled, self._splits, self._collapses, self._rebuilds = map(int, counts)
 
     def _check(self) -> list[str]:
         found = []
@@ -340,9 +338,6 @@ class APTree(Matcher):
         if reached < len(nodes):
             found.append(f"{len(nodes)} nodes are in use, but slots name {reached}")
         return found
-
-
-construct_step = build.construct
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> None:
@@ -380,7 +375,7 @@ def _arrays_for(nodes: int, postings: int, slots: int | None = None, edges: int 
         edges=np.empty(edges, np.float32),
         postings=pool,
         posting_boxes=pool.view(np.float32),
-        used=np.zeros(5, np.int64),
+        used=np.zeros(layout.DEEPEST + 1, np.int64),
     )
 
 

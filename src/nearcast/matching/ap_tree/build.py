@@ -6,8 +6,8 @@ Three things the paper leaves open are settled here:
   that its parts hold ``config.AP_TREE_PART`` clauses on average: a smaller s-node has fewer cells than f.
 - *Replication.* Eq. 1 does not charge for clauses that stand in many cells. So each node has a budget: how many
   postings its clauses may have, on average. A grid that puts them into r cells each is taken only if r is within the
-  budget (else a coarser one is tried), and leaves its cells a budget of 1/r of it. So no tree is built with
-  more than ``config.AP_TREE_BUDGET`` postings a clause.
+  root of the budget (else a coarser one is tried), and leaves its cells a budget of 1/r of it. So no tree is built with
+  more than ``config.AP_TREE_BUDGET`` postings a clause, and one grid does not use up what the next ones need.
 - *Large boxes.* A clause that reaches into more than ``config.AP_TREE_SPREAD`` cells goes to the dummy cell, like one
   that contains the node's region.
 """
@@ -68,6 +68,7 @@ _VISIT = config.AP_TREE_VISIT
 _PART = config.AP_TREE_PART
 _SPREAD = config.AP_TREE_SPREAD
 _SAMPLE = config.AP_TREE_SAMPLE
+_LEAST_BUDGET = config.AP_TREE_LEAST_BUDGET
 _DP_WORDS = config.AP_TREE_DP_WORDS
 
 COST, KEYWORDS, SPACE_FIRST = 0, 1, 2  # which partition goes first where both pay
@@ -96,8 +97,9 @@ def construct(
 ) -> Any:
     """Build the nodes on the stack, each with its clauses arena[a:b]; return the height of the stack that is left.
 
-    Ends when the stack is empty, when the tree's arrays have no room for another node, or when *limit* postings have been
-    written. The stack holds (node, a, b) by ascending a; a node's clauses are replaced by those of its children.
+    Ends when the stack is empty, when the tree's arrays have no room for another node, or when *limit* postings
+    have been written. The stack holds (node, a, b) by ascending a; a node's clauses are replaced by those of its
+    children.
     """
     nodes, used = tree.nodes, tree.used
     stop = used[USED_POSTINGS] + limit
@@ -124,7 +126,7 @@ def construct(
                     population, members, nodes[node, OFFSET], likelihood, settings
                 )
             skip = settings.priority == KEYWORDS and words_cost < members.size
-            if flags & SPACE and not skip:
+            if flags & SPACE and not skip and tree.node_floats[node, BUDGET] > _LEAST_BUDGET:
                 columns, rows, space_cost = _grid(tree, population, members, node, likelihood, settings)
         nodes[node, BUILT] = members.size
         nodes[node, WEIGHT] = members.size
@@ -253,6 +255,7 @@ def _grid(
         np.empty((2, m), np.float32),
         np.empty((2, m), np.float32),
     )
+    reach = np.zeros(2)  # of a box, on average, as a share of the region
     for i in range(m):
         c = members[i * step]
         for d in range(2):
@@ -260,6 +263,13 @@ def _grid(
             starts[d, i] = min(max(boxes[c, d], low), high)
             ends[d, i] = min(max(boxes[c, 2 + d], low), high)
             centres[d, i] = (starts[d, i] + ends[d, i]) / 2
+            reach[d] += (ends[d, i] - starts[d, i]) / max(high - low, np.float32(1e-30)) / m
+    limit = np.sqrt(floats[node, BUDGET])
+    side = int(np.sqrt(min(float(settings.fanout), members.size / _PART)))
+    while side >= 2 and (1 + reach[0] * (side - 1)) * (1 + reach[1] * (side - 1)) > limit:
+        side -= 1  # even borders at equal distances would put the clauses into too many cells
+    if side < 2:
+        return none, none, np.inf
     for d in range(2):
         starts[d].sort()
         ends[d].sort()
@@ -274,8 +284,6 @@ def _grid(
     xs, ys = xs[:seen], ys[:seen]
     xs.sort()
     ys.sort()
-    budget = floats[node, BUDGET]
-    side = int(np.sqrt(min(float(settings.fanout), members.size / _PART)))
     while side >= 2:
         columns = strips(starts[0], ends[0], centres[0], xs, x0, x1, side)
         rows = strips(starts[1], ends[1], centres[1], ys, y0, y1, side)
@@ -297,7 +305,7 @@ def _grid(
                 corners[low, right + 1] -= 1
                 corners[high + 1, left] -= 1
                 corners[high + 1, right + 1] += 1
-        if whole + copies <= budget * members.size:
+        if whole + copies <= limit * members.size:
             break
         side = side * 3 // 4
     if side < 2:

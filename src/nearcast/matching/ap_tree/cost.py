@@ -139,8 +139,8 @@ def heuristic_cuts(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts
 def share(places: NDArray[np.float32], low: float, high: float, from_: float, to: float) -> Any:
     """Return how likely a message between *low* and *high* is to lie in the strip [from_, to).
 
-    By the sampled places in the node (ascending), to which the strip's share of the extent is added as if it had been seen
-    on a few more.
+    By the sampled places in the node (ascending), to which the strip's share of the extent is added as if it had
+    been seen on a few more.
     """
     seen = np.searchsorted(places, np.float32(to)) - np.searchsorted(places, np.float32(from_))
     extent = (min(to, high) - max(from_, low)) / (high - low) if high > low else 1.0
@@ -192,7 +192,7 @@ def strips(
             values = starts if side == 0 else ends
             first = np.searchsorted(values, np.float32(left))
             last = np.searchsorted(values, np.float32(right))
-            step = max((last - first) // _TRIES, 1)
+            step = max(int(last - first) // _TRIES, 1)
             for k in range(first, last, step):
                 border = values[k] if side == 0 else np.nextafter(values[k], np.float32(np.inf))
                 cost = _strip_cost(starts, ends, places, low, high, left, border) + _strip_cost(

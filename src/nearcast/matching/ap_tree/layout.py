@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 
 __all__ = [
-    "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEPTH", "FLAGS", "FREE", "KIND", "K_NODE", "LEAF",
-    "OFFSET", "POSTING", "REGION", "ROOM", "ROW", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE",
+    "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "KIND", "K_NODE",
+    "LEAF", "OFFSET", "POSTING", "REGION", "ROOM", "ROW", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE",
     "USED_EDGES", "USED_NODES", "USED_POSTINGS", "USED_SLOTS", "WASTED", "WEIGHT", "WIDTH", "WORDS",
     "Population", "Tree", "bit_of", "cut_of", "open_child", "rank_words", "ranked", "strip_of",
 ]  # fmt: skip
@@ -51,7 +51,9 @@ WORDS, SPACE = 1, 2  # flags
 ROW, SIGNATURE, POSTING = 4, 5, 6
 
 # Counters of a tree.
-USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS, WASTED = 0, 1, 2, 3, 4
+USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS = 0, 1, 2, 3
+WASTED = 4  # postings that belong to no leaf any more
+DEEPEST = 5  # the greatest depth that a node ever had
 
 
 class Tree(NamedTuple):
@@ -146,7 +148,7 @@ def cut_of(lows: NDArray[np.int32], first: int, last: int, word: int) -> Any:
 
 
 @kernel
-def strip_of(edges: NDArray[np.float32], first: int, strips: int, value: float) -> Any:
+def strip_of(edges: NDArray[np.float32], first: int, strips: int, value: Any) -> Any:
     """Return the column (or row) of a coordinate, among *strips* whose inner borders begin at edge *first*."""
     low, high = 0, strips - 1
     while low < high:
@@ -167,6 +169,7 @@ def open_child(tree: Tree, parent: int, slot: int, child: int) -> None:
     nodes[child, :] = 0
     nodes[child, OFFSET] = nodes[parent, OFFSET]
     nodes[child, DEPTH] = nodes[parent, DEPTH] + 1
+    tree.used[DEEPEST] = max(tree.used[DEEPEST], nodes[child, DEPTH])
     flags = nodes[parent, FLAGS]
     for k in range(4):
         floats[child, REGION + k] = floats[parent, REGION + k]

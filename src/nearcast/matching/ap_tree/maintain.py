@@ -5,8 +5,8 @@ nothing). On the way, slots count what came and went. A node is put on the list 
 
 - it is a leaf of more than θ_p clauses that has grown by half since it was built: to be split, if that pays;
 - it is a k-node or an s-node of less than θ_p clauses, after some changes: to become a leaf;
-- it covers ``config.AP_TREE_COVER`` of all clauses, and a sixteenth of its own have come or gone since the last look: to be
-  built anew if the divergence of its weights exceeds θ_KL.
+- it covers ``config.AP_TREE_COVER`` of all clauses, and a part of its own have come or gone since the last look: to
+  be built anew if the divergence of its weights exceeds θ_KL.
 
 Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
 changes. What exceeds the mean by less than three standard deviations is not taken for a drift.
@@ -28,6 +28,7 @@ from nearcast.matching.ap_tree.layout import (
     CHANGES,
     CHECKED,
     DEAD,
+    DEEPEST,
     FLAGS,
     FREE,
     K_NODE,
@@ -54,7 +55,7 @@ from nearcast.matching.ap_tree.layout import (
     strip_of,
 )
 
-__all__ = ["add", "audit", "divergence", "drop", "height", "repack", "route", "take_out"]
+__all__ = ["add", "audit", "divergence", "drop", "repack", "route", "take_out"]
 
 _START = config.POSTING_START
 _LOOK = config.AP_TREE_LOOK
@@ -361,22 +362,12 @@ def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.in
 
 
 @kernel
-def height(tree: Tree, depth: int) -> Any:
-    """Return the greatest value of a field of the nodes in use, which is the height when the field is DEPTH."""
-    nodes = tree.nodes
-    most = 0
-    for node in range(tree.used[USED_NODES]):
-        if nodes[node, KIND] != FREE:
-            most = max(most, nodes[node, depth])
-    return most
-
-
-@kernel
 def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
     """Copy the tree to new arrays without free nodes, tombstones and spare room; children stand together."""
     nodes, children = tree.nodes, tree.children
     new_nodes, new_children, used = out.nodes, out.children, out.used
     used[:] = 0
+    used[DEEPEST] = tree.used[DEEPEST]
     new_nodes[0] = nodes[0]
     used[USED_NODES] = 1
     stack[0] = 0

@@ -4,6 +4,9 @@ A point goes into one cell of an s-node, an area into all that it touches, where
 once. It takes it in one cell only: in that of the lower left corner of what the clause and the area share. So in each
 column but the area's first it leaves out the clauses that began further left, and in each row but the first those that
 began further below. All that it carries down is a least xmin and a least ymin.
+
+What a message reads lies far apart, so it is asked for before it is needed: nodes when they are put on the stack,
+leaves while others are being found, the clauses of candidates all at once.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.ap_tree.layout import (
     BOUNDS,
     K_NODE,
     KIND,
     LEAF,
+    POSTING,
     ROOM,
     ROW,
     SIGNATURE,
@@ -32,11 +38,14 @@ from nearcast.matching.ap_tree.layout import (
     strip_of,
 )
 
-__all__ = ["search"]
+__all__ = ["match_probes"]
+
+_LEAVES = config.AP_TREE_LEAVES
+_LINE = 16  # 32-bit numbers in a cache line
 
 
 @kernel
-def search(
+def match_probes(
     tree: Tree,
     ranks: NDArray[np.int32],
     clauses: Clauses,
@@ -58,6 +67,8 @@ def search(
     words = np.empty(most, np.int32)
     waiting = np.empty((room, 2), np.int32)  # node, and the first word that counts (η)
     least = np.empty((room, 2), np.float32)  # xmin and ymin from which clauses count
+    leaves = np.empty((_LEAVES, 2), np.int32)  # start, size
+    leaves_least = np.empty((_LEAVES, 2), np.float32)
     for p in range(start, stop):
         last = filled
         total = keyword_offsets[p + 1] - keyword_offsets[p]
@@ -67,34 +78,44 @@ def search(
         xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
         waiting[0, 0], waiting[0, 1] = 0, 0
         least[0, 0], least[0, 1] = -np.inf, -np.inf
-        top = 1
-        while top > 0:
+        top, found = 1, 0
+        while top > 0 or found > 0:
+            if top == 0 or found == _LEAVES:
+                for k in range(found):
+                    begin, size = leaves[k, 0], leaves[k, 1]
+                    left, below = leaves_least[k, 0], leaves_least[k, 1]
+                    if last + size > out.size:
+                        return p, filled
+                    for at in range(begin, begin + size):
+                        out[last] = postings[at, ROW]
+                        last += (
+                            (boxes[at, 0] <= xmax)
+                            & (boxes[at, 2] >= xmin)
+                            & (boxes[at, 1] <= ymax)
+                            & (boxes[at, 3] >= ymin)
+                            & (boxes[at, 0] >= left)
+                            & (boxes[at, 1] >= below)
+                            & (postings[at, SIGNATURE] & missing == 0)
+                        )
+                found = 0
+                continue
             top -= 1
             node, eta = waiting[top, 0], waiting[top, 1]
             left, below = least[top, 0], least[top, 1]
             kind, size, first = nodes[node, KIND], nodes[node, SIZE], nodes[node, SLOTS]
             if kind == LEAF:
                 if (
-                    bounds[node, BOUNDS] > xmax
-                    or bounds[node, BOUNDS + 1] > ymax
-                    or bounds[node, BOUNDS + 2] < xmin
-                    or bounds[node, BOUNDS + 3] < ymin
+                    bounds[node, BOUNDS] <= xmax
+                    and bounds[node, BOUNDS + 1] <= ymax
+                    and bounds[node, BOUNDS + 2] >= xmin
+                    and bounds[node, BOUNDS + 3] >= ymin
                 ):
-                    continue
-                if last + size > out.size:
-                    return p, filled
-                begin = nodes[node, START]
-                for at in range(begin, begin + size):
-                    out[last] = postings[at, ROW]
-                    last += (
-                        (boxes[at, 0] <= xmax)
-                        & (boxes[at, 2] >= xmin)
-                        & (boxes[at, 1] <= ymax)
-                        & (boxes[at, 3] >= ymin)
-                        & (boxes[at, 0] >= left)
-                        & (boxes[at, 1] >= below)
-                        & (postings[at, SIGNATURE] & missing == 0)
-                    )
+                    begin = nodes[node, START]
+                    for ahead in range(0, min(size, _LINE) * POSTING, _LINE):
+                        prefetch(postings, begin + ahead // POSTING)
+                    leaves[found, 0], leaves[found, 1] = begin, size
+                    leaves_least[found, 0], leaves_least[found, 1] = left, below
+                    found += 1
             elif kind == K_NODE:
                 slot = first - 1
                 for i in range(eta, total):
@@ -102,33 +123,53 @@ def search(
                     cut = cut_of(lows, max(slot, first), first + size, word)
                     if cut > slot and cut >= first and word <= highs[cut]:
                         slot = cut
-                        if children[cut] >= 0:
-                            waiting[top, 0], waiting[top, 1] = children[cut], i + 1
-                            least[top, 0], least[top, 1] = left, below
-                            top += 1
-                if children[first + size] >= 0:
-                    waiting[top, 0], waiting[top, 1] = children[first + size], eta
-                    least[top, 0], least[top, 1] = left, below
-                    top += 1
+                        top = _push(nodes, children[cut], i + 1, left, below, waiting, least, top)
+                top = _push(nodes, children[first + size], eta, left, below, waiting, least, top)
             else:
                 rows, edge = nodes[node, ROOM], nodes[node, START]
                 x0, x1 = strip_of(edges, edge, size, xmin), strip_of(edges, edge, size, xmax)
                 y0 = strip_of(edges, edge + size - 1, rows, ymin)
                 y1 = strip_of(edges, edge + size - 1, rows, ymax)
                 for y in range(y0, y1 + 1):
+                    floor = below if y == y0 else max(below, edges[edge + size + y - 2])
                     for x in range(x0, x1 + 1):
+                        side = left if x == x0 else max(left, edges[edge + x - 1])
                         child = children[first + y * size + x]
-                        if child >= 0:
-                            waiting[top, 0], waiting[top, 1] = child, eta
-                            least[top, 0] = left if x == x0 else max(left, edges[edge + x - 1])
-                            least[top, 1] = below if y == y0 else max(below, edges[edge + size + y - 2])
-                            top += 1
-                child = children[first + size * rows]
-                if child >= 0:
-                    waiting[top, 0], waiting[top, 1] = child, eta
-                    least[top, 0], least[top, 1] = left, below
-                    top += 1
+                        top = _push(nodes, child, eta, side, floor, waiting, least, top)
+                top = _push(nodes, children[first + size * rows], eta, left, below, waiting, least, top)
+        _prefetch_clauses(clauses, out, filled, last)
         last = keep_satisfied(clauses, probes, p, out, filled, last)
         counts[p - start] = last - filled
         filled = last
     return stop, filled
+
+
+@kernel
+def _push(
+    nodes: NDArray[np.int32],
+    node: int,
+    eta: int,
+    left: float,
+    below: float,
+    waiting: NDArray[np.int32],
+    least: NDArray[np.float32],
+    top: int,
+) -> Any:
+    """Put a node, if there is one, on the stack; return the new height."""
+    if node < 0:
+        return top
+    prefetch(nodes, node)
+    waiting[top, 0], waiting[top, 1] = node, eta
+    least[top, 0], least[top, 1] = left, below
+    return top + 1
+
+
+@kernel
+def _prefetch_clauses(clauses: Clauses, rows: NDArray[np.int32], first: int, last: int) -> None:
+    """Begin to load what decides on the candidates rows[first:last]."""
+    boxes, keyword_offsets, keywords = clauses.boxes, clauses.keyword_offsets, clauses.keywords
+    for i in range(first, last):
+        prefetch(keyword_offsets, rows[i])
+        prefetch(boxes, rows[i])
+    for i in range(first, last):
+        prefetch(keywords, keyword_offsets[rows[i]])
