@@ -28,7 +28,7 @@ MAX_POLYGON_VERTICES: Final = 100_000  # of one region
 MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 
 # --- Indexes -------------------------------------------------------------------------------------------------------
-DEFAULT_INDEX: Final = "ranked-list"  # what the engine, the command line and the pipeline build
+DEFAULT_INDEX: Final = "auto"  # what the engine, the command line and the pipeline build
 MATCH_CHUNK: Final = 2_048  # the most messages that one kernel call matches
 MATCH_ROOM: Final = 1_024  # candidates a message that a search starts with room for; it grows as needed
 COMPACT_MIN_DEAD: Final = (
@@ -126,6 +126,7 @@ BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many of the messages 
 BENCH_SINGLES: Final = 500  # messages matched one by one, for the latency percentiles
 BENCH_BATCH: Final = 1_000  # subscriptions in one insert or removal
 BENCH_BATCHES: Final = 20  # of such inserts, and of such removals
+BENCH_OPERATIONS: Final = 1_000_000  # inserts and removals of a turnover
 BENCH_WORDS: Final = 200_000  # size of the vocabulary that is looked up
 BENCH_KEYWORDS: Final = 5_000_000  # keywords looked up in one run
 

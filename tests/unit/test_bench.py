@@ -383,6 +383,42 @@ def test_usage_errors_end_with_2(bench, tmp_path, monkeypatch, arguments, messag
     assert result.stdout == ""
 
 
+def test_turnover_command(bench, tmp_path, monkeypatch):
+    arguments = ("turnover", "--subscriptions", 3000, "--operations", 4000, "--messages", 100, "--repeat", 1)
+    result = bench(
+        *arguments, "--index", "auto,ranked-list", "--plot", tmp_path / "t.svg", "--json", tmp_path / "t.json"
+    )
+    assert result.exit_code == 0, result.output
+    body = json.loads((tmp_path / "t.json").read_text())
+    assert body["sizes"] == {"subscriptions": 3000, "messages": 100, "operations": 4000}
+    for figures in body["results"]:
+        assert figures["after_over_fresh"] == pytest.approx(
+            figures["microseconds_after"] / figures["microseconds_fresh"]
+        )
+    assert (tmp_path / "t.svg").stat().st_size > 2000
+    monkeypatch.setitem(INDEXES, "forgetful", type("Once", (Forgetful,), {"match": _forgets_at_first}))
+    result = bench(*arguments, "--index", "forgetful")
+    assert result.exit_code == 1
+    assert "differs from a fresh build" in result.stderr
+
+
+def _forgets_at_first(self, batch, threads=1):
+    """Lose the last match in an index that was changed, not in a fresh one."""
+    found = RankedList.match(self, batch, threads)
+    if self.store.size == len(self.store):
+        return found
+    return Matches(np.minimum(found.offsets, len(found.rows) - 1), found.rows[:-1])
+
+
+def test_misses_match_nothing():
+    made = workloads.make("misses", 200, 50, newcomers=10)
+    body = matching.run(made, ["auto"], repeat=1, singles=3)
+    assert body["mismatches"] == []
+    assert body["matches_per_message"] == 0
+    inside = MessageBatch.from_arrays([[0.45, 0.45]], [0, 3], [0, 1, 2], space=made.messages.space)
+    assert len(build_index("auto", made.subscriptions).match(inside).rows) == 200
+
+
 def test_vocabulary_command(bench, tmp_path):
     result = bench(
         "vocabulary", "--words", 1000, "--keywords", 4000, "--repeat", 1, "--plot", tmp_path / "v.png"
@@ -392,6 +428,6 @@ def test_vocabulary_command(bench, tmp_path):
     assert (tmp_path / "v.png").stat().st_size > 2000
 
 
-@pytest.mark.parametrize("command", ["matching", "vocabulary"])
+@pytest.mark.parametrize("command", ["matching", "turnover", "vocabulary"])
 def test_help_has_an_example(bench, command):
     assert f"nearcast bench {command}" in " ".join(bench(command, "--help").stdout.split())

@@ -45,13 +45,6 @@ class Mistaken(RankedList):
         return Matches(found.offsets, rows)
 
 
-@pytest.fixture(autouse=True)
-def every_index(monkeypatch):
-    """Let the ranked list stand in for ``auto`` where it is not there."""
-    if "auto" not in INDEXES:
-        monkeypatch.setitem(INDEXES, "auto", type("Auto", (RankedList,), {"name": "auto"}))
-
-
 @pytest.fixture
 def bench():
     runner = CliRunner()

@@ -82,7 +82,7 @@ def matching(
         typer.Option(metavar="NAME[,NAME…]", help="The indexes to measure; the scan is always among them."),
     ] = config.DEFAULT_INDEX,
     workload: Annotated[
-        str, typer.Option(metavar="NAME", help="ap-tree, mo-tree, or real data: tweets, places.")
+        str, typer.Option(metavar="NAME", help="ap-tree, mo-tree, misses, or real data: tweets, places.")
     ] = "ap-tree",
     seed: Seed = 0,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the real data is.")] = None,
@@ -123,6 +123,61 @@ def matching(
     if data:
         command += " --data DIR"
     _measure("matching", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+
+
+@app.command()
+def turnover(
+    subscriptions: Annotated[
+        int, typer.Option(help="How many subscriptions there are.", min=1)
+    ] = config.BENCH_SUBSCRIPTIONS,
+    operations: Annotated[
+        int, typer.Option(help="Inserts and removals in all, in batches of 1,000 by turns.", min=2)
+    ] = config.BENCH_OPERATIONS,
+    messages: Annotated[int, typer.Option(help="How many messages.", min=1)] = config.BENCH_MESSAGES,
+    index: Annotated[
+        str, typer.Option(metavar="NAME[,NAME…]", help="The indexes to measure.")
+    ] = config.DEFAULT_INDEX,
+    workload: Annotated[
+        str, typer.Option(metavar="NAME", help="ap-tree, mo-tree, misses, or real data: tweets, places.")
+    ] = "ap-tree",
+    seed: Seed = 0,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the real data is.")] = None,
+    repeat: Repeat = config.BENCH_REPEAT,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure inserts and removals, and matching after many of them.
+
+    Subscriptions come and go in batches, so that their number stays the
+    same. Then the index is compared with one that is built anew over what
+    is left, in answers and in speed.
+
+    For example:
+
+    nearcast bench turnover --subscriptions 100000 --operations 100000
+    """
+
+    def run(tell: Progress) -> dict[str, Any]:
+        from nearcast.bench import turnover as benchmark
+        from nearcast.bench import workloads
+
+        tell(f"making the {workload} workload", 0.0)
+        made = workloads.make(
+            workload, subscriptions, messages, seed=seed, newcomers=operations // 2, data=data
+        )
+        return benchmark.run(made, names, repeat=repeat, progress=tell)
+
+    names = _index_names(index)
+    _known_workload(workload)
+    command = (
+        f"nearcast bench turnover --subscriptions {subscriptions} --operations {operations} "
+        f"--messages {messages} --index {','.join(names)} --workload {workload} --seed {seed} --repeat {repeat}"
+    )
+    if data:
+        command += " --data DIR"
+    _measure("turnover", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
 
 
 @app.command()

@@ -71,6 +71,9 @@ def run(
         step(f"match {len(batch):,} messages", 0.3)
         runs = 1 if name == "scan" else repeat
         seconds, found = best_of(runs, lambda index=index, batch=batch: index.match(batch, threads=threads))  # type: ignore[misc]
+        alone = None
+        if threads > 1 and name != "scan":
+            alone, _ = best_of(runs, lambda index=index, batch=batch: index.match(batch))  # type: ignore[misc]
         found = found.sorted()
         if truth is None or told is None:
             truth = told = found
@@ -96,6 +99,7 @@ def run(
                 "messages_matched": len(batch),
                 "microseconds_per_message": seconds / len(batch) * 1e6,
                 "messages_per_second": len(batch) / seconds,
+                "speedup_over_one_thread": alone / seconds if alone else None,
                 "single_message_microseconds": latency,
                 "insert_microseconds": insert,
                 "remove_microseconds": remove,

@@ -43,7 +43,8 @@ def check(path: Path) -> None:
 def draw(report: Mapping[str, Any], path: Path) -> None:
     """Draw the document of a benchmark into *path*."""
     check(path)
-    {"matching": _matching, "vocabulary": _vocabulary}[report["benchmark"]](report, path)
+    pictures = {"matching": _matching, "turnover": _turnover, "vocabulary": _vocabulary}
+    pictures[report["benchmark"]](report, path)
 
 
 def _matching(report: Mapping[str, Any], path: Path) -> None:
@@ -57,6 +58,20 @@ def _matching(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a message (logarithmic)",
         line=(report["floor"]["microseconds_per_message"], "floor: touching the answers"),
         highlight=lambda name: name != "scan",
+    )
+
+
+def _turnover(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the microseconds a message of each index before and after the changes, and of a fresh build."""
+    rows = [(result, when) for result in report["results"] for when in ("before", "after", "fresh")]
+    _bars(
+        path,
+        names=[f"{result['index']}, {when}" for result, when in rows],
+        values=[result[f"microseconds_{when}"] for result, when in rows],
+        title=f"Matching before and after {report['sizes']['operations']:,} inserts and removals",
+        axis="µs a message (logarithmic)",
+        line=None,
+        highlight=lambda name: name.endswith("after"),
     )
 
 

@@ -68,7 +68,8 @@ def floors_as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def table(report: Mapping[str, Any]) -> RenderableType:
     """Return what a person reads of the document: title, table, and notes with the machine."""
-    return {"matching": _matching_table, "vocabulary": _vocabulary_table}[report["benchmark"]](report)
+    tables = {"matching": _matching_table, "turnover": _turnover_table, "vocabulary": _vocabulary_table}
+    return tables[report["benchmark"]](report)
 
 
 def _matching_table(report: Mapping[str, Any]) -> RenderableType:
@@ -84,6 +85,8 @@ def _matching_table(report: Mapping[str, Any]) -> RenderableType:
     for heading in ("build s", "bytes/\nsub", "µs/\nmessage", "faster\nthan scan", "× the\nfloor",
                     "single µs\np50", "\np99", "insert µs\neach", "remove µs\neach"):  # fmt: skip
         table.add_column(heading, justify="right", no_wrap=True)
+    if threads > 1:
+        table.add_column("× one\nthread", justify="right", no_wrap=True)
     for result in report["results"]:
         single = result["single_message_microseconds"]
         faster = result["speedup_over"]["scan"]
@@ -98,6 +101,7 @@ def _matching_table(report: Mapping[str, Any]) -> RenderableType:
             _figure(single["p99"]),
             _figure(result["insert_microseconds"]),
             _figure(result["remove_microseconds"]),
+            *([_figure(result["speedup_over_one_thread"])] if threads > 1 else []),
         )
     table.add_section()
     floor = report["floor"]["microseconds_per_message"]
@@ -121,6 +125,35 @@ def _matching_notes(report: Mapping[str, Any]) -> list[str]:
     if checked < report["sizes"]["messages"]:
         lines.append(f"* scan matched the first {checked:,} messages only, to keep the run short")
     return [*lines, _machine_line(report)]
+
+
+def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each index: what changes cost, and what matching costs before and after them."""
+    sizes, workload = report["sizes"], report["workload"]
+    title = (
+        f"{sizes['operations']:,} inserts and removals on {sizes['subscriptions']:,} subscriptions, "
+        f"{workload['name']}, seed {workload['seed']}, one thread"
+    )
+    table = Table()
+    table.add_column("index", no_wrap=True)
+    for heading in ("insert µs\neach", "remove µs\neach", "longest\ncall ms", "µs/message\nbefore", "\nafter",
+                    "fresh\nbuild", "after /\nfresh", "bytes/sub\nafter"):  # fmt: skip
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in report["results"]:
+        table.add_row(
+            result["index"],
+            _figure(result["insert_microseconds"]),
+            _figure(result["remove_microseconds"]),
+            _figure(result["longest_call_milliseconds"]),
+            _figure(result["microseconds_before"]),
+            _figure(result["microseconds_after"]),
+            _figure(result["microseconds_fresh"]),
+            _figure(result["after_over_fresh"]),
+            _figure(result["bytes_per_subscription"]),
+        )
+    agree = "DIFFER: see the mismatches" if report["mismatches"] else "are those of a fresh build"
+    notes = [f"after all changes the answers {agree}", _machine_line(report)]
+    return _titled(title, table, notes)
 
 
 def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:

@@ -2,6 +2,7 @@
 
 ========== ==========================================================================================
 ap-tree    Zipf words and clustered places; subscriptions by the AP-Tree paper's recipe
+misses     the same box and words in every subscription, and messages with these words outside the box
 mo-tree    20 numeric attributes and a place; subscriptions of six intervals, after the MO-Tree paper
 tweets     real messages from a data directory; subscriptions by the AP-Tree recipe from other messages
 places     the same with the names of places
@@ -46,7 +47,7 @@ _FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "places": ("places_gn.parquet", ("name", "feature_class", "admin2", "admin1")),
 }
 
-WORKLOADS = ("ap-tree", "mo-tree", *_FILES)
+WORKLOADS = ("ap-tree", "mo-tree", "misses", *_FILES)
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ def make(
         return ap_tree(subscriptions, messages, seed=seed, newcomers=newcomers)
     if name == "mo-tree":
         return mo_tree(subscriptions, messages, seed=seed, newcomers=newcomers)
+    if name == "misses":
+        return misses(subscriptions, messages, seed=seed, newcomers=newcomers)
     if data is None:
         raise InputError(f"the workload {name!r} reads real data; say where it is with --data DIR")
     return real(name, data, subscriptions, messages, seed=seed, newcomers=newcomers)
@@ -163,6 +166,30 @@ def ap_tree(
             "city_spread": city_spread,
             "background_share": background,
         },
+    )
+
+
+def misses(subscriptions: int, messages: int, *, seed: int = 0, newcomers: int = 0) -> Workload:
+    """Return subscriptions that are all alike, and messages that have their words but lie outside their box."""
+    _, for_messages, _ = _streams(seed)
+    space = Planar(*_UNIT_SQUARE)
+
+    def table(rows: int) -> SubscriptionTable:
+        boxes = np.tile([0.4, 0.4, 0.5, 0.5], (rows, 1))
+        words = np.tile(np.arange(2, dtype=np.int32), rows)
+        return SubscriptionTable.from_arrays(boxes, np.arange(rows + 1) * 2, words, space=space)
+
+    points = for_messages.uniform(0.6, 1.0, (messages, 2))
+    words = np.tile(np.arange(config.AP_MESSAGE_KEYWORDS, dtype=np.int32), messages)
+    offsets = np.arange(messages + 1) * config.AP_MESSAGE_KEYWORDS
+    return Workload(
+        name="misses",
+        seed=seed,
+        description="subscriptions that are all alike, messages with their words outside their box",
+        subscriptions=table(subscriptions),
+        newcomers=table(newcomers),
+        messages=MessageBatch.from_arrays(points, offsets, words, space=space),
+        facts={"keywords_per_message": config.AP_MESSAGE_KEYWORDS, "keywords_per_subscription": 2},
     )
 
 

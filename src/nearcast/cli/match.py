@@ -68,7 +68,9 @@ def match(
         table = files.read_subscriptions(subscriptions, tell=talk.tell)
         batch = files.read_messages(messages, like=table)
         show("building the index", None)
-        matcher = build_index(index, table)
+        matcher = build_index(
+            index, table, progress=lambda step, share: show(f"building the index: {step}", share)
+        )
         ready = time.perf_counter()
         deliveries = 0
         for found, done in _matched(matcher, batch, threads or os.cpu_count() or 1):

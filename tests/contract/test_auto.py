@@ -1,0 +1,79 @@
+"""How ``auto`` chooses, and that a choice changes no answer."""
+
+import numpy as np
+import pytest
+
+from answers import answers
+from nearcast import MessageBatch, SubscriptionTable, UnknownError, build_index, open_index
+
+EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
+
+
+def subscriptions(rng, rows, *, everywhere):
+    """Three of 60 words; small boxes, or none."""
+    words = np.argsort(rng.random((rows, 60)), axis=1)[:, :3].astype(np.int32)
+    low = rng.random((rows, 2))
+    boxes = np.tile(EVERYWHERE, (rows, 1)) if everywhere else np.hstack([low, low + 0.01])
+    return SubscriptionTable.from_arrays(boxes, np.arange(rows + 1) * 3, words.ravel())
+
+
+def messages(rng, rows, words=12):
+    chosen = np.argsort(rng.random((rows, 60)), axis=1)[:, :words]
+    return MessageBatch.from_arrays(rng.random((rows, 2)), np.arange(rows + 1) * words, chosen.ravel())
+
+
+@pytest.mark.parametrize(("everywhere", "structure"), [(False, "packed-list"), (True, "mbr-trie")])
+@pytest.mark.parametrize("sampled", [False, True], ids=["unsampled", "sampled"])
+def test_what_tells_subscriptions_apart_decides(everywhere, structure, sampled):
+    rng = np.random.default_rng(1)
+    table = subscriptions(rng, 20_000, everywhere=everywhere)
+    index = build_index("auto", table, messages=messages(rng, 100) if sampled else None)
+    stats = index.stats()
+    assert (stats["index"], stats["structure"]) == ("auto", structure)
+    assert "µs a message" in stats["why"]
+    assert ("a trie is expected" in stats["why"]) == everywhere
+    batch = messages(rng, 30)
+    assert answers(index, batch) == answers(build_index("scan", table), batch)
+
+
+def test_the_choice_is_made_again_as_the_index_grows():
+    rng = np.random.default_rng(2)
+    index = build_index("auto", subscriptions(rng, 0, everywhere=True))
+    scan = build_index("scan", subscriptions(rng, 0, everywhere=True))
+    assert index.stats()["structure"] == "packed-list"
+    for rows in (100, 3_000, 20_000, 500):
+        more = subscriptions(rng, rows, everywhere=True)
+        for i in (index, scan):
+            i.insert(more)
+            i.remove(np.flatnonzero(i.store.present)[: rows // 4])
+        assert index.check() == []
+    assert index.stats()["structure"] == "mbr-trie"
+    batch = messages(rng, 30)
+    assert answers(index, batch) == answers(scan, batch)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_an_opened_index_knows_its_structure_and_why(everywhere, tmp_path):
+    rng = np.random.default_rng(3)
+    index = build_index("auto", subscriptions(rng, 20_000, everywhere=everywhere))
+    opened = open_index(index.save(tmp_path / "index"))
+    for name in ("structure", "why", "bytes"):
+        assert opened.stats()[name] == index.stats()[name]
+    batch = messages(rng, 30)
+    assert answers(opened, batch) == answers(index, batch)
+
+
+def test_parameters_and_samples_are_checked():
+    table = subscriptions(np.random.default_rng(4), 5, everywhere=False)
+    with pytest.raises(UnknownError, match="'auto' has no parameter 'fanout'; it has none"):
+        build_index("auto", table, fanout=3)
+    with pytest.raises(UnknownError, match="'mbr-trie' has no parameter 'fanout'; it has probing"):
+        build_index("mbr-trie", table, fanout=3)
+
+
+def test_progress_is_told():
+    told = []
+    table = subscriptions(np.random.default_rng(5), 200, everywhere=False)
+    build_index("auto", table, progress=lambda step, share: told.append((step, share)))
+    assert [step for step, _ in told][:2] == ["counting words", "choosing lists"]
+    assert all(0 <= share <= 1 for _, share in told)
