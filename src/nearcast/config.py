@@ -200,7 +200,7 @@ LFILTER_REGION_NS: Final = 904.0  # a node of the quadtree
 LFILTER_PAIR_NS: Final = 9.1  # a token of the message at such a node
 LFILTER_ENTRY_NS: Final = 0.18  # an entry of its list
 LFILTER_SEEN_NS: Final = 98.0  # an entry of which two tokens are expected in the message
-# The prices of verification, the same way.
+# The prices of verification, by estimate: not fitted.
 LFILTER_LOOK_NS: Final = 1.2  # an entry of which the first token is asked
 LFILTER_HIT_NS: Final = 8.0  # an entry whose first token the message has
 LFILTER_HALVING_NS: Final = 4.0  # one step of narrowing a list to a range of ids

@@ -106,6 +106,15 @@ def test_boxes_without_end_stay_at_the_root():
     assert answers(index, batch) == answers(build_index("scan", table), batch)
 
 
+def test_a_message_outside_a_crowd_of_equals_meets_no_node():
+    n = 10_000
+    table = SubscriptionTable.from_arrays([[0, 0, 1, 1]] * n, np.arange(0, 2 * n + 1, 2), np.tile([3, 5], n))
+    index = build_index("pt-quadtree", table)
+    batch = MessageBatch.from_arrays([[2, 2]], [0, 3], [3, 4, 5])
+    assert answers(index, batch) == [set()]
+    assert index._tree.boxes.tolist() == [[0, 0, 1, 1]] * len(index._tree.boxes)
+
+
 def test_newcomers_are_folded_in_and_the_removed_stay_away():
     rng = np.random.default_rng(6)
     table, batch = random_table(rng, 1_000), random_batch(rng, 50, 40)

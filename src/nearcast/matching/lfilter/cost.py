@@ -86,7 +86,7 @@ def _quadtree_cost(
     the paper, from the part of each region that the message covers, with a margin of one leaf: a leaf that is
     touched is read whole.
     """
-    first, columns, rows, starts, under, leaves = tree[:6]
+    first, columns, rows, _, starts, under, leaves = tree[:7]
     single = cells[0] == cells[2] and cells[1] == cells[3]
     stack = np.empty((3 * _FINEST + 4, 2), np.int64)
     stack[0] = 0

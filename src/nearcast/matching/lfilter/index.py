@@ -248,7 +248,7 @@ def _search(
         if forced == 1 or (forced == 0 and by_trie <= by_quadtree):
             last = match_trie(trie, postings, COST, tokens, count, bits, query, out, filled)
         else:
-            lists = filter_nodes(tree, cells, tokens, count, bits, nodes)
+            lists = filter_nodes(tree, query, cells, tokens, count, bits, nodes)
             last = hybrid_prune(
                 trie,
                 postings,

@@ -24,9 +24,11 @@ __all__ = [
     "NOWHERE",
     "Postings",
     "Trie",
+    "bound",
     "build_trie",
     "check_trie",
     "clause_rows_of",
+    "empty_boxes",
     "places_of",
     "trie_stats",
 ]
@@ -98,8 +100,8 @@ def build_trie(
     # Inside a list the order is free: along a curve through space, so that a run of postings is a small block.
     order = np.argsort(lows[node] << 32 | _curve(boxes), kind="stable")
     taken, boxes = rows[order], boxes[order]
-    mbrs = _empty_boxes(count)
-    _bound(boxes, lows, lows + own, mbrs)
+    mbrs = empty_boxes(count)
+    bound(boxes, lows, lows + own, mbrs)
     _lift_boxes(parents, mbrs)
     tops = np.zeros(ranks, np.int32)
     if depth:
@@ -116,9 +118,9 @@ def build_trie(
         tops,
         np.array(levels),
     )
-    blocks = _empty_boxes(-(-len(rows) // _BLOCK))
+    blocks = empty_boxes(-(-len(rows) // _BLOCK))
     begins = np.arange(0, len(rows), _BLOCK)
-    _bound(boxes, begins, np.minimum(begins + _BLOCK, len(rows)), blocks)
+    bound(boxes, begins, np.minimum(begins + _BLOCK, len(rows)), blocks)
     return trie, Postings(boxes, np.where(more[taken], ~taken, taken).astype(np.int32), blocks)
 
 
@@ -157,7 +159,7 @@ def _number(
 
 
 @kernel
-def _bound(
+def bound(
     boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:
     """Write the MBR of each run of boxes that is not empty."""
@@ -178,7 +180,7 @@ def _lift_boxes(parents: NDArray[np.int64], boxes: NDArray[np.float32]) -> None:
             boxes[parent, k + 2] = max(boxes[parent, k + 2], boxes[child, k + 2])
 
 
-def _empty_boxes(count: int) -> NDArray[np.float32]:
+def empty_boxes(count: int) -> NDArray[np.float32]:
     """Return boxes that contain nothing, to be widened."""
     return np.tile(np.array([np.inf, np.inf, -np.inf, -np.inf], np.float32), (count, 1))
 

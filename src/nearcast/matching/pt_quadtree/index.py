@@ -163,7 +163,7 @@ def _search(
         query_cells(frame, query, cells)
         set_bits(bits, tokens, count)
         last = filled
-        for i in range(filter_nodes(tree, cells, tokens, count, bits, nodes)):
+        for i in range(filter_nodes(tree, query, cells, tokens, count, bits, nodes)):
             node = nodes[i]
             region_of(frame, tree, node, cells, region)
             last = verify_list(

@@ -24,7 +24,7 @@ def pivotal_tokens(
     >>> pivotal_tokens(np.array([0, 3]), np.arange(3, dtype=np.int32), *abc)[1]
     array([1, 2], dtype=int32)
     """
-    names, dense = np.unique(tokens, return_inverse=True)
+    least = int(tokens.min(initial=0 if not len(tokens) else tokens[0]))
     longest = int(np.diff(starts).max(initial=0))
     most = int(np.diff(offsets_of(np.diff(offsets)[items])[starts]).max(initial=0))
     pivots = np.empty(len(items), np.int32)
@@ -35,8 +35,9 @@ def pivotal_tokens(
         starts,
         items,
         offsets,
-        dense.astype(np.int32),
-        np.zeros(len(names), np.int32),
+        tokens,
+        least,
+        np.zeros(int(tokens.max(initial=least)) - least + 1, np.int32),
         work,
         np.empty((2, longest + 1), np.int32),
         np.empty(longest, np.bool_),
@@ -44,7 +45,7 @@ def pivotal_tokens(
         counts,
         bare,
     )
-    return offsets_of(counts), names[pivots[:filled]].astype(np.int32), bare
+    return offsets_of(counts), pivots[:filled], bare
 
 
 @kernel
@@ -53,6 +54,7 @@ def _hit_all(
     items: NDArray[np.int32],
     offsets: NDArray[np.int64],
     tokens: NDArray[np.int32],
+    least: int,
     local: NDArray[np.int32],
     work: NDArray[np.int32],
     bounds: NDArray[np.int32],
@@ -79,7 +81,7 @@ def _hit_all(
             bare[node] |= hit[i]
             firsts[i] = used
             for k in range(offsets[c], offsets[c + 1]):
-                token = tokens[k]
+                token = tokens[k] - least
                 if local[token] == 0:
                     names[distinct] = token
                     left[distinct] = 0
@@ -118,7 +120,7 @@ def _hit_all(
                 after[t] = heads[left[t]]
                 heads[left[t]] = t
                 continue
-            pivots[filled] = names[t]
+            pivots[filled] = names[t] + least
             filled += 1
             for w in range(begins[t], stops[t]):
                 i = where[w]

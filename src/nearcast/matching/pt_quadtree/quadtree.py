@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
+from nearcast.matching.mbr_trie.trie import bound, empty_boxes
 from nearcast.matching.pt_quadtree.pivots import node_sets, pivotal_tokens
 from nearcast.ragged import offsets_of
 
@@ -55,6 +56,7 @@ class Quadtree(NamedTuple):
     first: NDArray[np.int32]  # first of four children, or 0 for a leaf
     columns: NDArray[np.int32]  # the cell of the node on its level
     rows: NDArray[np.int32]
+    boxes: NDArray[np.float32]  # [nodes, 4]: the MBR of the entries of the node and its descendants
     starts: NDArray[np.int64]  # of each node's list, and the end
     under: NDArray[np.int64]  # entries in the lists of the node and its descendants
     leaves: NDArray[np.int64]  # leaf descendants
@@ -202,7 +204,9 @@ def build_quadtree(
     items = np.ascontiguousarray(entries[:, 1])
     all_first = np.concatenate(firsts)
     under, leaves = np.diff(starts), (all_first == 0).astype(np.int64)
-    _sum_up(all_first, under, leaves)
+    mbrs = empty_boxes(count)
+    bound(boxes[items], starts[:-1], starts[1:], mbrs)
+    _sum_up(all_first, under, leaves, mbrs)
     slots = np.full((len(boxes), _HEADS), _SLOT, np.uint16)
     _show_tokens(offsets, tokens, slots)
     pivot_offsets, pivots, bare = pivotal_tokens(starts, items, offsets, tokens)
@@ -213,6 +217,7 @@ def build_quadtree(
             all_first,
             np.concatenate(columns),
             np.concatenate(rows),
+            mbrs,
             starts,
             under,
             leaves,
@@ -229,13 +234,18 @@ def build_quadtree(
 
 
 @kernel
-def _sum_up(first: NDArray[np.int32], under: NDArray[np.int64], leaves: NDArray[np.int64]) -> None:
+def _sum_up(
+    first: NDArray[np.int32], under: NDArray[np.int64], leaves: NDArray[np.int64], boxes: NDArray[np.float32]
+) -> None:
     """Add to each node what its children have."""
     for node in range(first.size - 1, -1, -1):
         if first[node] > 0:
             for child in range(first[node], first[node] + 4):
                 under[node] += under[child]
                 leaves[node] += leaves[child]
+                for k in range(2):
+                    boxes[node, k] = min(boxes[node, k], boxes[child, k])
+                    boxes[node, k + 2] = max(boxes[node, k + 2], boxes[child, k + 2])
 
 
 @kernel
@@ -290,6 +300,13 @@ def check_quadtree(
     homes = np.repeat(np.arange(nodes), np.diff(tree.starts))
     if (np.diff(entries.items)[homes[1:] == homes[:-1]] <= 0).any():
         found.append("a list of the quadtree is not sorted")
+    outer, inner_boxes = tree.boxes[homes], entries.boxes
+    if (inner_boxes[:, :2] < outer[:, :2]).any() or (inner_boxes[:, 2:] > outer[:, 2:]).any():
+        found.append("an entry lies outside the box of its quadtree node")
+    if (tree.boxes[children, :2] < tree.boxes[parents[children], :2]).any() or (
+        tree.boxes[children, 2:] > tree.boxes[parents[children], 2:]
+    ).any():
+        found.append("the box of a quadtree node does not contain those of its children")
     if not np.array_equal(np.unique(entries.items), np.arange(len(offsets) - 1)):
         found.append("the quadtree does not hold every clause")
     # Upwards from each list: what a message must have one of before it is let in.

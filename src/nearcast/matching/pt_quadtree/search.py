@@ -65,6 +65,7 @@ def _meets(
 @kernel
 def filter_nodes(
     tree: Quadtree,
+    query: NDArray[np.float32],
     cells: NDArray[np.int64],
     tokens: NDArray[np.int32],
     count: int,
@@ -72,14 +73,20 @@ def filter_nodes(
     out: NDArray[np.int32],
 ) -> Any:
     """PT-QUADTREE-FILTER: write the candidate nodes, those with a list that may hold an answer; return how many."""
-    first, columns, rows, starts, under, _, cover_offsets, cover, rest_offsets, rest, always, _ = tree
+    first, columns, rows, boxes, starts, _, _, cover_offsets, cover, rest_offsets, rest, always, _ = tree
+    xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     stack = np.empty((3 * _FINEST + 4, 3), np.int64)  # node, level, whether an ancestor's cover set was met
     stack[0] = 0
     top, found = 1, 0
     while top > 0:
         top -= 1
         node, level, covered = stack[top, 0], stack[top, 1], stack[top, 2]
-        if under[node] == 0:
+        if not (
+            (boxes[node, 0] <= xmax)
+            & (boxes[node, 2] >= xmin)
+            & (boxes[node, 1] <= ymax)
+            & (boxes[node, 3] >= ymin)
+        ):
             continue
         if covered == 0:
             if _meets(cover, cover_offsets[node], cover_offsets[node + 1], tokens, count, bits):
