@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from nearcast.bench import floors, matching, measure, plots, report, vocabulary, workloads
 from nearcast.cli import app
-from nearcast.columns import Matches
+from nearcast.columns import Matches, MessageBatch
 from nearcast.errors import InputError, RuntimeUnavailableError, UnknownError
-from nearcast.matching import INDEXES
+from nearcast.matching import INDEXES, build_index
 from nearcast.matching.ranked_list import RankedList
 from nearcast.vocabulary import Vocabulary
 
@@ -318,11 +318,11 @@ def test_matching_command(bench, tmp_path):
     json_file, plot = tmp_path / "run.json", tmp_path / "run.svg"
     result = bench(*SMALL, "--seed", 5, "--json", json_file, "--plot", plot)
     assert result.exit_code == 0, result.output
-    for text in ("2,000 subscriptions × 50 messages, ap-tree, seed 5", "scan", "ranked-list", "floor"):
+    for text in ("2,000 subscriptions × 50 messages, ap-tree, seed 5", "scan", "auto", "floor"):
         assert text in result.stdout
     document = json.loads(json_file.read_text(encoding="utf-8"))
     assert document["command"].startswith(
-        "nearcast bench matching --subscriptions 2000 --messages 50 --index ranked-list"
+        "nearcast bench matching --subscriptions 2000 --messages 50 --index auto"
     )
     assert str(tmp_path) not in json.dumps(document)
     assert plot.stat().st_size > 2000
@@ -337,14 +337,16 @@ def test_json_on_stdout_is_nothing_but_json(bench):
 def test_check(bench, tmp_path, monkeypatch):
     file = tmp_path / "floors.toml"
     file.write_text(FLOOR + 'measure = "over_floor"\nat_least = 1e9', encoding="utf-8")
-    missed = bench(*SMALL, "--check", "--floors", file, "--json", tmp_path / "run.json")
+    missed = bench(
+        *SMALL, "--index", "ranked-list", "--check", "--floors", file, "--json", tmp_path / "run.json"
+    )
     assert missed.exit_code == 1
     assert "MISSED" in missed.stdout
     (verdict,) = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["floors"]
     assert verdict["passed"] is False
 
     file.write_text(FLOOR + 'measure = "over_floor"\nat_most = 1e9', encoding="utf-8")
-    reached = bench(*SMALL, "--check", "--floors", file)
+    reached = bench(*SMALL, "--index", "ranked-list", "--check", "--floors", file)
     assert reached.exit_code == 0
     assert "reached" in reached.stdout
 
@@ -366,8 +368,8 @@ def test_a_wrong_answer_ends_the_command_with_1(bench, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--index", "ranked-list,nope"), "no index 'nope'; there are scan, ranked-list"),
-        (("--workload", "nope"), "no workload 'nope'; there are ap-tree, mo-tree, tweets, places"),
+        (("--index", "ranked-list,nope"), "no index 'nope'; there are auto, scan, ranked-list"),
+        (("--workload", "nope"), "no workload 'nope'; there are ap-tree, mo-tree, misses, tweets, places"),
         (("--workload", "tweets"), "--data DIR"),
         (("--plot", "run.pdf"), "not 'run.pdf'"),
         (("--json", "no-such-directory/run.json"), "its directory does not exist"),

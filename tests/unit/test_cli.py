@@ -117,7 +117,7 @@ class TestMatch:
         summary = json.loads(result.stdout)
         assert list(zip(*pq.read_table(tmp_path / "out.parquet").to_pydict().values())) == PAIRS
         assert (summary["messages"], summary["subscriptions"], summary["deliveries"]) == (3, 2, 3)
-        assert summary["index"] == "ranked-list"
+        assert summary["index"] == "auto"
         assert 0 < summary["matching_seconds"] <= summary["seconds"]
         assert summary["messages_per_second"] > 0
 
@@ -164,7 +164,10 @@ class TestMatch:
             ),
             (["{m}", "{s}", "--format", "table", "-o", "x"], "a table is for reading on stdout"),
             (["{m}", "{s}", "--json"], "--json prints the summary where the deliveries go"),
-            (["{m}", "{s}", "--index", "r-tree"], "there is no index 'r-tree'; there are scan, ranked-list"),
+            (
+                ["{m}", "{s}", "--index", "r-tree"],
+                "there is no index 'r-tree'; there are auto, scan, ranked-list",
+            ),
             (["{m}", "{s}", "-o", "out.xlsx"], "cannot tell in which format to write out.xlsx"),
             (["{m}", "{s}", "-o", "/no/such/out.csv"], "cannot write '/no/such/out.csv': No such file"),
             (["nope.csv", "{s}"], "there is no file nope.csv"),

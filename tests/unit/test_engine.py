@@ -220,4 +220,4 @@ def test_an_empty_engine():
     assert who(engine.publish([])) == []
     assert engine.subscribe([]) is not None
     assert engine.match([]).num_rows == 0
-    assert repr(engine) == "<Engine: 0 subscriptions, index 'ranked-list'>"
+    assert repr(engine) == "<Engine: 0 subscriptions, index 'auto'>"
