@@ -23,6 +23,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching import files
@@ -58,19 +59,19 @@ INDEXES: dict[str, type[Matcher]] = {
 
 
 def build_index(
-    name: str,
-    table: SubscriptionTable,
+    name: str | SubscriptionTable,
+    table: SubscriptionTable | None = None,
     *,
     messages: MessageBatch | None = None,
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Matcher:
-    """Build the index *name* over the subscriptions of *table*.
+    """Build an index over the subscriptions of *table*: the one called *name*, or ``auto`` for a table alone.
 
     Parameters
     ----------
     name
-        One of :data:`INDEXES`.
+        One of :data:`INDEXES`; it may be left out.
     table
         The subscriptions; the index borrows its arrays until it changes them.
     messages
@@ -82,10 +83,12 @@ def build_index(
         Those of the index, by name, where it has any; its class tells them.
 
     >>> subs = SubscriptionTable.from_arrays([[0, 0, 2, 2]], [0, 1], [7])
-    >>> build_index("scan", subs)
-    <Scan of 1 subscription>
+    >>> build_index("scan", subs), build_index(subs)
+    (<Scan of 1 subscription>, <Auto of 1 subscription>)
     """
-    if name not in INDEXES:
+    if isinstance(name, SubscriptionTable) and table is None:
+        name, table = config.DEFAULT_INDEX, name
+    if not isinstance(name, str) or name not in INDEXES:
         raise UnknownError(f"there is no index {shown(name)}; there are {', '.join(INDEXES)}")
     if not isinstance(table, SubscriptionTable):
         raise UnknownError(
