@@ -87,7 +87,7 @@ def build_index(
     (<Scan of 1 subscription>, <Auto of 1 subscription>)
     """
     if isinstance(name, SubscriptionTable) and table is None:
-        name, table = config.DEFAULT_INDEX, name
+        table, name = name, config.DEFAULT_INDEX
     if not isinstance(name, str) or name not in INDEXES:
         raise UnknownError(f"there is no index {shown(name)}; there are {', '.join(INDEXES)}")
     if not isinstance(table, SubscriptionTable):
