@@ -42,6 +42,15 @@ class GrowableArray:
         self._room[used:need] = more
         self.values = self._room[:need]
 
+    def reserve(self, rows: int) -> GrowableArray:
+        """Make room for *rows* rows in all, so that growing to them copies nothing; return the array."""
+        used = len(self.values)
+        room = np.empty((max(rows, used), *self.values.shape[1:]), self.values.dtype)
+        room[:used] = self.values
+        self._room, self._borrowed = room, False
+        self.values = room[:used]
+        return self
+
     def fill(self, count: int, value: Any) -> None:
         """Append *count* times the same value."""
         self.extend(np.full((count, *self.values.shape[1:]), value, self.values.dtype))

@@ -33,6 +33,7 @@ from nearcast.matching.packed_list.layout import (
     USED_SLOTS,
     Lists,
     empty_lists,
+    roomy,
     widened,
 )
 from nearcast.matching.packed_list.pack import pack_range
@@ -56,7 +57,9 @@ class PackedList(Matcher):
             np.bincount(clauses.keywords, minlength=words).astype(np.int32), borrowed=False
         )
         self._word_lists = GrowableArray(np.full(words, -1, np.int32), borrowed=False)
-        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
+        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(
+            roomy(self.store.rows)
+        )
         self._tell("choosing lists", 0.1)
         lists, targets, extras = self._assign(rows, 1)
         self._tell("filling lists", 0.4)
@@ -120,10 +123,10 @@ class PackedList(Matcher):
         """Grow the pools that are smaller than that, by a quarter at the least."""
         pools = self._lists
         if lists > len(pools.heads):
-            room = max(lists, len(pools.heads) * 5 // 4)
+            room = max(lists, roomy(len(pools.heads)))
             pools = pools._replace(heads=widened(pools.heads, room), changes=widened(pools.changes, room))
         if slots > len(pools.boxes):
-            chunks = max(slots, len(pools.boxes) * 5 // 4) + BLOCK - 1 >> BLOCK_BITS
+            chunks = max(slots, roomy(len(pools.boxes))) + BLOCK - 1 >> BLOCK_BITS
             pools = pools._replace(
                 boxes=widened(pools.boxes, chunks << BLOCK_BITS),
                 rows=widened(pools.rows, chunks << BLOCK_BITS),
@@ -131,7 +134,7 @@ class PackedList(Matcher):
                 chunk_blocks=widened(pools.chunk_blocks, chunks),
             )
         if blocks > len(pools.blocks):
-            supers = max(blocks, len(pools.blocks) * 5 // 4) + BLOCK - 1 >> BLOCK_BITS
+            supers = max(blocks, roomy(len(pools.blocks))) + BLOCK - 1 >> BLOCK_BITS
             pools = pools._replace(
                 block_boxes=widened(pools.block_boxes, supers << BLOCK_BITS),
                 blocks=widened(pools.blocks, supers << BLOCK_BITS),
@@ -261,8 +264,9 @@ def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
     chunks = np.where(packed, -(-sizes // BLOCK), 0)
     blocks = -(-chunks // BLOCK) * BLOCK  # each list's blocks begin at a super-block
     first_chunk = -(-int(flat.sum()) // BLOCK)
-    pools = empty_lists(lists, first_chunk * BLOCK + int(chunks.sum()) * BLOCK, int(blocks.sum()))
-    heads = pools.heads
+    slots, all_blocks = (first_chunk + int(chunks.sum())) * BLOCK, int(blocks.sum())
+    pools = empty_lists(roomy(lists), roomy(slots), roomy(all_blocks))
+    heads = pools.heads[:lists]
     heads[:, 0] = np.where(packed, np.cumsum(blocks) - blocks, np.cumsum(flat) - flat)
     heads[:, 1] = sizes
     heads[:, 2] = np.where(packed, -blocks, sizes)
@@ -272,11 +276,7 @@ def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
     block = np.repeat(heads[:, 0], chunks) + number
     pools.blocks[block, 0] = np.repeat(chunk, chunks) + number
     pools.chunk_blocks[pools.blocks[block, 0]] = block
-    pools.state[LISTS], pools.state[USED_SLOTS], pools.state[USED_BLOCKS] = (
-        lists,
-        len(pools.boxes),
-        len(pools.blocks),
-    )
+    pools.state[LISTS], pools.state[USED_SLOTS], pools.state[USED_BLOCKS] = lists, slots, all_blocks
     return pools
 
 
@@ -340,8 +340,8 @@ def _fill(
 ) -> None:
     """Write the postings of new lists, in the order of the rows."""
     heads, boxes, blocks = lists.heads, lists.boxes, lists.blocks
-    ends = np.empty(heads.shape[0], np.int32)
-    for number in range(heads.shape[0]):
+    ends = np.empty(lists.state[LISTS], np.int32)
+    for number in range(ends.size):
         packed = heads[number, 2] < 0
         ends[number] = blocks[heads[number, 0], 0] << BLOCK_BITS if packed else heads[number, 0]
     for i in range(rows.size):

@@ -31,6 +31,8 @@ __all__ = [
     "USED_SLOTS",
     "Lists",
     "empty_lists",
+    "roomy",
+    "widened",
 ]
 
 BLOCK_BITS = config.PACKED_BLOCK_BITS
@@ -78,6 +80,11 @@ def empty_lists(lists: int, slots: int, blocks: int) -> Lists:
         np.zeros((blocks, 2), np.int32),
         np.empty((blocks >> BLOCK_BITS, 4), np.float32),
     )
+
+
+def roomy(rows: int) -> int:
+    """Return with how much room so many rows are kept: a quarter more. What is not used takes no memory yet."""
+    return rows * 5 // 4
 
 
 def widened(array: NDArray[Any], rows: int) -> NDArray[Any]:
