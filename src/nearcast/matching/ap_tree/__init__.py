@@ -129,11 +129,16 @@ class APTree(Matcher):
         """Return clauses as the kernels take them: by ascending row."""
         clauses = self.store.clauses
         offsets, codes = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
-        words, signatures = np.empty(len(codes), np.int32), np.empty(len(clause_rows), np.int32)
-        layout.ranked(self._ranks, offsets, codes, words, signatures)
+        forbidden, tests = clauses.forbidden_offsets, clauses.test_offsets
+        bare = (forbidden[clause_rows + 1] == forbidden[clause_rows]) & (
+            tests[clause_rows + 1] == tests[clause_rows]
+        )
+        words = np.empty(len(codes), np.int32)
+        marks = np.empty((len(clause_rows), layout.MARKS), np.int32)
+        layout.ranked(self._ranks, offsets, codes, bare, words, marks)
         with np.errstate(over="ignore"):
             boxes = clauses.boxes[clause_rows].astype(np.float32)
-        return Population(clause_rows.astype(np.int32), boxes, offsets, words, signatures)
+        return Population(clause_rows.astype(np.int32), boxes, offsets, words, marks)
 
     def _construct(self, node: int, population: Population) -> None:
         """Build a node, which has no children yet, over the given clauses."""
@@ -144,14 +149,14 @@ class APTree(Matcher):
         stack = np.empty((4 * (self._settings.fanout + 2), 3), np.int64)
         stack[0] = node, 0, n
         top, step = 1, max(n // 50, 10_000)
-        self._make_room(postings=n)
+        self._make_room(postings=layout.room_for(n))
         while top:
             self._tell("build nodes", 1 - stack[top - 1, 2] / max(n, 1) if top > 1 else 0.0)
             left = build.construct(
                 self._tree, population, self._likelihood, self._settings, arena, spare, stack, top, step
             )
             if left == top:
-                self._make_room(postings=int(stack[top - 1, 2] - stack[top - 1, 1]))
+                self._make_room(postings=layout.room_for(int(stack[top - 1, 2] - stack[top - 1, 1])))
             top = left
             if top + self._settings.fanout + 2 > len(stack):
                 stack = np.concatenate([stack, np.empty_like(stack)])
@@ -230,7 +235,7 @@ class APTree(Matcher):
         held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
         if wasted > max(config.COMPACT_MIN_DEAD, config.COMPACT_WASTE * held):
             nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
-            fresh = _arrays_for(nodes, held - wasted, slots, edges)
+            fresh = _arrays_for(nodes, int((held - wasted) * 9 / 8) + nodes, slots, edges)
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
             self._tree = fresh
 

@@ -39,6 +39,7 @@ from nearcast.matching.ap_tree.layout import (
     K_NODE,
     KIND,
     LEAF,
+    MARKS,
     OFFSET,
     REGION,
     ROOM,
@@ -59,6 +60,7 @@ from nearcast.matching.ap_tree.layout import (
     Tree,
     cut_of,
     open_child,
+    room_for,
     strip_of,
 )
 
@@ -110,7 +112,7 @@ def construct(
             used[USED_NODES] + widest > nodes.shape[0]
             or used[USED_SLOTS] + widest > tree.children.size
             or used[USED_EDGES] + widest > tree.edges.size
-            or used[USED_POSTINGS] + (b - a) > tree.postings.shape[0]
+            or used[USED_POSTINGS] + room_for(b - a) > tree.postings.shape[0]
             or top + widest > stack.shape[0]
         ):
             return top
@@ -146,11 +148,12 @@ def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], no
     """Make a node a leaf with a posting for each of its members."""
     nodes, floats, used = tree.nodes, tree.node_floats, tree.used
     postings, posting_boxes = tree.postings, tree.posting_boxes
-    rows, boxes, signatures = population.rows, population.boxes, population.signatures
+    rows, boxes, marks = population.rows, population.boxes, population.marks
     start = used[USED_POSTINGS]
     nodes[node, KIND] = LEAF
     nodes[node, START] = start
-    nodes[node, SIZE] = nodes[node, ROOM] = members.size
+    nodes[node, SIZE] = members.size
+    nodes[node, ROOM] = room_for(members.size)
     nodes[node, DEAD] = 0
     for k in range(2):
         floats[node, BOUNDS + k] = np.inf
@@ -163,8 +166,9 @@ def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], no
             floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], boxes[c, k])
             floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], boxes[c, 2 + k])
         postings[start + i, ROW] = rows[c]
-        postings[start + i, SIGNATURE] = signatures[c]
-    used[USED_POSTINGS] = start + members.size
+        for k in range(MARKS):
+            postings[start + i, SIGNATURE + k] = marks[c, k]
+    used[USED_POSTINGS] = start + nodes[node, ROOM]
 
 
 @kernel

@@ -34,6 +34,7 @@ from nearcast.matching.ap_tree.layout import (
     K_NODE,
     KIND,
     LEAF,
+    MARKS,
     OFFSET,
     ROOM,
     ROW,
@@ -52,6 +53,7 @@ from nearcast.matching.ap_tree.layout import (
     Tree,
     cut_of,
     open_child,
+    room_for,
     strip_of,
 )
 
@@ -161,7 +163,7 @@ def add(
         tree.used,
     )
     lows, highs, postings, posting_boxes = tree.lows, tree.highs, tree.postings, tree.posting_boxes
-    boxes, rows, signatures = population.boxes, population.rows, population.signatures
+    boxes, rows, marks = population.boxes, population.rows, population.marks
     for c in range(begin, rows.size):
         seen, steps = route(tree, population, c, visited, path)
         if seen < 0 or used[USED_NODES] + steps > len(nodes):
@@ -203,7 +205,8 @@ def add(
                 floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], boxes[c, k])
                 floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], boxes[c, 2 + k])
             postings[at, ROW] = rows[c]
-            postings[at, SIGNATURE] = signatures[c]
+            for k in range(MARKS):
+                postings[at, SIGNATURE + k] = marks[c, k]
             nodes[node, SIZE] = size + 1
             listed = _note(nodes, node, 1, leaf, large, list_, listed)
     return rows.size, listed
@@ -363,7 +366,7 @@ def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.in
 
 @kernel
 def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
-    """Copy the tree to new arrays without free nodes, tombstones and spare room; children stand together."""
+    """Copy the tree to new arrays without free nodes and tombstones; children stand together."""
     nodes, children = tree.nodes, tree.children
     new_nodes, new_children, used = out.nodes, out.children, out.used
     used[:] = 0
@@ -380,9 +383,10 @@ def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
             at = used[USED_POSTINGS]
             size = _copy_living(tree.posting_boxes, tree.postings, start, size, out.postings, at)
             new_nodes[node, START] = at
-            new_nodes[node, SIZE] = new_nodes[node, ROOM] = size
+            new_nodes[node, SIZE] = size
+            new_nodes[node, ROOM] = room_for(size)
             new_nodes[node, DEAD] = 0
-            used[USED_POSTINGS] = at + size
+            used[USED_POSTINGS] = at + room_for(size)
             continue
         parts = size
         if new_nodes[node, KIND] == S_NODE:
