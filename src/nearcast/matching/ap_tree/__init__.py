@@ -71,7 +71,14 @@ class APTree(Matcher):
             raise InputError(f"divergence must be a number above 0, not {shown(divergence)}")
         _one_of("partition", partition, _PARTITIONS)
         _one_of("priority", priority, _PRIORITIES)
-        self._settings = Settings(int(fanout), int(leaf), partition == "optimal", _PRIORITIES.index(priority))
+        self._settings = Settings(
+            int(fanout),
+            int(leaf),
+            partition == "optimal",
+            _PRIORITIES.index(priority),
+            config.AP_TREE_VISIT,
+            config.AP_TREE_PART,
+        )
         self._divergence = float(divergence)
         self._splits = self._collapses = self._rebuilds = 0
         self._hits = np.empty(0, np.int64)  # by word: sampled messages that have it
@@ -161,11 +168,13 @@ class APTree(Matcher):
             if top + self._settings.fanout + 2 > len(stack):
                 stack = np.concatenate([stack, np.empty_like(stack)])
 
-    def _make_room(self, postings: int) -> None:
-        """Let the arrays have room for another node with its children, and so many postings more."""
+    def _make_room(self, postings: int, nodes: int = 0) -> None:
+        """Let the arrays have room for another node with its children, and so many postings and nodes more."""
         most = self._settings.fanout + 2
-        nodes, slots, edges, held = self._tree.used[: layout.USED_POSTINGS + 1].tolist()
-        self._tree = _widened(self._tree, nodes + most, slots + most, edges + most, held + postings)
+        used, slots, edges, held = self._tree.used[: layout.USED_POSTINGS + 1].tolist()
+        self._tree = _widened(
+            self._tree, used + max(most, nodes), slots + most, edges + most, held + postings
+        )
 
     # --- Changes ---------------------------------------------------------------------------------------------------
 
@@ -189,12 +198,14 @@ class APTree(Matcher):
             )
             if done == len(clause_rows):
                 break
-            if maintain.route(self._tree, population, done, visited, path)[0] < 0:
+            steps = maintain.route(self._tree, population, done, visited, path)[1]
+            if steps < 0:
                 wide *= 2
                 visited, path = np.empty(wide, np.int32), np.empty((wide, 2), np.int32)
-            else:
-                largest = int(self._tree.nodes[: self._tree.used[0], layout.SIZE].max())
-                self._make_room(postings=wide * config.POSTING_START + 2 * largest)
+            else:  # its leaves are all full, at worst, and double
+                leaves = np.append(self._tree.children[path[:steps, 1]], 0)
+                held = int(self._tree.nodes[leaves[leaves >= 0], layout.SIZE].sum())
+                self._make_room(2 * held + len(leaves) * config.POSTING_START, nodes=steps)
         nodes = self._tree.nodes
         for node in sorted(listed[:count].tolist(), key=lambda at: -nodes[at, layout.WEIGHT]):
             self._look_at(node)
@@ -314,8 +325,8 @@ class APTree(Matcher):
             posting_boxes=postings.view(np.float32),
         )
         self._ranks, self._places, self._hits = arrays["ranks"], arrays["places"], arrays["hits"]
-        fanout, leaf, optimal, priority, divergence, unseen, *counts = arrays["figures"].tolist()
-        self._settings = Settings(int(fanout), int(leaf), bool(optimal), int(priority))
+        fanout, leaf, optimal, priority, visit, part, divergence, unseen, *counts = arrays["figures"].tolist()
+        self._settings = Settings(int(fanout), int(leaf), bool(optimal), int(priority), visit, int(part))
         self._divergence = divergence
         self._likelihood = Likelihood(arrays["likely_words"], unseen, self._places)
         self._sampled, self._splits, self._collapses, self._rebuilds = map(int, counts)

@@ -3,7 +3,7 @@
 Three things the paper leaves open are settled here:
 
 - *Leaves.* A node is partitioned only where that is expected to cost less than to look at all its clauses, and so
-  that its parts hold ``config.AP_TREE_PART`` clauses on average: a smaller s-node has fewer cells than f.
+  that its parts hold ``config.AP_TREEsettings.part`` clauses on average: a smaller s-node has fewer cells than f.
 - *Replication.* Eq. 1 does not charge for clauses that stand in many cells. So each node has a budget: how many
   postings its clauses may have, on average. A grid that puts them into r cells each is taken only if r is within the
   root of the budget (else a coarser one is tried), and leaves its cells a budget of 1/r of it. So no tree is built with
@@ -66,8 +66,6 @@ from nearcast.matching.ap_tree.layout import (
 
 __all__ = ["COST", "KEYWORDS", "SPACE_FIRST", "Settings", "construct", "dummy", "fill_leaf"]
 
-_VISIT = config.AP_TREE_VISIT
-_PART = config.AP_TREE_PART
 _SPREAD = config.AP_TREE_SPREAD
 _SAMPLE = config.AP_TREE_SAMPLE
 _LEAST_BUDGET = config.AP_TREE_LEAST_BUDGET
@@ -83,6 +81,8 @@ class Settings(NamedTuple):
     leaf: int  # θ_p
     optimal: bool
     priority: int
+    visit: float  # v of the cost model
+    part: int  # clauses in a part, at least, on average
 
 
 @kernel
@@ -202,7 +202,7 @@ def _cuts(
             distinct += 1
         weights[distinct - 1] += 1.0
     weights, hits = weights[:distinct], hits[:distinct]
-    cuts = min(settings.fanout, distinct, max(n // _PART, 2))
+    cuts = min(settings.fanout, distinct, max(n // settings.part, 2))
     if cuts == 0:
         return found[:0], found[:0], np.inf
     if cuts == distinct:
@@ -211,9 +211,9 @@ def _cuts(
         firsts = _grouped_optimum(weights, hits, cuts)
     else:
         firsts = heuristic_cuts(weights, hits, cuts)
-    cost = partition_cost(weights, hits, firsts, _VISIT)
+    cost = partition_cost(weights, hits, firsts, settings.visit)
     if exhausted > 0:
-        cost += exhausted + _VISIT
+        cost += exhausted + settings.visit
     lows, highs = np.empty(cuts, np.int32), np.empty(cuts, np.int32)
     for i in range(cuts):
         lows[i] = found[firsts[i]]
@@ -269,7 +269,7 @@ def _grid(
             centres[d, i] = (starts[d, i] + ends[d, i]) / 2
             reach[d] += (ends[d, i] - starts[d, i]) / max(high - low, np.float32(1e-30)) / m
     limit = np.sqrt(floats[node, BUDGET])
-    side = int(np.sqrt(min(float(settings.fanout), members.size / _PART)))
+    side = int(np.sqrt(min(float(settings.fanout), members.size / settings.part)))
     while side >= 2 and (1 + reach[0] * (side - 1)) * (1 + reach[1] * (side - 1)) > limit:
         side -= 1  # even borders at equal distances would put the clauses into too many cells
     if side < 2:
@@ -314,7 +314,7 @@ def _grid(
         side = side * 3 // 4
     if side < 2:
         return none, none, np.inf
-    cost = whole + _VISIT if whole > 0 else 0.0
+    cost = whole + settings.visit if whole > 0 else 0.0
     across, up = np.empty(nx), np.empty(ny)
     for i in range(nx):
         across[i] = share(
@@ -330,7 +330,7 @@ def _grid(
         for i in range(nx):
             weight += corners[j, i]
             if weight > 0:
-                cost += (weight + _VISIT) * across[i] * up[j]
+                cost += (weight + settings.visit) * across[i] * up[j]
     return columns, rows, cost
 
 
