@@ -121,16 +121,19 @@ class APTree(Matcher):
         self._places = places[np.isfinite(places).all(axis=1)]
 
     def _expected(self, frequency: NDArray[np.int64]) -> Likelihood:
-        """Return how likely messages are to have each word, by rank: by the sample, to which the subscriptions add."""
-        total = max(int(frequency.sum()), 1)
-        assumed = np.minimum(frequency * (config.AP_TREE_MESSAGE_WORDS / total), 1.0)
+        """Return how likely messages are to have each word, by rank: by the sample, to which the subscriptions add.
+
+        A word that no subscription has yet counts like one that a single one has: others will come with it.
+        """
+        once = min(config.AP_TREE_MESSAGE_WORDS / max(int(frequency.sum()), 1), 1.0)
         hits = np.zeros(len(frequency))
         known = min(len(self._hits), len(frequency))
         hits[:known] = self._hits[:known]
-        hits = (hits + config.AP_TREE_PRIOR * assumed) / (self._sampled + config.AP_TREE_PRIOR)
+        seen = self._sampled + config.AP_TREE_PRIOR
+        hits = (hits + config.AP_TREE_PRIOR * np.minimum(np.maximum(frequency, 1) * once, 1.0)) / seen
         by_rank = np.empty(len(hits), np.float32)
         by_rank[self._ranks] = hits
-        return Likelihood(by_rank, 1 / (total + 1), self._places)
+        return Likelihood(by_rank, config.AP_TREE_PRIOR * once / seen, self._places)
 
     def _population(self, clause_rows: NDArray[np.int64]) -> Population:
         """Return clauses as the kernels take them: by ascending row."""
@@ -241,10 +244,10 @@ class APTree(Matcher):
         self._construct(node, self._population(np.unique(rows[:count]).astype(np.int64)))
 
     def _repack_if_wasteful(self) -> None:
-        """Lay the tree out anew when more than half of its postings stand in no leaf."""
+        """Lay the tree out anew when too many of its postings stand in no leaf."""
         tree = self._tree
         held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
-        if wasted > max(config.COMPACT_MIN_DEAD, config.COMPACT_WASTE * held):
+        if wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held):
             nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
             fresh = _arrays_for(nodes, int((held - wasted) * 9 / 8) + nodes, slots, edges)
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
