@@ -309,6 +309,50 @@ def test_turnovers_leave_no_waste(monkeypatch):
     assert_right(index, rng)
 
 
+@pytest.mark.parametrize("priority", ["cost", "keywords", "space"])
+def test_a_bushy_tree_through_a_long_life(priority, monkeypatch):
+    """Visits that cost nothing make many small nodes, which split, collapse and are built anew all the time."""
+    monkeypatch.setattr(config, "AP_TREE_VISIT", 0.0)
+    monkeypatch.setattr(config, "AP_TREE_PART", 2)
+    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 200)
+    rng = np.random.default_rng(15)
+    monkeypatch.setattr(maintain, "divergence", lambda _tree, _node: rng.random())
+
+    def some(n):
+        low = rng.random((n, 2)).round(1) * rng.choice([0.3, 1.0])
+        boxes = np.hstack([low, low + rng.choice([0, 0.1, 0.2, 3.0], (n, 2))])
+        counts = rng.integers(0, 5, n)
+        words = (rng.zipf(1.4, counts.sum()) * rng.choice([1, 3]) % 50).astype(np.int32)
+        forbidden = np.append(0, np.cumsum(rng.random(n) < 0.2))
+        return SubscriptionTable.from_arrays(
+            boxes,
+            np.append(0, np.cumsum(counts)),
+            words,
+            forbidden=(forbidden, rng.integers(0, 50, forbidden[-1])),
+        )
+
+    table = some(500)
+    parameters = {"leaf": 3, "fanout": 9, "divergence": 0.5, "priority": priority}
+    pair = build_index("ap-tree", table, **parameters), build_index("scan", table)
+    alive = np.arange(500)
+    for turn in range(60):
+        new, gone = some(rng.integers(1, 80)), rng.permutation(alive)[: rng.integers(1, 80)]
+        for index in pair:
+            index.remove(gone)
+            rows = index.insert(new)
+        alive = np.append(np.setdiff1d(alive, gone), rows)
+        low = rng.random((30, 2)).round(1)
+        codes = (rng.zipf(1.4, 240) % 50).astype(np.int32)
+        boxes = np.hstack([low, low + (turn % 2) * rng.choice([0.1, 0.5, 2.0], (30, 2))])
+        batch = MessageBatch.from_arrays(None, np.arange(0, 241, 8), codes, boxes=boxes)
+        ours, theirs = (answers(index, batch) for index in pair)
+        assert ours == theirs
+        assert pair[0].check() == []
+    stats = pair[0].stats()
+    assert stats["compactions"] > 0
+    assert min(stats[name] for name in ("splits", "collapses", "rebuilds", "height")) > 0
+
+
 # --- Parameters ----------------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,14 @@ class APTree(Matcher):
             raise InputError(f"divergence must be a number above 0, not {shown(divergence)}")
         _one_of("partition", partition, _PARTITIONS)
         _one_of("priority", priority, _PRIORITIES)
-        self._settings = Settings(int(fanout), int(leaf), partition == "optimal", _PRIORITIES.index(priority))
+        self._settings = Settings(
+            int(fanout),
+            int(leaf),
+            partition == "optimal",
+            _PRIORITIES.index(priority),
+            config.AP_TREE_VISIT,
+            config.AP_TREE_PART,
+        )
         self._divergence = float(divergence)
         self._splits = self._collapses = self._rebuilds = 0
         self._hits = np.empty(0, np.int64)  # by word: sampled messages that have it
@@ -114,26 +121,34 @@ class APTree(Matcher):
         self._places = places[np.isfinite(places).all(axis=1)]
 
     def _expected(self, frequency: NDArray[np.int64]) -> Likelihood:
-        """Return how likely messages are to have each word, by rank: by the sample, to which the subscriptions add."""
-        total = max(int(frequency.sum()), 1)
-        assumed = np.minimum(frequency * (config.AP_TREE_MESSAGE_WORDS / total), 1.0)
+        """Return how likely messages are to have each word, by rank: by the sample, to which the subscriptions add.
+
+        A word that no subscription has yet counts like one that a single one has: others will come with it.
+        """
+        once = min(config.AP_TREE_MESSAGE_WORDS / max(int(frequency.sum()), 1), 1.0)
         hits = np.zeros(len(frequency))
         known = min(len(self._hits), len(frequency))
         hits[:known] = self._hits[:known]
-        hits = (hits + config.AP_TREE_PRIOR * assumed) / (self._sampled + config.AP_TREE_PRIOR)
+        seen = self._sampled + config.AP_TREE_PRIOR
+        hits = (hits + config.AP_TREE_PRIOR * np.minimum(np.maximum(frequency, 1) * once, 1.0)) / seen
         by_rank = np.empty(len(hits), np.float32)
         by_rank[self._ranks] = hits
-        return Likelihood(by_rank, 1 / (total + 1), self._places)
+        return Likelihood(by_rank, config.AP_TREE_PRIOR * once / seen, self._places)
 
     def _population(self, clause_rows: NDArray[np.int64]) -> Population:
         """Return clauses as the kernels take them: by ascending row."""
         clauses = self.store.clauses
         offsets, codes = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
-        words, signatures = np.empty(len(codes), np.int32), np.empty(len(clause_rows), np.int32)
-        layout.ranked(self._ranks, offsets, codes, words, signatures)
+        forbidden, tests = clauses.forbidden_offsets, clauses.test_offsets
+        bare = (forbidden[clause_rows + 1] == forbidden[clause_rows]) & (
+            tests[clause_rows + 1] == tests[clause_rows]
+        )
+        words = np.empty(len(codes), np.int32)
+        marks = np.empty((len(clause_rows), layout.MARKS), np.int32)
+        layout.ranked(self._ranks, offsets, codes, bare, words, marks)
         with np.errstate(over="ignore"):
             boxes = clauses.boxes[clause_rows].astype(np.float32)
-        return Population(clause_rows.astype(np.int32), boxes, offsets, words, signatures)
+        return Population(clause_rows.astype(np.int32), boxes, offsets, words, marks)
 
     def _construct(self, node: int, population: Population) -> None:
         """Build a node, which has no children yet, over the given clauses."""
@@ -144,23 +159,25 @@ class APTree(Matcher):
         stack = np.empty((4 * (self._settings.fanout + 2), 3), np.int64)
         stack[0] = node, 0, n
         top, step = 1, max(n // 50, 10_000)
-        self._make_room(postings=n)
+        self._make_room(postings=layout.room_for(n))
         while top:
             self._tell("build nodes", 1 - stack[top - 1, 2] / max(n, 1) if top > 1 else 0.0)
             left = build.construct(
                 self._tree, population, self._likelihood, self._settings, arena, spare, stack, top, step
             )
             if left == top:
-                self._make_room(postings=int(stack[top - 1, 2] - stack[top - 1, 1]))
+                self._make_room(postings=layout.room_for(int(stack[top - 1, 2] - stack[top - 1, 1])))
             top = left
             if top + self._settings.fanout + 2 > len(stack):
                 stack = np.concatenate([stack, np.empty_like(stack)])
 
-    def _make_room(self, postings: int) -> None:
-        """Let the arrays have room for another node with its children, and so many postings more."""
+    def _make_room(self, postings: int, nodes: int = 0) -> None:
+        """Let the arrays have room for another node with its children, and so many postings and nodes more."""
         most = self._settings.fanout + 2
-        nodes, slots, edges, held = self._tree.used[: layout.USED_POSTINGS + 1].tolist()
-        self._tree = _widened(self._tree, nodes + most, slots + most, edges + most, held + postings)
+        used, slots, edges, held = self._tree.used[: layout.USED_POSTINGS + 1].tolist()
+        self._tree = _widened(
+            self._tree, used + max(most, nodes), slots + most, edges + most, held + postings
+        )
 
     # --- Changes ---------------------------------------------------------------------------------------------------
 
@@ -184,12 +201,14 @@ class APTree(Matcher):
             )
             if done == len(clause_rows):
                 break
-            if maintain.route(self._tree, population, done, visited, path)[0] < 0:
+            steps = maintain.route(self._tree, population, done, visited, path)[1]
+            if steps < 0:
                 wide *= 2
                 visited, path = np.empty(wide, np.int32), np.empty((wide, 2), np.int32)
-            else:
-                largest = int(self._tree.nodes[: self._tree.used[0], layout.SIZE].max())
-                self._make_room(postings=wide * config.POSTING_START + 2 * largest)
+            else:  # its leaves are all full, at worst, and double
+                leaves = np.append(self._tree.children[path[:steps, 1]], 0)
+                held = int(self._tree.nodes[leaves[leaves >= 0], layout.SIZE].sum())
+                self._make_room(2 * held + len(leaves) * config.POSTING_START, nodes=steps)
         nodes = self._tree.nodes
         for node in sorted(listed[:count].tolist(), key=lambda at: -nodes[at, layout.WEIGHT]):
             self._look_at(node)
@@ -225,12 +244,12 @@ class APTree(Matcher):
         self._construct(node, self._population(np.unique(rows[:count]).astype(np.int64)))
 
     def _repack_if_wasteful(self) -> None:
-        """Lay the tree out anew when more than half of its postings stand in no leaf."""
+        """Lay the tree out anew when too many of its postings stand in no leaf."""
         tree = self._tree
         held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
-        if wasted > max(config.COMPACT_MIN_DEAD, config.COMPACT_WASTE * held):
+        if wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held):
             nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
-            fresh = _arrays_for(nodes, held - wasted, slots, edges)
+            fresh = _arrays_for(nodes, int((held - wasted) * 9 / 8) + nodes, slots, edges)
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
             self._tree = fresh
 
@@ -309,8 +328,8 @@ class APTree(Matcher):
             posting_boxes=postings.view(np.float32),
         )
         self._ranks, self._places, self._hits = arrays["ranks"], arrays["places"], arrays["hits"]
-        fanout, leaf, optimal, priority, divergence, unseen, *counts = arrays["figures"].tolist()
-        self._settings = Settings(int(fanout), int(leaf), bool(optimal), int(priority))
+        fanout, leaf, optimal, priority, visit, part, divergence, unseen, *counts = arrays["figures"].tolist()
+        self._settings = Settings(int(fanout), int(leaf), bool(optimal), int(priority), visit, int(part))
         self._divergence = divergence
         self._likelihood = Likelihood(arrays["likely_words"], unseen, self._places)
         self._sampled, self._splits, self._collapses, self._rebuilds = map(int, counts)

@@ -3,7 +3,7 @@
 Three things the paper leaves open are settled here:
 
 - *Leaves.* A node is partitioned only where that is expected to cost less than to look at all its clauses, and so
-  that its parts hold ``config.AP_TREE_PART`` clauses on average: a smaller s-node has fewer cells than f.
+  that its parts hold ``config.AP_TREEsettings.part`` clauses on average: a smaller s-node has fewer cells than f.
 - *Replication.* Eq. 1 does not charge for clauses that stand in many cells. So each node has a budget: how many
   postings its clauses may have, on average. A grid that puts them into r cells each is taken only if r is within the
   root of the budget (else a coarser one is tried), and leaves its cells a budget of 1/r of it. So no tree is built with
@@ -39,6 +39,7 @@ from nearcast.matching.ap_tree.layout import (
     K_NODE,
     KIND,
     LEAF,
+    MARKS,
     OFFSET,
     REGION,
     ROOM,
@@ -59,13 +60,12 @@ from nearcast.matching.ap_tree.layout import (
     Tree,
     cut_of,
     open_child,
+    room_for,
     strip_of,
 )
 
 __all__ = ["COST", "KEYWORDS", "SPACE_FIRST", "Settings", "construct", "dummy", "fill_leaf"]
 
-_VISIT = config.AP_TREE_VISIT
-_PART = config.AP_TREE_PART
 _SPREAD = config.AP_TREE_SPREAD
 _SAMPLE = config.AP_TREE_SAMPLE
 _LEAST_BUDGET = config.AP_TREE_LEAST_BUDGET
@@ -81,6 +81,8 @@ class Settings(NamedTuple):
     leaf: int  # θ_p
     optimal: bool
     priority: int
+    visit: float  # v of the cost model
+    part: int  # clauses in a part, at least, on average
 
 
 @kernel
@@ -110,7 +112,7 @@ def construct(
             used[USED_NODES] + widest > nodes.shape[0]
             or used[USED_SLOTS] + widest > tree.children.size
             or used[USED_EDGES] + widest > tree.edges.size
-            or used[USED_POSTINGS] + (b - a) > tree.postings.shape[0]
+            or used[USED_POSTINGS] + room_for(b - a) > tree.postings.shape[0]
             or top + widest > stack.shape[0]
         ):
             return top
@@ -146,11 +148,12 @@ def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], no
     """Make a node a leaf with a posting for each of its members."""
     nodes, floats, used = tree.nodes, tree.node_floats, tree.used
     postings, posting_boxes = tree.postings, tree.posting_boxes
-    rows, boxes, signatures = population.rows, population.boxes, population.signatures
+    rows, boxes, marks = population.rows, population.boxes, population.marks
     start = used[USED_POSTINGS]
     nodes[node, KIND] = LEAF
     nodes[node, START] = start
-    nodes[node, SIZE] = nodes[node, ROOM] = members.size
+    nodes[node, SIZE] = members.size
+    nodes[node, ROOM] = room_for(members.size)
     nodes[node, DEAD] = 0
     for k in range(2):
         floats[node, BOUNDS + k] = np.inf
@@ -163,8 +166,9 @@ def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], no
             floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], boxes[c, k])
             floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], boxes[c, 2 + k])
         postings[start + i, ROW] = rows[c]
-        postings[start + i, SIGNATURE] = signatures[c]
-    used[USED_POSTINGS] = start + members.size
+        for k in range(MARKS):
+            postings[start + i, SIGNATURE + k] = marks[c, k]
+    used[USED_POSTINGS] = start + nodes[node, ROOM]
 
 
 @kernel
@@ -198,7 +202,7 @@ def _cuts(
             distinct += 1
         weights[distinct - 1] += 1.0
     weights, hits = weights[:distinct], hits[:distinct]
-    cuts = min(settings.fanout, distinct, max(n // _PART, 2))
+    cuts = min(settings.fanout, distinct, max(n // settings.part, 2))
     if cuts == 0:
         return found[:0], found[:0], np.inf
     if cuts == distinct:
@@ -207,9 +211,9 @@ def _cuts(
         firsts = _grouped_optimum(weights, hits, cuts)
     else:
         firsts = heuristic_cuts(weights, hits, cuts)
-    cost = partition_cost(weights, hits, firsts, _VISIT)
+    cost = partition_cost(weights, hits, firsts, settings.visit)
     if exhausted > 0:
-        cost += exhausted + _VISIT
+        cost += exhausted + settings.visit
     lows, highs = np.empty(cuts, np.int32), np.empty(cuts, np.int32)
     for i in range(cuts):
         lows[i] = found[firsts[i]]
@@ -265,7 +269,7 @@ def _grid(
             centres[d, i] = (starts[d, i] + ends[d, i]) / 2
             reach[d] += (ends[d, i] - starts[d, i]) / max(high - low, np.float32(1e-30)) / m
     limit = np.sqrt(floats[node, BUDGET])
-    side = int(np.sqrt(min(float(settings.fanout), members.size / _PART)))
+    side = int(np.sqrt(min(float(settings.fanout), members.size / settings.part)))
     while side >= 2 and (1 + reach[0] * (side - 1)) * (1 + reach[1] * (side - 1)) > limit:
         side -= 1  # even borders at equal distances would put the clauses into too many cells
     if side < 2:
@@ -310,7 +314,7 @@ def _grid(
         side = side * 3 // 4
     if side < 2:
         return none, none, np.inf
-    cost = whole + _VISIT if whole > 0 else 0.0
+    cost = whole + settings.visit if whole > 0 else 0.0
     across, up = np.empty(nx), np.empty(ny)
     for i in range(nx):
         across[i] = share(
@@ -326,7 +330,7 @@ def _grid(
         for i in range(nx):
             weight += corners[j, i]
             if weight > 0:
-                cost += (weight + _VISIT) * across[i] * up[j]
+                cost += (weight + settings.visit) * across[i] * up[j]
     return columns, rows, cost
 
 

@@ -17,7 +17,6 @@ from nearcast.kernels import kernel
 
 __all__ = ["Likelihood", "evenly", "heuristic_cuts", "optimal_cuts", "partition_cost", "share", "strips"]
 
-_VISIT = config.AP_TREE_VISIT
 _PRIOR = config.AP_TREE_PRIOR
 _TRIES = config.AP_TREE_BORDERS
 

@@ -4,7 +4,7 @@ A *node* is a row of 32-bit fields. A k-node and an s-node own a run of *slots*,
 one for the dummy cut or dummy cell; a slot names its child and counts the clauses that went through it, when the node
 was built and now. The cuts of a k-node are intervals of word ranks, in order. An s-node owns a run of *edges*: the
 inner borders of its columns, then those of its rows; a cell holds its low borders, and the outermost cells have no
-end. A leaf owns a run of *postings*: box, clause row and signature, by ascending row.
+end. A leaf owns a run of *postings*: box, clause row, signature and the two rarest words, by ascending row.
 
 Boxes, borders and places are float32. Rounding keeps order, so what touches still touches when all are rounded.
 """
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 
 __all__ = [
-    "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "KIND", "K_NODE",
-    "LEAF", "OFFSET", "POSTING", "REGION", "ROOM", "ROW", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE",
-    "USED_EDGES", "USED_NODES", "USED_POSTINGS", "USED_SLOTS", "WASTED", "WEIGHT", "WIDTH", "WORDS",
-    "Population", "Tree", "bit_of", "cut_of", "open_child", "rank_words", "ranked", "strip_of",
+    "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "KIND",
+    "K_NODE", "LEAF", "MARKS", "NO_WORD", "OFFSET", "POSTING", "RAREST", "REGION", "ROOM", "ROW", "SECOND",
+    "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE", "USED_EDGES", "USED_NODES", "USED_POSTINGS",
+    "USED_SLOTS", "WASTED", "WEIGHT", "WIDTH", "WORDS", "Population", "Tree", "bit_of", "cut_of", "open_child",
+    "rank_words", "ranked", "room_for", "strip_of",
 ]  # fmt: skip
 
 # Fields of a node. Some are read as float32.
@@ -48,7 +49,9 @@ LEAF, K_NODE, S_NODE, FREE = 0, 1, 2, 3  # kinds
 WORDS, SPACE = 1, 2  # flags
 
 # Fields of a posting: its box first.
-ROW, SIGNATURE, POSTING = 4, 5, 6
+ROW, SIGNATURE, RAREST, SECOND, POSTING = 4, 5, 6, 7, 8
+MARKS = 3  # signature, rarest and second-rarest word
+NO_WORD = 2**31 - 1  # in place of a word that a clause does not have
 
 # Counters of a tree.
 USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS = 0, 1, 2, 3
@@ -79,7 +82,7 @@ class Population(NamedTuple):
     boxes: NDArray[np.float32]
     offsets: NDArray[np.int64]
     words: NDArray[np.int32]  # ranks, ascending in a clause
-    signatures: NDArray[np.int32]
+    marks: NDArray[np.int32]  # [n, MARKS]
 
 
 @kernel
@@ -126,12 +129,21 @@ def ranked(
     ranks: NDArray[np.int32],
     offsets: NDArray[np.int64],
     codes: NDArray[np.int32],
+    bare: NDArray[np.bool_],
     words: NDArray[np.int32],
-    signatures: NDArray[np.int32],
+    marks: NDArray[np.int32],
 ) -> None:
-    """Write the words of each clause as ascending ranks, and its signature."""
+    """Write the words of each clause as ascending ranks, and its marks.
+
+    The marks of a *bare* clause (one with no forbidden words and no tests) of at most two words say all about its
+    words. Where they do not, the rarest word is written as its complement, which is negative.
+    """
     for i in range(offsets.size - 1):
-        signatures[i] = np.int32(rank_words(ranks, codes, offsets[i], offsets[i + 1], words, offsets[i]))
+        first, last = offsets[i], offsets[i + 1]
+        marks[i, 0] = np.int32(rank_words(ranks, codes, first, last, words, first))
+        rarest = words[last - 1] if last > first else NO_WORD
+        marks[i, 1] = rarest if bare[i] and last - first <= 2 else ~rarest
+        marks[i, 2] = words[last - 2] if last > first + 1 else NO_WORD
 
 
 @kernel
@@ -158,6 +170,12 @@ def strip_of(edges: NDArray[np.float32], first: int, strips: int, value: Any) ->
         else:
             high = middle - 1
     return low
+
+
+@kernel
+def room_for(size: int) -> Any:
+    """Return the room of a new leaf: an eighth more than it needs, so that the next clauses move nothing."""
+    return size + (size >> 3) + 1
 
 
 @kernel

@@ -9,7 +9,8 @@ nothing). On the way, slots count what came and went. A node is put on the list 
   be built anew if the divergence of its weights exceeds θ_KL.
 
 Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
-changes. What exceeds the mean by less than three standard deviations is not taken for a drift.
+changes. What exceeds twice the mean (small parts diverge by more than that) by less than three standard deviations is
+not taken for a drift.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from nearcast.matching.ap_tree.layout import (
     K_NODE,
     KIND,
     LEAF,
+    MARKS,
     OFFSET,
     ROOM,
     ROW,
@@ -52,6 +54,7 @@ from nearcast.matching.ap_tree.layout import (
     Tree,
     cut_of,
     open_child,
+    room_for,
     strip_of,
 )
 
@@ -59,6 +62,7 @@ __all__ = ["add", "audit", "divergence", "drop", "repack", "route", "take_out"]
 
 _START = config.POSTING_START
 _LOOK = config.AP_TREE_LOOK
+_TOMBSTONES = config.AP_TREE_TOMBSTONES
 
 
 @kernel
@@ -161,7 +165,7 @@ def add(
         tree.used,
     )
     lows, highs, postings, posting_boxes = tree.lows, tree.highs, tree.postings, tree.posting_boxes
-    boxes, rows, signatures = population.boxes, population.rows, population.signatures
+    boxes, rows, marks = population.boxes, population.rows, population.marks
     for c in range(begin, rows.size):
         seen, steps = route(tree, population, c, visited, path)
         if seen < 0 or used[USED_NODES] + steps > len(nodes):
@@ -172,7 +176,7 @@ def add(
             if child < 0:
                 need += _START
             elif nodes[child, KIND] == LEAF and nodes[child, SIZE] == nodes[child, ROOM]:
-                need += nodes[child, SIZE] + max(nodes[child, SIZE] >> 1, _START)
+                need += nodes[child, SIZE] + max(nodes[child, SIZE] >> 2, _START)
         if used[USED_POSTINGS] + need > len(postings):
             return c, listed
         for i in range(seen):
@@ -203,7 +207,8 @@ def add(
                 floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], boxes[c, k])
                 floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], boxes[c, 2 + k])
             postings[at, ROW] = rows[c]
-            postings[at, SIGNATURE] = signatures[c]
+            for k in range(MARKS):
+                postings[at, SIGNATURE + k] = marks[c, k]
             nodes[node, SIZE] = size + 1
             listed = _note(nodes, node, 1, leaf, large, list_, listed)
     return rows.size, listed
@@ -211,14 +216,16 @@ def add(
 
 @kernel
 def _widen(tree: Tree, node: int) -> None:
-    """Give a full leaf more room, at the end of the pool; tombstones stay behind."""
+    """Make room in a full leaf: that of its tombstones if they are many, else more room at the end of the pool."""
     nodes, postings, used = tree.nodes, tree.postings, tree.used
-    start, size, at = nodes[node, START], nodes[node, SIZE], used[USED_POSTINGS]
-    room = size + max(size >> 1, _START)
-    used[WASTED] += nodes[node, ROOM]
-    nodes[node, START] = at
-    nodes[node, ROOM] = room
-    used[USED_POSTINGS] = at + room
+    start, size, at = nodes[node, START], nodes[node, SIZE], nodes[node, START]
+    if nodes[node, DEAD] * 2 * _TOMBSTONES < size or nodes[node, DEAD] == 0:
+        at = used[USED_POSTINGS]
+        room = size + max(size >> 2, _START)
+        used[WASTED] += nodes[node, ROOM]
+        used[USED_POSTINGS] = at + room
+        nodes[node, START] = at
+        nodes[node, ROOM] = room
     nodes[node, SIZE] = _copy_living(tree.posting_boxes, postings, start, size, postings, at)
     nodes[node, DEAD] = 0
 
@@ -273,7 +280,7 @@ def drop(
             for k in range(4):
                 posting_boxes[at, k] = np.nan
             nodes[node, DEAD] += 1
-            if nodes[node, DEAD] * 2 > nodes[node, SIZE]:
+            if nodes[node, DEAD] * _TOMBSTONES > nodes[node, SIZE]:
                 start = nodes[node, START]
                 nodes[node, SIZE] = _copy_living(
                     posting_boxes, tree.postings, start, nodes[node, SIZE], tree.postings, start
@@ -314,7 +321,7 @@ def divergence(tree: Tree, node: int) -> Any:
         share = (built[slot] + 0.5) / old
         found += share * np.log(share * now / (weights[slot] + 0.5))
     free = parts - 1
-    chance = (free + 3.0 * np.sqrt(2.0 * free)) / 2 * nodes[node, CHANGES] / (old * now)
+    chance = (2.0 * free + 3.0 * np.sqrt(2.0 * free)) / 2 * nodes[node, CHANGES] / (old * now)
     return found - chance * max(1.0, now / max(nodes[node, WEIGHT], 1))
 
 
@@ -363,7 +370,7 @@ def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.in
 
 @kernel
 def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
-    """Copy the tree to new arrays without free nodes, tombstones and spare room; children stand together."""
+    """Copy the tree to new arrays without free nodes and tombstones; children stand together."""
     nodes, children = tree.nodes, tree.children
     new_nodes, new_children, used = out.nodes, out.children, out.used
     used[:] = 0
@@ -380,9 +387,10 @@ def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
             at = used[USED_POSTINGS]
             size = _copy_living(tree.posting_boxes, tree.postings, start, size, out.postings, at)
             new_nodes[node, START] = at
-            new_nodes[node, SIZE] = new_nodes[node, ROOM] = size
+            new_nodes[node, SIZE] = size
+            new_nodes[node, ROOM] = room_for(size)
             new_nodes[node, DEAD] = 0
-            used[USED_POSTINGS] = at + size
+            used[USED_POSTINGS] = at + room_for(size)
             continue
         parts = size
         if new_nodes[node, KIND] == S_NODE:

@@ -6,7 +6,9 @@ column but the area's first it leaves out the clauses that began further left, a
 began further below. All that it carries down is a least xmin and a least ymin.
 
 What a message reads lies far apart, so it is asked for before it is needed: nodes when they are put on the stack,
-leaves while others are being found, the clauses of candidates all at once.
+leaves while others are being found, the clauses of candidates all at once. And most candidates need no clause: the
+posting tells all its words if there are no more than two, and a message that meets the box as float32, not just on
+its border, also meets the box.
 """
 
 from __future__ import annotations
@@ -25,9 +27,12 @@ from nearcast.matching.ap_tree.layout import (
     K_NODE,
     KIND,
     LEAF,
+    NO_WORD,
     POSTING,
+    RAREST,
     ROOM,
     ROW,
+    SECOND,
     SIGNATURE,
     SIZE,
     SLOTS,
@@ -84,10 +89,10 @@ def match_probes(
                 for k in range(found):
                     begin, size = leaves[k, 0], leaves[k, 1]
                     left, below = leaves_least[k, 0], leaves_least[k, 1]
-                    if last + size > out.size:
+                    if 2 * (last + size) - filled > out.size:  # candidates, and those of them in doubt
                         return p, filled
                     for at in range(begin, begin + size):
-                        out[last] = postings[at, ROW]
+                        out[last] = at
                         last += (
                             (boxes[at, 0] <= xmax)
                             & (boxes[at, 2] >= xmin)
@@ -137,10 +142,29 @@ def match_probes(
                         child = children[first + y * size + x]
                         top = _push(nodes, child, eta, side, floor, waiting, least, top)
                 top = _push(nodes, children[first + size * rows], eta, left, below, waiting, least, top)
-        _prefetch_clauses(clauses, out, filled, last)
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
+        kept, doubtful = filled, last
+        for i in range(filled, last):
+            at = out[i]
+            rarest, second = postings[at, RAREST], postings[at, SECOND]
+            sure = rarest >= 0
+            if not (_has(words, total, rarest if sure else ~rarest) and _has(words, total, second)):
+                continue
+            sure &= (
+                (boxes[at, 0] < xmax) & (boxes[at, 2] > xmin) & (boxes[at, 1] < ymax) & (boxes[at, 3] > ymin)
+            )
+            if sure:
+                out[kept] = postings[at, ROW]
+                kept += 1
+            else:
+                out[doubtful] = postings[at, ROW]
+                doubtful += 1
+        _prefetch_clauses(clauses, out, last, doubtful)
+        doubtful = keep_satisfied(clauses, probes, p, out, last, doubtful)
+        for i in range(last, doubtful):
+            out[kept] = out[i]
+            kept += 1
+        counts[p - start] = kept - filled
+        filled = kept
     return stop, filled
 
 
@@ -162,6 +186,21 @@ def _push(
     waiting[top, 0], waiting[top, 1] = node, eta
     least[top, 0], least[top, 1] = left, below
     return top + 1
+
+
+@kernel
+def _has(words: NDArray[np.int32], total: int, word: int) -> Any:
+    """Tell whether a word is among the message's words[:total], or none at all."""
+    if word == NO_WORD:
+        return True
+    low, high = 0, total
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return low < total and words[low] == word
 
 
 @kernel
