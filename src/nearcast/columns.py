@@ -385,6 +385,15 @@ def with_offsets(clauses: Clauses) -> Clauses:
     )
 
 
+def words_alone(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which of the given clause rows have neither forbidden keywords nor tests."""
+    alone = np.ones(len(rows), np.bool_)
+    for offsets in (clauses.forbidden_offsets, clauses.test_offsets):
+        if offsets[-1]:
+            alone &= offsets[rows + 1] == offsets[rows]
+    return alone
+
+
 def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
     """Return the given clause rows."""
     clauses = with_offsets(clauses)

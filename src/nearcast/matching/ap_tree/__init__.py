@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns import MessageBatch, SubscriptionTable, words_alone
 from nearcast.errors import InputError, shown
 from nearcast.kernels.verify import Probes
 from nearcast.matching.ap_tree import build, layout, maintain
@@ -139,10 +139,7 @@ class APTree(Matcher):
         """Return clauses as the kernels take them: by ascending row."""
         clauses = self.store.clauses
         offsets, codes = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
-        forbidden, tests = clauses.forbidden_offsets, clauses.test_offsets
-        bare = (forbidden[clause_rows + 1] == forbidden[clause_rows]) & (
-            tests[clause_rows + 1] == tests[clause_rows]
-        )
+        bare = words_alone(clauses, clause_rows)
         words = np.empty(len(codes), np.int32)
         marks = np.empty((len(clause_rows), layout.MARKS), np.int32)
         layout.ranked(self._ranks, offsets, codes, bare, words, marks)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import with_offsets
+from nearcast.columns import words_alone
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses
 from nearcast.matching.token_order import LAST
@@ -106,8 +106,7 @@ def build_trie(
     tops = np.zeros(ranks, np.int32)
     if depth:
         tops[LAST - level_tokens[1]] = np.arange(levels[1], levels[2])
-    full = with_offsets(clauses)
-    more = (np.diff(full.forbidden_offsets) > 0) | (np.diff(full.test_offsets) > 0)
+    more = ~words_alone(clauses, np.arange(len(clauses.boxes)))
     trie = Trie(
         np.concatenate(level_tokens).astype(np.int32),
         first.astype(np.int32),
