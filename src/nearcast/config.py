@@ -30,6 +30,7 @@ MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 # --- Indexes -------------------------------------------------------------------------------------------------------
 DEFAULT_INDEX: Final = "auto"  # what the engine, the command line and the pipeline build
 MATCH_CHUNK: Final = 2_048  # the most messages that one kernel call matches
+MATCH_CHUNKS_A_THREAD: Final = 8  # several, so that no thread waits long for another
 MATCH_ROOM: Final = 1_024  # candidates a message that a search starts with room for; it grows as needed
 COMPACT_MIN_DEAD: Final = (
     1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
@@ -48,7 +49,8 @@ GRID_GROWTH: Final = (
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
-PACKED_WEAR: Final = 0.25  # a list is packed anew after changes to this share of its postings
+PACKED_FILL: Final = 27  # postings in a block when a list that has changed is packed anew
+PACKED_WEAR: Final = 0.125  # a list is packed anew after changes to this share of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 PACKED_LIST_NS: Final = 25.0  # prices of the cost model: a list,
 PACKED_TEST_NS: Final = 1.0  # a box,

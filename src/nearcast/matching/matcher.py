@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -27,6 +26,7 @@ from nearcast.kernels.verify import Probes
 from nearcast.matching import files
 from nearcast.matching.refine import resolve
 from nearcast.matching.store import ClauseStore
+from nearcast.parallel import side_by_side
 from nearcast.ragged import box_rows, offsets_of, row_numbers
 from nearcast.shapes import NO_SHAPES
 
@@ -124,20 +124,34 @@ class Matcher(ABC):
                 f"the messages live in {batch.space!r}, the subscriptions in {self.store.space!r}"
             )
         probes, n = batch.probes, len(batch.owners)
-        # Several chunks a thread, so that none waits long for another.
-        chunk = config.MATCH_CHUNK if threads == 1 else min(config.MATCH_CHUNK, -(-n // (4 * threads)))
+        chunk = (
+            config.MATCH_CHUNK
+            if threads == 1
+            else min(config.MATCH_CHUNK, -(-n // (config.MATCH_CHUNKS_A_THREAD * threads)))
+        )
         if n <= chunk:
-            counts, rows = self._search_chunk(probes, 0, n)
+            counts, rows = self._search_chunk(probes, 0, n, _Buffer())
             rows = rows.copy()  # what is kept of the buffer is its part in use
         else:
+            idle: list[
+                _Buffer
+            ] = []  # each thread takes one and gives it back: fresh memory costs more than a match
 
             def work(start: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-                return self._search_chunk(probes, start, min(start + chunk, n))
+                buffer = idle.pop() if idle else _Buffer()
+                part = self._search_chunk(probes, start, min(start + chunk, n), buffer)
+                idle.append(buffer)
+                return part
 
-            with ThreadPoolExecutor(threads) as pool:
-                parts = list((pool.map if threads > 1 else map)(work, range(0, n, chunk)))
+            parts = side_by_side(work, range(0, n, chunk), threads)
             counts = np.concatenate([part[0] for part in parts])
-            rows = np.concatenate([part[1] for part in parts])
+            ends = np.cumsum([len(part[1]) for part in parts])
+            rows = np.empty(ends[-1], np.int32)
+
+            def copy(i: int) -> None:
+                rows[ends[i] - len(parts[i][1]) : ends[i]] = parts[i][1]
+
+            side_by_side(copy, range(len(parts)), threads)
         return resolve(self.store, batch, Matches(offsets_of(counts), rows))
 
     def stats(self) -> dict[str, Any]:
@@ -306,18 +320,35 @@ class Matcher(ABC):
             self._progress(step, share)
 
     def _search_chunk(
-        self, probes: Probes, start: int, stop: int
+        self, probes: Probes, start: int, stop: int, buffer: _Buffer
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Run :meth:`_search` over a range of probes, growing the buffer as needed."""
+        """Run :meth:`_search` over a range of probes; the answers are a part of the buffer, which grows as needed."""
         n = stop - start
         counts = np.zeros(n, np.int64)
-        out = np.empty(max(self._room, config.MATCH_ROOM * n), np.int32)
-        at, filled = self._search(probes, start, stop, counts, out, 0)
+        if len(buffer.out) - buffer.filled < max(self._room, config.MATCH_ROOM * n // 4):
+            buffer.replace(max(self._room, config.MATCH_ROOM * n), 0)
+        first = buffer.filled
+        at, filled = self._search(probes, start, stop, counts, buffer.out, first)
         while at < stop:
-            out = np.concatenate([out[:filled], np.empty(2 * len(out), np.int32)])
-            at, filled = self._search(probes, at, stop, counts[at - start :], out, filled)
+            buffer.filled = filled
+            buffer.replace(2 * len(buffer.out), filled - first)
+            first, filled = 0, buffer.filled
+            at, filled = self._search(probes, at, stop, counts[at - start :], buffer.out, filled)
             if n == 1:
-                self._room = len(
-                    out
-                )  # single messages come again: the next one starts with the room that this one needed
-        return counts, out[:filled]
+                self._room = len(buffer.out)  # single messages come again: the next one starts with this room
+        buffer.filled = filled
+        return counts, buffer.out[first:filled]
+
+
+class _Buffer:
+    """Room for answers, filled from the front; what was answered from it stays as it is."""
+
+    def __init__(self) -> None:
+        self.out = np.empty(0, np.int32)
+        self.filled = 0
+
+    def replace(self, room: int, kept: int) -> None:
+        """Go on in new memory, with the last *kept* answers at its front."""
+        out = np.empty(room, np.int32)
+        out[:kept] = self.out[self.filled - kept : self.filled]
+        self.out, self.filled = out, kept

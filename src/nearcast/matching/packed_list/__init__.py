@@ -10,8 +10,6 @@ arrays, ``pack`` for the order, ``search`` for matching, ``change`` for maintena
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +36,7 @@ from nearcast.matching.packed_list.layout import (
 )
 from nearcast.matching.packed_list.pack import pack_range
 from nearcast.matching.packed_list.search import search
+from nearcast.parallel import side_by_side
 from nearcast.ragged import ragged_take
 
 __all__ = ["PackedList"]
@@ -68,12 +67,15 @@ class PackedList(Matcher):
         _fill(self._lists, clauses.boxes, rows, targets, extras, self._homes.values)
         self._tell("packing lists", 0.6)
         volume = np.cumsum(np.where(sizes > FLAT, sizes, 0))
-        shares = 4 * (os.cpu_count() or 1)
+        cores = os.cpu_count() or 1
+        shares = 4 * cores
         cuts = np.searchsorted(volume, np.linspace(0, volume[-1], shares + 1)[1:-1])
         edges = [0, *cuts.tolist(), lists]
-        _side_by_side(
-            lambda i: pack_range(self._lists, self._homes.values, edges[i], edges[i + 1]), range(shares)
-        )
+
+        def pack(share: int) -> None:
+            pack_range(self._lists, self._homes.values, edges[share], edges[share + 1])
+
+        side_by_side(pack, range(shares), cores)
 
     def _assign(
         self, rows: NDArray[np.int64], lists: int
@@ -85,7 +87,7 @@ class PackedList(Matcher):
         def describe(start: int) -> None:
             _describe(clauses, frequency, rows, start, start + config.PACKED_SHARE, targets, extras)
 
-        _side_by_side(describe, range(0, len(rows), config.PACKED_SHARE))
+        side_by_side(describe, range(0, len(rows), config.PACKED_SHARE), os.cpu_count() or 1)
         return _number(self._word_lists.values, lists, targets), targets, extras
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
@@ -238,17 +240,6 @@ class PackedList(Matcher):
             if (around[:, :2] > inner[:, :2]).any() or (around[:, 2:] < inner[:, 2:]).any():
                 found.append(f"a posting lies outside its {what}")
         return found
-
-
-def _side_by_side(work: Callable[[int], None], shares: range) -> None:
-    """Do *work* for each of the shares, on all cores; a single one without the cost of threads."""
-    if len(shares) <= 1:
-        for share in shares:
-            work(share)
-        return
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in pool.map(work, shares):
-            pass
 
 
 @kernel

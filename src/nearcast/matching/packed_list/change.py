@@ -27,7 +27,7 @@ from nearcast.matching.packed_list.pack import arrange, enlarge, lay, settle, wi
 
 __all__ = ["post", "unpost", "write"]
 
-_WEAR = config.PACKED_WEAR
+_WEAR, _FILL = config.PACKED_WEAR, config.PACKED_FILL
 _LARGEST = BLOCK_BITS + 1  # of the size classes: a room of FLAT slots
 
 
@@ -157,7 +157,10 @@ def _split(lists: Lists, homes: NDArray[np.int32], number: int, block: int) -> A
 
 @kernel
 def _repack(lists: Lists, homes: NDArray[np.int32], number: int) -> None:
-    """Pack a list anew into as few of its blocks as hold it, and free the other chunks."""
+    """Pack a list anew into its own blocks, with places to spare where there are enough, and free the other chunks.
+
+    Full blocks would split at the next inserts; a list whose blocks have split has enough for spare places.
+    """
     first, n, count = lists.heads[number, 0], lists.heads[number, 1], lists.heads[number, 3]
     boxes, rows, extras = np.empty((n, 4), np.float32), np.empty(n, np.int32), np.empty((n, 2), np.int32)
     copied = 0
@@ -167,11 +170,12 @@ def _repack(lists: Lists, homes: NDArray[np.int32], number: int) -> None:
         rows[copied : copied + size] = lists.rows[slot : slot + size]
         extras[copied : copied + size] = lists.extras[slot : slot + size]
         copied += size
-    need = max((n + BLOCK - 1) >> BLOCK_BITS, 1)
+    run = max(_FILL, (n + count - 1) // count)
+    need = max((n + run - 1) // run, 1)
     for block in range(first + need, first + count):
         _release(lists.state, lists.rows, lists.blocks[block, 0] << BLOCK_BITS, BLOCK)
     lists.heads[number, 3] = need
-    lay(lists, homes, number, boxes, rows, extras, n)
+    lay(lists, homes, number, boxes, rows, extras, n, run)
 
 
 @kernel
@@ -187,7 +191,7 @@ def _to_packed(lists: Lists, homes: NDArray[np.int32], number: int) -> None:
     lists.heads[number, 3] = 0
     for _ in range((n + BLOCK - 1) >> BLOCK_BITS):
         _new_block(lists, number)
-    lay(lists, homes, number, boxes, rows, extras, n)
+    lay(lists, homes, number, boxes, rows, extras, n, BLOCK)
 
 
 @kernel

@@ -106,13 +106,14 @@ def lay(
     rows: NDArray[np.int32],
     extras: NDArray[np.int32],
     n: int,
+    run: int,
 ) -> None:
-    """Lay *n* postings into the blocks of a packed list, whose chunks are enough for them; later blocks get none."""
+    """Lay *n* postings into the blocks of a packed list, *run* in each; its blocks are enough, later ones get none."""
     slot_boxes, slot_rows, slot_extras = lists.boxes, lists.rows, lists.extras
     block_boxes, blocks, super_boxes = lists.block_boxes, lists.blocks, lists.super_boxes
     first, count = lists.heads[number, 0], lists.heads[number, 3]
     order = np.empty(n, np.int32)
-    arrange(boxes, n, BLOCK, order)
+    arrange(boxes, n, run, order)
     for k in range(count):
         block = first + k
         if k & (BLOCK - 1) == 0:
@@ -120,7 +121,7 @@ def lay(
                 super_boxes[block >> BLOCK_BITS, side] = NO_PLACE[side]
         for side in range(4):
             block_boxes[block, side] = NO_PLACE[side]
-        low, high = min(k * BLOCK, n), min((k + 1) * BLOCK, n)
+        low, high = min(k * run, n), min((k + 1) * run, n)
         blocks[block, 1] = high - low
         slot = blocks[block, 0] << BLOCK_BITS
         for i in range(low, high):
@@ -148,4 +149,4 @@ def pack_range(lists: Lists, homes: NDArray[np.int32], start: int, stop: int) ->
         n = heads[number, 1]
         slot = lists.blocks[heads[number, 0], 0] << BLOCK_BITS
         boxes, rows = lists.boxes[slot : slot + n].copy(), lists.rows[slot : slot + n].copy()
-        lay(lists, homes, number, boxes, rows, lists.extras[slot : slot + n].copy(), n)
+        lay(lists, homes, number, boxes, rows, lists.extras[slot : slot + n].copy(), n, BLOCK)
