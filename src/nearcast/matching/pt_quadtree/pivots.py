@@ -20,9 +20,9 @@ def pivotal_tokens(
 
     The greedy hitting set: the token of most clauses, then that of most of the rest, until none is left.
 
-    >>> abc = np.array([0, 2, 4, 6]), np.array([1, 2, 2, 3, 1, 3], np.int32)
-    >>> pivotal_tokens(np.array([0, 3]), np.arange(3, dtype=np.int32), *abc)[1]
-    array([1, 2], dtype=int32)
+    >>> clauses = np.array([0, 2, 4, 5]), np.array([1, 2, 2, 3, 5], np.int32)
+    >>> pivotal_tokens(np.array([0, 3]), np.arange(3, dtype=np.int32), *clauses)[1]
+    array([2, 5], dtype=int32)
     """
     least = int(tokens.min(initial=0 if not len(tokens) else tokens[0]))
     longest = int(np.diff(starts).max(initial=0))
