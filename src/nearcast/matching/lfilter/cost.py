@@ -26,6 +26,7 @@ __all__ = ["costs", "expected_trie_cost"]
 _FINEST = config.QUADTREE_LEVELS
 _LEVEL = config.LFILTER_LEVEL
 _TOP_NS, _NODE_NS, _POSTING_NS = config.LFILTER_TOP_NS, config.LFILTER_NODE_NS, config.LFILTER_POSTING_NS
+_CHEAP_NS = config.LFILTER_CHEAP_NS
 _TOKEN_NS, _REGION_NS, _PAIR_NS = config.LFILTER_TOKEN_NS, config.LFILTER_REGION_NS, config.LFILTER_PAIR_NS
 _ENTRY_NS, _SEEN_NS = config.LFILTER_ENTRY_NS, config.LFILTER_SEEN_NS
 
@@ -131,13 +132,16 @@ def costs(
     cells: NDArray[np.int64],
     shares: NDArray[np.float32],
 ) -> Any:
-    """Return (Cost_T, Cost_Q, the chance that a token of a clause is in the message)."""
+    """Return (Cost_T, Cost_Q, the chance that a token of a clause is in the message).
+
+    Where the trie is cheap, Cost_Q is not worth finding out, and infinite: the way down the quadtree alone, which
+    its estimate takes too, costs as much.
+    """
     share = _token_share(tokens, count, shares)
-    return (
-        _trie_cost(trie, tokens, count, query, shares, share),
-        _quadtree_cost(frame, tree, cells, count, query, share),
-        share,
-    )
+    by_trie = _trie_cost(trie, tokens, count, query, shares, share)
+    if by_trie < _CHEAP_NS:
+        return by_trie, np.inf, share
+    return by_trie, _quadtree_cost(frame, tree, cells, count, query, share), share
 
 
 def expected_trie_cost(index: MBRTrie, probes: Probes) -> float:
