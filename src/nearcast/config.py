@@ -196,7 +196,9 @@ QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
 LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which candidates of an area are estimated
 # The prices of the cost model, in nanoseconds: a least-squares fit to a million subscriptions of the AP-Tree recipe,
 # messages of 6 to 1,000 tokens, points and areas. Only their proportions count.
-LFILTER_CHEAP_NS: Final = 25_000.0  # a trie that is expected to cost less is taken without a look at the quadtree
+LFILTER_CHEAP_NS: Final = (
+    25_000.0  # a trie that is expected to cost less is taken without a look at the quadtree
+)
 LFILTER_TOP_NS: Final = 875.0  # a child of the trie's root that the message meets, with what follows
 LFILTER_NODE_NS: Final = 34.0  # a clause below it whose next token is expected in the message
 LFILTER_POSTING_NS: Final = 0.22  # a posting of such a child's own list
