@@ -92,6 +92,25 @@ def test_sides_that_meet_in_float32_are_decided_in_float64():
     assert found[0].tolist() == list(range(77, 200))
 
 
+def test_words_with_the_same_hash_are_told_apart():
+    """A message that lacks a word but has one of its hash does not borrow it from the message behind it."""
+
+    def hashed(word):
+        return (word * 0x9E3779B97F4A7C15 & (1 << 64) - 1) >> 48
+
+    seen = {}
+    low = high = None
+    for word in range(1, 200_000):
+        if hashed(word) in seen:
+            low, high = seen[hashed(word)], word
+            break
+        seen[hashed(word)] = word
+    # Word 0 is the rarer of the clause's two, so that *high* is looked up among the words of the message.
+    table = SubscriptionTable.from_arrays([[0, 0, 1, 1]] * 3, [0, 2, 3, 4], [0, high, high, high])
+    batch = MessageBatch.from_arrays([[0.5, 0.5]] * 2, [0, 2, 3], [0, low, high])
+    assert answers(build_index("packed-list", table), batch) == [set(), {1, 2}]
+
+
 def test_turnover_does_not_grow_the_pools():
     rng = np.random.default_rng(5)
     index = build_index("packed-list", world(rng, 3_000))

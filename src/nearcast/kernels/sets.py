@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 
-__all__ = ["are_sets", "gather_rows", "includes", "meets", "to_sets"]
+__all__ = ["are_sets", "gather_rows", "has", "includes", "meets", "to_sets"]
 
 _BINARY_FROM = config.BINARY_SEARCH_FROM
 _INSERTION_UP_TO = config.INSERTION_SORT_UP_TO
@@ -99,6 +99,19 @@ def includes(
             return False
         at += 1
     return True
+
+
+@kernel
+def has(codes: NDArray[np.int32], start: int, stop: int, code: int) -> bool:
+    """Tell whether the set codes[start:stop] contains a code."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) >> 1
+        if codes[middle] < code:
+            low = middle + 1
+        else:
+            high = middle
+    return low < stop and codes[low] == code
 
 
 @kernel

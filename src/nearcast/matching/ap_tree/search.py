@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
+from nearcast.kernels.sets import has
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.ap_tree.layout import (
     BOUNDS,
@@ -191,16 +192,7 @@ def _push(
 @kernel
 def _has(words: NDArray[np.int32], total: int, word: int) -> Any:
     """Tell whether a word is among the message's words[:total], or none at all."""
-    if word == NO_WORD:
-        return True
-    low, high = 0, total
-    while low < high:
-        middle = (low + high) >> 1
-        if words[middle] < word:
-            low = middle + 1
-        else:
-            high = middle
-    return low < total and words[low] == word
+    return word == NO_WORD or has(words, 0, total, word)
 
 
 @kernel

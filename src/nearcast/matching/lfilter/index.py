@@ -180,7 +180,7 @@ class LFilter(FoldingMatcher):
         return (
             super()._check()
             + check_trie(self._trie, self._postings)
-            + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
+            + check_quadtree(self._tree, self._entries, offsets, tokens)
         )
 
 

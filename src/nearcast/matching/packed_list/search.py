@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
+from nearcast.kernels.sets import has
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.packed_list.layout import BLOCK, BLOCK_BITS, Lists
 
@@ -34,13 +35,7 @@ def _has(seen: NDArray[np.uint64], keywords: NDArray[np.int32], start: int, stop
     number = _hash(word)
     if (seen[number >> np.uint64(6)] >> (number & np.uint64(63))) & np.uint64(1) == 0:
         return False
-    while start < stop:
-        middle = (start + stop) >> 1
-        if keywords[middle] < word:
-            start = middle + 1
-        else:
-            stop = middle
-    return start < keywords.size and keywords[start] == word
+    return has(keywords, start, stop, word)
 
 
 @kernel

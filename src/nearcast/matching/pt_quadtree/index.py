@@ -126,7 +126,7 @@ class PTQuadtree(FoldingMatcher):
 
     def _check(self) -> list[str]:
         offsets, tokens = self._order.arranged(self.store.clauses, self._laid())
-        return super()._check() + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
+        return super()._check() + check_quadtree(self._tree, self._entries, offsets, tokens)
 
 
 @kernel

@@ -282,7 +282,7 @@ def quadtree_stats(tree: Quadtree, items: int) -> dict[str, Any]:
 
 
 def check_quadtree(
-    frame: Frame, tree: Quadtree, entries: Entries, offsets: NDArray[np.int64], tokens: NDArray[np.int32]
+    tree: Quadtree, entries: Entries, offsets: NDArray[np.int64], tokens: NDArray[np.int32]
 ) -> list[str]:
     """Return the damage found: the tree, the order of the lists, and who misses a pivotal token."""
     found = []

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL, Pool, candidates
+from nearcast.kernels.sets import has
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.grid import Grid, level_start
 from nearcast.matching.rivals.cover import ROOT, first_met, place_of, span_of
@@ -99,20 +100,6 @@ def _count_up(keys: NDArray[np.int64], groups: NDArray[np.int32]) -> None:
 
 
 @kernel
-def _has(words: NDArray[np.int32], start: int, stop: int, word: int) -> bool:
-    """Tell whether the ascending words[start:stop] contain *word*."""
-    while start < stop:
-        middle = (start + stop) >> 1
-        if words[middle] == word:
-            return True
-        if words[middle] < word:
-            start = middle + 1
-        else:
-            stop = middle
-    return False
-
-
-@kernel
 def _search(
     clauses: Clauses,
     lists: Pool,
@@ -155,7 +142,7 @@ def _search(
                 if walk:
                     found, at = at, after[at]
                     own = word_in(keys[found])
-                    if own != NO_WORD and not _has(keywords, first_word, end_word, own):
+                    if own != NO_WORD and not has(keywords, first_word, end_word, own):
                         continue
                 else:
                     word = keywords[k] if k >= first_word else NO_WORD
