@@ -3,7 +3,7 @@
 A *posting* stands in a slot: the clause's box as four float32 (``boxes``), its row (``rows``), and what it needs beside
 the keyword of its list (``extras``). A row that stands there as it is needs nothing else, so that box and row are all
 that is read; one that is complemented (``~row``) has extras: its next two keywords by rarity, or -1. Where there is yet
-more to decide (further keywords, forbidden ones, tests), as the clause itself tells, the second stands as ``-3 - code``.
+more to decide (further keywords, forbidden ones, tests: the clause itself tells), the second stands as ``-3 - code``.
 
 A short list is *flat*: its postings lie in a row. A long one is *packed*: its postings lie in blocks of 32 that hold
 what is near each other, and 32 blocks make a super-block; block and super-block have a box that contains theirs. So

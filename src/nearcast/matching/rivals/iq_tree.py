@@ -8,6 +8,7 @@ the lists of its words, or, where the cell has fewer lists than the message word
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,28 +57,8 @@ class IQTree(QuadtreeLists):
     def _made(self, first: int) -> None:
         _count_up(self._directory.keys[first:], self._directory.arrays.groups)
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self._lists.pool,
-            self._directory.arrays,
-            self._space.grid,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
-        )
-        return done
+    def _kernel(self) -> Callable[..., tuple[int, int]]:
+        return _search
 
     def _check(self) -> list[str]:
         found = super()._check()

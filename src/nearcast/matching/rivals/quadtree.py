@@ -9,6 +9,7 @@ nodes: a cell is there when a list of it is.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
+from nearcast.kernels.verify import Probes
 from nearcast.matching.grid import Grid
 from nearcast.matching.matcher import Matcher
 from nearcast.matching.rivals.cover import Space, cover, place_of, space_over, span_of
@@ -153,6 +155,33 @@ class QuadtreeLists(Matcher):
         self._pieces.extend(targets)
 
     # --- Figures, files, damage ------------------------------------------------------------------------------------
+
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        done: tuple[int, int] = self._kernel()(
+            self.store.clauses,
+            self._lists.pool,
+            self._directory.arrays,
+            self._space.grid,
+            probes,
+            start,
+            stop,
+            counts,
+            out,
+            filled,
+        )
+        return done
+
+    @abstractmethod
+    def _kernel(self) -> Callable[..., tuple[int, int]]:
+        """Return the compiled search, which goes through words and cells in the order of the index."""
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of every index, and those of cells and lists."""

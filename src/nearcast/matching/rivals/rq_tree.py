@@ -8,6 +8,7 @@ each asks the cells that it falls into, or, where these are more than the word h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -76,28 +77,8 @@ class RQTree(QuadtreeLists):
         short = self._held.values[words + 1] < config.RQ_QUADTREE_FROM
         return np.where(short, -1.0, super()._weights(words))
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self._lists.pool,
-            self._directory.arrays,
-            self._space.grid,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
-        )
-        return done
+    def _kernel(self) -> Callable[..., tuple[int, int]]:
+        return _search
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of every index, those of cells and lists, and how many words have a quadtree."""
