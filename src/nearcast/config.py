@@ -91,6 +91,23 @@ AP_TREE_PRIOR: Final = 16.0  # sampled messages that what is assumed without a s
 AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where no sample tells (Table 2, TWEETS)
 AP_TREE_DP_WORDS: Final = 10_000  # words that are cut optimally; of more, groups are
 
+# --- MO-Tree: L and η from section 6.1.3 of its paper; the rest is measured -------------------------------------------
+MO_TREE_LAYERS: Final = 16  # H, at most; as many as fit into a code of 64 bits
+MO_TREE_LEVELS: Final = 4  # L
+MO_TREE_THRESHOLD: Final = 6.5  # η
+MO_TREE_FINENESS: Final = (
+    2.0  # cells of a level of the directory to the width of its intervals; η is as many times as large
+)
+MO_TREE_CELLS: Final = 256  # the most on one level
+MO_TREE_STEM: Final = 4  # a level has no more than the root of the clauses divided by this
+MO_TREE_SAMPLE: Final = 20_000  # clauses and messages that layers are chosen by
+MO_TREE_POINTS: Final = 1_024  # of them that the widths of cells are computed from
+MO_TREE_CANDIDATES: Final = 32  # attributes that are considered, the most tested ones
+MO_TREE_USEFUL: Final = 0.98  # a layer that leaves a larger share of the clauses is left out
+MO_TREE_GROWTH: Final = 4  # the layers are chosen again when the clauses have become so many times as many,
+MO_TREE_FIRST: Final = 1_024  # and at least so many
+SCALE_KNOTS: Final = 64  # of a scale: it is linear between them
+
 # --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------
 CELL_COST: Final = 1e-5  # what it takes to keep a clause in one more cell, in verifications a message
 COVER_CELLS: Final = 64  # the most cells that a clause stands in

@@ -9,6 +9,7 @@
 ``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
 ``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
 ``lfilter``     both of these, and a cost model that picks one for each message (section 5)
+``mo-tree``     overlapping cells for intervals of places and attribute values (MO-Tree paper)
 ``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
 ``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
@@ -32,6 +33,7 @@ from nearcast.matching.auto import Auto
 from nearcast.matching.lfilter import LFilter
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mbr_trie import MBRTrie
+from nearcast.matching.mo_tree import MOTree
 from nearcast.matching.packed_list import PackedList
 from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
@@ -51,6 +53,7 @@ INDEXES: dict[str, type[Matcher]] = {
         MBRTrie,
         PTQuadtree,
         LFilter,
+        MOTree,
         IQTree,
         RQTree,
         RTTree,

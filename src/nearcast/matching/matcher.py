@@ -52,6 +52,7 @@ class Matcher(ABC):
     parameters: ClassVar[
         tuple[str, ...]
     ] = ()  # keyword arguments that the index takes beside messages and progress
+    _rewrites: ClassVar[bool] = False  # whether there is a _rewrite
     _room = 4 * config.MATCH_ROOM  # candidates that a search starts with room for, at least
     _build_seconds = 0.0
     _compactions = 0
@@ -215,6 +216,26 @@ class Matcher(ABC):
         self._add(self.store.append(moved, np.full(len(moved.owners), row, np.int32)))
         self._compact_if_wasteful()
 
+    def update(self, rows: Any, table: SubscriptionTable) -> None:
+        """Replace subscriptions by those of *table*, the first of *rows* by its first and so on; the rows stay.
+
+        The ids of the table do not count. Where only numbers change (another region, other ends of intervals), an
+        index may change them in place, which costs less than removing and inserting.
+        """
+        picks = self._rows(rows)
+        if not isinstance(table, SubscriptionTable) or len(table) != len(picks):
+            raise ColumnError(
+                f"update takes a SubscriptionTable with one subscription for each of the {len(picks)} rows, "
+                f"not {shown(table)}"
+            )
+        table = self.store.coded(table)
+        if self._rewrites and (clause_rows := self.store.overwrite(picks, table)) is not None:
+            self._rewrite(clause_rows)
+            return
+        self._drop(self.store.retire(picks))
+        self._add(self.store.append(table, picks[table.owners].astype(np.int32)))
+        self._compact_if_wasteful()
+
     def _moved(self, old: NDArray[np.int64], region: Any) -> SubscriptionTable:
         """Return the clause rows that replace *old*: each different conjunction with each box of the new region."""
         store = self.store
@@ -286,6 +307,10 @@ class Matcher(ABC):
     @abstractmethod
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         """Take clause rows out of the structure; the store still holds their columns."""
+
+    def _rewrite(self, clause_rows: NDArray[np.int64]) -> None:
+        """Bring the structure up to date after the columns of clause rows were overwritten."""
+        raise NotImplementedError
 
     @abstractmethod
     def _search(

@@ -148,10 +148,6 @@ class ClauseStore:
 
     def check_insert(self, table: SubscriptionTable) -> SubscriptionTable:
         """Return *table* in this store's codes, or raise before anything has changed."""
-        if table.size and table.space != self.space:
-            raise ColumnError(
-                f"the subscriptions here live in {self.space!r}, those of the insert in {table.space!r}"
-            )
         if max(self.size + table.size, self.rows + len(table.owners)) > _MOST_ROWS:
             raise ColumnError(f"an index holds at most {_MOST_ROWS:,} rows; build another one")
         new = table.ids
@@ -162,6 +158,14 @@ class ClauseStore:
                 )
             if new is not None and new.type != self._ids[0].type:
                 raise ColumnError(f"the ids here are {self._ids[0].type}, those of the insert {new.type}")
+        return self.coded(table)
+
+    def coded(self, table: SubscriptionTable) -> SubscriptionTable:
+        """Return *table* in this store's codes."""
+        if table.size and table.space != self.space:
+            raise ColumnError(
+                f"the subscriptions here live in {self.space!r}, the new ones in {table.space!r}"
+            )
         if self.size == 0 and self.vocabulary is None and self.attributes is None:
             self.vocabulary, self.attributes = table.vocabulary, table.attributes
         return recoded(table, self.vocabulary, self.attributes)
@@ -215,6 +219,35 @@ class ClauseStore:
             columns["next"].fill(more, _NONE)
             self._link(rows)
         return rows
+
+    def overwrite(self, rows: NDArray[Any], table: SubscriptionTable) -> NDArray[np.int64] | None:
+        """Write the clauses of *table* over those of subscription rows, one each; return the clause rows.
+
+        Returns None, and changes nothing, where that is not possible: a subscription of several clauses, a shape, or
+        another number of keywords or tests than there was.
+        """
+        if not self._single or self.shapes or table.shapes:
+            return None
+        clause_rows = self.clause_rows(rows)
+        if len(clause_rows) != len(rows) or not np.array_equal(table.owners, np.arange(len(rows))):
+            return None
+        places: dict[str, NDArray[np.int64]] = {}
+        for name, values in _RAGGED.items():
+            old, new = getattr(self.clauses, name), getattr(table.clauses, name)
+            if not len(getattr(self.clauses, values[0])):
+                if len(getattr(table.clauses, values[0])):
+                    return None
+                continue
+            starts, counts = old[clause_rows], old[clause_rows + 1] - old[clause_rows]
+            if not np.array_equal(counts, np.diff(new)):
+                return None
+            places[name] = np.arange(new[-1]) + np.repeat(starts - new[:-1], counts)
+        self._columns["boxes"].own()[clause_rows] = table.clauses.boxes
+        for name, place in places.items():
+            for value in _RAGGED[name]:
+                self._columns[value].own()[place] = getattr(table.clauses, value)
+        self._view()
+        return clause_rows
 
     def retire(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Mark all clause rows of the given subscription rows as dead; return them."""

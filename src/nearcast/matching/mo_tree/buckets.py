@@ -1,0 +1,242 @@
+"""The buckets of an MO-Tree in memory: lists by the directory's cells, codes for the cells of all further layers.
+
+The paper stacks H layers into as many buckets as there are combinations of cells, and most of them are empty. Here a
+combination of cells of the two layers of the directory is a *list*. Each clause stands in one list, as an *entry*: the
+cells of its further layers as one bit each in a 64-bit *code*, a sketch of its intervals, its box, its row. A message
+turns the cells that it touches into a mask; an entry is in one of its buckets if its code has no bit outside the mask.
+So one comparison stands for a walk down all layers, an empty bucket costs nothing, and what a message reads lies in a
+row.
+
+Lists have room to grow; a full one moves to the end of the pool with double the room. ``homes`` knows where each
+clause stands, so that it is removed (the last entry takes its place) or rewritten in constant time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.ragged import offsets_of
+
+__all__ = ["Buckets", "Entries", "Pool"]
+
+
+class Pool(NamedTuple):
+    """Lists of entries; the arrays of entries are longer than what is used."""
+
+    heads: NDArray[np.int32]  # [list, 3]: first entry, entries, room
+    codes: NDArray[np.uint64]
+    sketches: NDArray[np.uint64]  # [entry, 2]: first and last cells
+    boxes: NDArray[np.float32]  # [entry, 4]
+    rows: NDArray[np.int32]
+
+
+class Entries(NamedTuple):
+    """What is to stand in the lists, one each for some clause rows."""
+
+    targets: NDArray[np.int32]
+    codes: NDArray[np.uint64]
+    sketches: NDArray[np.uint64]
+
+
+class Buckets:
+    """The pool, and how it grows."""
+
+    def __init__(self, lists: int) -> None:
+        self.pool = _room(np.zeros((lists, 3), np.int32), 0)
+        self._used = 0
+
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return int(self.pool.heads[:, 1].sum())
+
+    def build(
+        self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
+    ) -> None:
+        """Fill empty lists, each with as much room as it needs."""
+        sizes = np.bincount(entries.targets, minlength=len(self.pool.heads))
+        heads = np.zeros((len(sizes), 3), np.int32)
+        heads[:, 0], heads[:, 2] = offsets_of(sizes)[:-1], sizes
+        self.pool, self._used = _room(heads, len(rows) * 5 // 4), len(rows)
+        self.add(homes, boxes, rows, entries)
+
+    def add(
+        self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
+    ) -> None:
+        """Append entries for clause rows; lists and pool grow as needed."""
+        done = 0
+        while done < len(rows):
+            done, self._used = _add(
+                self.pool, homes, boxes, rows, entries, done, self._used, config.POSTING_START
+            )
+            if done < len(rows):
+                self._make_room(int(self.pool.heads[entries.targets[done], 1]))
+
+    def remove(self, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
+        """Take the entries of clause rows out."""
+        _remove(self.pool, homes, rows)
+
+    def rewrite(
+        self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
+    ) -> int:
+        """Change the entries of clause rows, in place where the list stays; return how many left theirs."""
+        movers = _rewrite(self.pool, homes, boxes, rows, entries)
+        if len(movers):
+            _remove(self.pool, homes, rows[movers])
+            moved = Entries(entries.targets[movers], entries.codes[movers], entries.sketches[movers])
+            self.add(homes, boxes, rows[movers], moved)
+        return len(movers)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        pool, used = self.pool, self._used
+        return {"heads": pool.heads, **{name: getattr(pool, name)[:used] for name in Pool._fields[1:]}}
+
+    @classmethod
+    def restored(cls, arrays: dict[str, NDArray[Any]]) -> Buckets:
+        """Restore on mapped arrays."""
+        buckets = cls(0)
+        buckets.pool = Pool(**{name: arrays[name] for name in Pool._fields})
+        buckets._used = len(buckets.pool.rows)
+        return buckets
+
+    def _make_room(self, size: int) -> None:
+        """Make room for a list of *size* entries to double: compact when that frees enough, else grow by half."""
+        room, entries = len(self.pool.rows), self.entries
+        need = max(config.POSTING_START, 2 * size)
+        if self._used - entries <= config.COMPACT_WASTE * room or room - entries < need:
+            room += max(room // 2, need)
+        wider = _room(self.pool.heads, room)
+        self._used = _compact(self.pool, wider)
+        self.pool = wider
+
+
+def _room(heads: NDArray[np.int32], entries: int) -> Pool:
+    return Pool(
+        heads,
+        np.empty(entries, np.uint64),
+        np.empty((entries, 2), np.uint64),
+        np.empty((entries, 4), np.float32),
+        np.empty(entries, np.int32),
+    )
+
+
+@kernel
+def _write(
+    codes: NDArray[np.uint64],
+    sketches: NDArray[np.uint64],
+    entry_boxes: NDArray[np.float32],
+    entry_rows: NDArray[np.int32],
+    at: int,
+    boxes: NDArray[np.float64],
+    row: int,
+    new_codes: NDArray[np.uint64],
+    new_sketches: NDArray[np.uint64],
+    i: int,
+) -> None:
+    """Write entry number *i* of the new ones, for a clause row, to place *at*."""
+    codes[at] = new_codes[i]
+    sketches[at, 0], sketches[at, 1] = new_sketches[i, 0], new_sketches[i, 1]
+    for side in range(4):
+        entry_boxes[at, side] = np.float32(boxes[row, side])
+    entry_rows[at] = row
+
+
+@kernel
+def _copy(pool: Pool, first: int, into: Pool, at: int, count: int) -> None:
+    into.codes[at : at + count] = pool.codes[first : first + count]
+    into.sketches[at : at + count] = pool.sketches[first : first + count]
+    into.boxes[at : at + count] = pool.boxes[first : first + count]
+    into.rows[at : at + count] = pool.rows[first : first + count]
+
+
+@kernel
+def _add(
+    pool: Pool,
+    homes: NDArray[np.int32],
+    boxes: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    entries: Entries,
+    begin: int,
+    used: int,
+    start_room: int,
+) -> Any:
+    """Append entries from number *begin* on; return (next, used) when done or when the pool is full."""
+    heads, codes, sketches, entry_boxes, entry_rows = pool
+    targets, new_codes, new_sketches = entries
+    room = entry_rows.size
+    for i in range(begin, rows.size):
+        target = targets[i]
+        size = heads[target, 1]
+        if size == heads[target, 2]:
+            wider = max(start_room, 2 * size)
+            if used + wider > room:
+                return i, used
+            _copy(pool, heads[target, 0], pool, used, size)
+            heads[target, 0], heads[target, 2] = used, wider
+            used += wider
+        at = heads[target, 0] + size
+        _write(codes, sketches, entry_boxes, entry_rows, at, boxes, rows[i], new_codes, new_sketches, i)
+        homes[rows[i], 0], homes[rows[i], 1] = target, size
+        heads[target, 1] = size + 1
+    return rows.size, used
+
+
+@kernel
+def _remove(pool: Pool, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
+    """Take entries out; the last one of the list takes the free place."""
+    heads, codes, sketches, boxes, entry_rows = pool
+    for row in rows:
+        target, position = homes[row, 0], homes[row, 1]
+        first, last = heads[target, 0], heads[target, 1] - 1
+        if position != last:
+            to, source = first + position, first + last
+            codes[to] = codes[source]
+            sketches[to] = sketches[source]
+            boxes[to] = boxes[source]
+            entry_rows[to] = entry_rows[source]
+            homes[entry_rows[to], 1] = position
+        heads[target, 1] = last
+        homes[row, 0] = -1
+
+
+@kernel
+def _rewrite(
+    pool: Pool,
+    homes: NDArray[np.int32],
+    boxes: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    entries: Entries,
+) -> NDArray[np.int64]:
+    """Write entries anew where their list is still the same; return the numbers of the others."""
+    heads, codes, sketches, entry_boxes, entry_rows = pool
+    targets, new_codes, new_sketches = entries
+    movers = np.empty(rows.size, np.int64)
+    count = 0
+    for i in range(rows.size):
+        row = rows[i]
+        if homes[row, 0] == targets[i]:
+            at = heads[targets[i], 0] + homes[row, 1]
+            _write(codes, sketches, entry_boxes, entry_rows, at, boxes, row, new_codes, new_sketches, i)
+        else:
+            movers[count] = i
+            count += 1
+    return movers[:count]
+
+
+@kernel
+def _compact(pool: Pool, into: Pool) -> int:
+    """Copy the lists one after the other, without spare room; return the end."""
+    used = 0
+    for target in range(pool.heads.shape[0]):
+        first, size = pool.heads[target, 0], pool.heads[target, 1]
+        if size > 0:
+            _copy(pool, first, into, used, size)
+        into.heads[target, 0], into.heads[target, 2] = used, size
+        used += size
+    return used

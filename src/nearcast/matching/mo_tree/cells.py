@@ -1,0 +1,107 @@
+"""The layers of an MO-Tree: multi-level overlapping cells for intervals, section 4.3 of its paper.
+
+A layer belongs to an axis of the place or to an attribute. On each level its domain, normalised by the attribute's
+scale, is cut into cells that overlap; an interval belongs to the smallest cell that contains it, on one level to the
+one whose centre is nearest. The topmost level is one cell; beyond it the layer has a cell for clauses that do not test
+the attribute at all, the only one that a message without it looks into.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.kernels import kernel
+
+__all__ = ["Layers", "cell_of", "cells_touched", "mask_of"]
+
+
+class Layers(NamedTuple):
+    """The layers, those of the directory first; a row each, and in a row a column for each level."""
+
+    sources: NDArray[np.int32]  # X, Y or the number of an attribute
+    knots: NDArray[np.float64]  # the scale
+    firsts: NDArray[np.int32]  # number of the first cell of each level
+    counts: NDArray[np.int32]  # c_i
+    steps: NDArray[np.float64]  # from the start of one cell to that of the next
+    widths: NDArray[np.float64]  # w_i
+    untested: NDArray[np.int32]  # number of the cell for clauses without a test: as many as the levels have
+    shifts: NDArray[np.int64]  # first bit of a layer in the code, for those that are not in the directory
+
+
+@kernel
+def cell_of(
+    counts: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    steps: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    layer: int,
+    low: float,
+    high: float,
+) -> Any:
+    """Return the smallest cell that contains the interval, the one with the nearest centre on its level."""
+    centre = (low + high) / 2
+    levels = counts.shape[1]
+    for level in range(levels - 1):
+        step, width = steps[layer, level], widths[layer, level]
+        if high - low > width:
+            continue
+        middle = int((centre - width / 2) / step + 0.5) if step > 0.0 else 0
+        middle = min(max(middle, 0), counts[layer, level] - 1)
+        best, nearest = -1, np.inf
+        for j in range(max(middle - 1, 0), min(middle + 2, counts[layer, level])):
+            start = step * j
+            distance = abs(start + width / 2 - centre)
+            if low >= start and high <= start + width and distance < nearest:
+                best, nearest = j, distance
+        if best >= 0:
+            return firsts[layer, level] + best
+    return firsts[layer, levels - 1]
+
+
+@kernel
+def cells_touched(
+    counts: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    steps: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    layer: int,
+    low: float,
+    high: float,
+    out: NDArray[np.int32],
+) -> int:
+    """Write the cells that the interval touches (those stabbed, where it is one value); return how many."""
+    found = 0
+    levels = counts.shape[1]
+    for level in range(levels - 1):
+        step, width = steps[layer, level], widths[layer, level]
+        first, last = 0, counts[layer, level] - 1
+        if step > 0.0:
+            first = max(int((low - width) / step) - 1, 0)
+            last = min(int(high / step) + 1, last)
+        for j in range(first, last + 1):
+            start = step * j
+            out[found] = firsts[layer, level] + j
+            found += start <= high and start + width >= low
+    out[found] = firsts[layer, levels - 1]
+    return found + 1
+
+
+@kernel
+def mask_of(
+    counts: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    steps: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    layer: int,
+    low: float,
+    high: float,
+    room: NDArray[np.int32],
+) -> Any:
+    """Return the cells that the interval touches as bits."""
+    bits = np.uint64(0)
+    for i in range(cells_touched(counts, firsts, steps, widths, layer, low, high, room)):
+        bits |= np.uint64(1) << np.uint64(room[i])
+    return bits

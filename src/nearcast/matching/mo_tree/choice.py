@@ -1,0 +1,216 @@
+"""Which attributes an MO-Tree indexes, and with which cells: sections 4.2 and 5 of its paper.
+
+The three guidelines (popularity, selectivity, uniformity) are measured together by one figure: the share of clauses
+whose cell a message touches on the average. An attribute that few clauses test, whose intervals are wide, or whose
+intervals crowd in few cells leaves many. The two layers that leave the fewest are the directory, with cells as fine as
+their intervals; the next ones are kept as bits of a code, with the paper's number of cells.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.mo_tree.cells import Layers, cell_of
+from nearcast.matching.mo_tree.widths import Law, even_targets, level_counts, optimal_widths
+from nearcast.matching.scale import X, Y, clause_ends, position, scale_of
+
+__all__ = ["CODE_BITS", "DIRECTORY", "Figures", "choose_layers"]
+
+DIRECTORY = 2  # layers whose cells number the lists of clauses
+CODE_BITS = 64
+
+
+class Figures(NamedTuple):
+    """What section 4.2 asks about a layer; for ``stats()``."""
+
+    popularity: float  # share of clauses that test it
+    selectivity: float  # share of those that a message is spared
+    uniformity: float  # entropy of their cells, of what it would be if all cells had as many
+
+
+class _Candidate(NamedTuple):
+    source: int
+    knots: NDArray[np.float64]
+    tested: NDArray[np.bool_]  # for each sampled clause
+    lows: NDArray[np.float64]  # positions of the intervals of those that test it
+    highs: NDArray[np.float64]
+    values: NDArray[np.float64] | None  # positions of the messages' values, where a sample tells
+    present: float  # share of the messages that have it
+
+
+class _Layer(NamedTuple):
+    source: int
+    knots: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    widths: NDArray[np.float64]
+    left: float  # share of clauses whose cell a message touches
+    figures: Figures
+
+
+def choose_layers(
+    clauses: Clauses,
+    rows: NDArray[np.int64],
+    messages: Probes | None,
+    layers: int,
+    levels: int,
+    threshold: float,
+) -> tuple[Layers, list[Figures]]:
+    """Return the layers for clause *rows* and what messages look like, at most *layers* (H) of *levels* (L)."""
+    rng = np.random.default_rng(0)
+    sample = rows if len(rows) <= config.MO_TREE_SAMPLE else np.sort(rng.choice(rows, config.MO_TREE_SAMPLE))
+    candidates = [_candidate(clauses, sample, source, messages) for source in _sources(clauses, sample)]
+    finest = min(max(levels, int(np.sqrt(len(rows)) / config.MO_TREE_STEM)), config.MO_TREE_CELLS)
+    fine = [
+        _layer(candidate, levels, threshold * config.MO_TREE_FINENESS, finest) for candidate in candidates
+    ]
+    order = sorted(range(len(fine)), key=lambda i: (fine[i].left, i))
+    chosen = [fine[i] for i in order[:DIRECTORY]]
+    coarse = [_layer(candidates[i], levels, threshold, levels) for i in sorted(order[DIRECTORY:])]
+    coarse.sort(key=lambda layer: layer.left)
+    bits = int(level_counts(levels).sum()) + 1
+    room = max(min(CODE_BITS // bits, layers - DIRECTORY), 0)
+    chosen += [layer for layer in coarse[:room] if layer.left < config.MO_TREE_USEFUL]
+    return _laid_out(chosen, levels, bits), [layer.figures for layer in chosen]
+
+
+def _sources(clauses: Clauses, sample: NDArray[np.int64]) -> list[int]:
+    """Return both axes and the attributes that are tested most."""
+    counts = np.bincount(clauses.test_attributes) if len(clauses.test_attributes) else np.zeros(0, np.int64)
+    popular = np.argsort(-counts, kind="stable")[: config.MO_TREE_CANDIDATES]
+    return [X, Y, *popular[counts[popular] > 0].tolist()]
+
+
+def _candidate(
+    clauses: Clauses, sample: NDArray[np.int64], source: int, messages: Probes | None
+) -> _Candidate:
+    ends = np.empty((len(sample), 3))
+    _ends(clauses, sample, source, ends)
+    tested = ends[:, 0] > 0
+    knots = scale_of(ends[tested, 1:].ravel())
+    lows, highs = _positions(knots, ends[tested, 1]), _positions(knots, ends[tested, 2])
+    values, present = None, 1.0
+    if messages is not None and len(messages.boxes):
+        if source < 0:
+            given = messages.boxes[:, source - X]
+        elif source < messages.attributes.shape[1]:
+            given = messages.attributes[:, source]
+        else:
+            given = np.full(len(messages.boxes), np.nan)
+        there = given[~np.isnan(given)]
+        values, present = _positions(knots, there[: config.MO_TREE_SAMPLE]), len(there) / len(given)
+    return _Candidate(source, knots, tested, lows, highs, values, present)
+
+
+def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int) -> _Layer:
+    """Return a layer with at most *finest* cells on a level, or the paper's number where that is more."""
+    points = np.linspace(0, len(candidate.lows) - 1, min(len(candidate.lows), config.MO_TREE_POINTS)).astype(
+        int
+    )
+    widths = (candidate.highs - candidate.lows)[points]
+    values = None if candidate.values is None else candidate.values[: config.MO_TREE_POINTS]
+    law = Law(widths, candidate.lows[points], values)
+    paper = level_counts(levels)
+    counts, targets = paper, even_targets(paper, widths if len(widths) else np.ones(1))
+    for _ in range(2):  # the number of cells follows from the widths, and the widths of each level from them
+        wanted = np.ceil(config.MO_TREE_FINENESS / np.maximum(targets, 1e-6)).astype(np.int64)
+        counts = np.maximum(paper, np.minimum(wanted, finest))
+        counts[-1] = 1
+        targets = even_targets(counts, widths if len(widths) else np.ones(1))
+    cell_widths = optimal_widths(counts, targets, threshold, law)
+    return _measured(candidate, counts, cell_widths)
+
+
+def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[np.float64]) -> _Layer:
+    """Return the layer with what it leaves of the sampled clauses."""
+    steps = _steps(counts, widths)
+    firsts = np.cumsum(counts) - counts
+    cells = np.empty(len(candidate.lows), np.int64)
+    _cells(
+        counts[None].astype(np.int32),
+        firsts[None].astype(np.int32),
+        steps[None],
+        widths[None],
+        candidate.lows,
+        candidate.highs,
+        cells,
+    )
+    level = np.searchsorted(firsts, cells, side="right") - 1
+    starts = steps[level] * (cells - firsts[level])
+    if candidate.values is None:
+        touched = widths[level]
+    else:
+        values = np.sort(candidate.values)
+        inside = np.searchsorted(values, starts + widths[level], "right") - np.searchsorted(
+            values, starts, "left"
+        )
+        touched = candidate.present * inside / max(len(values), 1)
+    popularity = float(candidate.tested.mean()) if len(candidate.tested) else 0.0
+    met = float(touched.mean()) if len(touched) else 1.0
+    shares = np.bincount(cells, minlength=int(counts.sum())) / max(len(cells), 1)
+    entropy = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+    uniformity = entropy / float(np.log(len(shares))) if len(shares) > 1 else 0.0
+    figures = Figures(round(popularity, 4), round(1 - met, 4), round(uniformity, 4))
+    return _Layer(candidate.source, candidate.knots, counts, widths, 1 - popularity * (1 - met), figures)
+
+
+def _steps(counts: NDArray[np.int64], widths: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(counts > 1, (1 - widths) / np.maximum(counts - 1, 1), 0.0)
+
+
+def _laid_out(chosen: list[_Layer], levels: int, bits: int) -> Layers:
+    counts = np.array([layer.counts for layer in chosen], np.int32).reshape(-1, levels)
+    widths = np.array([layer.widths for layer in chosen]).reshape(-1, levels)
+    number = np.arange(len(chosen))
+    return Layers(
+        np.array([layer.source for layer in chosen], np.int32),
+        np.array([layer.knots for layer in chosen]).reshape(len(chosen), config.SCALE_KNOTS + 1),
+        (np.cumsum(counts, axis=1) - counts).astype(np.int32),
+        counts,
+        np.array([_steps(layer.counts, layer.widths) for layer in chosen]).reshape(-1, levels),
+        widths,
+        counts.sum(axis=1).astype(np.int32),
+        np.maximum(number - DIRECTORY, 0) * bits,
+    )
+
+
+def _positions(knots: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    out = np.empty(len(values))
+    _place_all(knots[None], np.ascontiguousarray(values), out)
+    return out
+
+
+@kernel
+def _place_all(knots: NDArray[np.float64], values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    for i in range(values.size):
+        out[i] = position(knots, 0, values[i])
+
+
+@kernel
+def _ends(clauses: Clauses, rows: NDArray[np.int64], source: int, out: NDArray[np.float64]) -> None:
+    """Write whether each clause tests the source, and the ends of its interval there."""
+    boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    attributes, lows, highs, flags = clauses[6:]
+    for i in range(rows.size):
+        out[i, 0], out[i, 1], out[i, 2] = clause_ends(
+            source, rows[i], boxes, test_offsets, attributes, lows, highs, flags
+        )
+
+
+@kernel
+def _cells(
+    counts: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    steps: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    out: NDArray[np.int64],
+) -> None:
+    for i in range(lows.size):
+        out[i] = cell_of(counts, firsts, steps, widths, 0, lows[i], highs[i])

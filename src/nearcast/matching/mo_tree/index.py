@@ -1,0 +1,201 @@
+"""The MO-Tree as an index over subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import ColumnError, shown
+from nearcast.growable import GrowableArray
+from nearcast.kernels.verify import Probes
+from nearcast.matching.matcher import Matcher, Progress
+from nearcast.matching.mo_tree.buckets import Buckets, Entries
+from nearcast.matching.mo_tree.cells import Layers
+from nearcast.matching.mo_tree.choice import DIRECTORY, Figures, choose_layers
+from nearcast.matching.mo_tree.search import assign, search
+from nearcast.matching.scale import X, Y
+from nearcast.matching.sketch import Sketch, sketch_clauses, sketch_of
+
+__all__ = ["MOTree"]
+
+
+class MOTree(Matcher):
+    """Multi-level overlapping cells of indexing attributes (section 4 of the MO-Tree paper).
+
+    Parameters
+    ----------
+    layers
+        H, the most attributes that are indexed, both axes of the place among them.
+    levels
+        L, of overlapping cells in a layer.
+    threshold
+        η, how many cells of a layer a value may lie in on the average.
+    """
+
+    name: ClassVar[str] = "mo-tree"
+    parameters: ClassVar[tuple[str, ...]] = ("layers", "levels", "threshold")
+    _most_layers = config.MO_TREE_LAYERS
+    _levels = config.MO_TREE_LEVELS
+    _threshold = config.MO_TREE_THRESHOLD
+    _rewrites: ClassVar[bool] = True
+    _layouts = 0
+
+    def __init__(
+        self,
+        table: SubscriptionTable,
+        *,
+        messages: MessageBatch | None = None,
+        progress: Progress | None = None,
+        layers: int = config.MO_TREE_LAYERS,
+        levels: int = config.MO_TREE_LEVELS,
+        threshold: float = config.MO_TREE_THRESHOLD,
+    ) -> None:
+        for what, value, least, most in (("layers", layers, 2, 64), ("levels", levels, 2, 8)):
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ColumnError(f"{what} must be a whole number from {least} to {most}, not {shown(value)}")
+        if not isinstance(threshold, int | float) or not threshold >= levels:
+            raise ColumnError(
+                f"threshold must be at least the number of levels, {levels}, not {shown(threshold)}: a value lies "
+                "in a cell of each"
+            )
+        self._most_layers, self._levels, self._threshold = layers, levels, float(threshold)
+        super().__init__(table, messages=messages, progress=progress)
+
+    def _build(self) -> None:
+        rows = np.flatnonzero(self.store.alive)
+        clauses = self.store.clauses
+        self._tell("choosing attributes", 0.0)
+        messages = None if self._sample is None else self._sample.probes
+        self._layers, self._figures = choose_layers(
+            clauses, rows, messages, self._most_layers, self._levels, self._threshold
+        )
+        sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
+        self._sketch = sketch_of(clauses, sample)
+        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
+        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)))
+        self._laid_for = len(rows)
+        self._layouts += 1
+        self._tell("assigning cells", 0.3)
+        entries = self._entries(rows)
+        self._tell("filling buckets", 0.7)
+        self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
+
+    def _entries(self, rows: NDArray[np.int64]) -> Entries:
+        entries = Entries(
+            np.empty(len(rows), np.int32), np.empty(len(rows), np.uint64), np.empty((len(rows), 2), np.uint64)
+        )
+        assign(self._layers, self.store.clauses, rows, entries)
+        sketch_clauses(self._sketch, self.store.clauses, rows, entries.sketches)
+        return entries
+
+    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+        more = self.store.rows - len(self._homes.values)
+        if more > 0:
+            self._homes.fill(more, -1)
+        if self.store.rows - self.store.dead > max(
+            config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
+        ):
+            self._build()
+        else:
+            entries = self._entries(clause_rows)
+            self._buckets.add(self._homes.values, self.store.clauses.boxes, clause_rows, entries)
+
+    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+        self._buckets.remove(self._homes.values, clause_rows)
+
+    def _rewrite(self, clause_rows: NDArray[np.int64]) -> None:
+        entries = self._entries(clause_rows)
+        self._buckets.rewrite(self._homes.values, self.store.clauses.boxes, clause_rows, entries)
+
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        done: tuple[int, int] = search(
+            self.store.clauses,
+            self._layers,
+            self._sketch,
+            self._buckets.pool,
+            probes,
+            start,
+            stop,
+            counts,
+            out,
+            filled,
+        )
+        return done
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every index, the layers with what section 4.2 asks of them, and the buckets."""
+        heads, used = self._buckets.pool.heads, self._buckets.entries
+        sizes = heads[heads[:, 1] > 0, 1]
+        return super().stats() | {
+            "layers": [
+                {"attribute": self._name_of(int(source)), "cells": int(cells), **figures._asdict()}
+                for source, cells, figures in zip(self._layers.sources, self._layers.untested, self._figures)
+            ],
+            "lists": len(heads),
+            "lists_in_use": len(sizes),
+            "longest_list": int(sizes.max(initial=0)),
+            "entries": used,
+            "layouts": self._layouts,
+        }
+
+    def _name_of(self, source: int) -> str:
+        if source in (X, Y):
+            return "x" if source == X else "y"
+        names = self.store.attributes
+        return str(source) if names is None else list(names)[source][0]
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "homes": self._homes.values,
+            "parameters": np.array(
+                [self._most_layers, self._levels, self._threshold, self._laid_for, self._layouts]
+            ),
+            "figures": np.array(self._figures).reshape(-1, len(Figures._fields)),
+            **{f"layer_{name}": array for name, array in self._layers._asdict().items()},
+            **{f"sketch_{name}": array for name, array in self._sketch._asdict().items()},
+            **self._buckets.arrays(),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        layers, levels, self._threshold, laid_for, layouts = arrays["parameters"].tolist()
+        self._most_layers, self._levels, self._laid_for, self._layouts = (
+            int(number) for number in (layers, levels, laid_for, layouts)
+        )
+        self._figures = [Figures(*row) for row in arrays["figures"].tolist()]
+        self._layers = Layers(**{name: arrays[f"layer_{name}"] for name in Layers._fields})
+        self._sketch = Sketch(**{name: arrays[f"sketch_{name}"] for name in Sketch._fields})
+        self._homes = GrowableArray(arrays["homes"], borrowed=False)
+        self._buckets = Buckets.restored(arrays)
+
+    def _check(self) -> list[str]:
+        found = []
+        alive = np.flatnonzero(self.store.alive)
+        heads, codes, sketches, boxes, rows = self._buckets.pool
+        if self._buckets.entries != len(alive):
+            found.append(f"{self._buckets.entries} entries for {len(alive)} clauses")
+        target, place = self._homes.values[alive].T
+        if (target < 0).any():
+            return [*found, "a clause is in no bucket"]
+        at = heads[target, 0] + place
+        expected = self._entries(alive)
+        if (place >= heads[target, 1]).any() or not np.array_equal(rows[at], alive):
+            found.append("an entry is not where its clause says")
+        elif not np.array_equal(target, expected.targets) or not np.array_equal(codes[at], expected.codes):
+            found.append("a clause is in another bucket than its cells say")
+        elif not np.array_equal(sketches[at], expected.sketches):
+            found.append("an entry has another sketch than its clause")
+        elif not np.array_equal(boxes[at], self.store.clauses.boxes[alive].astype(np.float32)):
+            found.append("an entry has another box than its clause")
+        return found

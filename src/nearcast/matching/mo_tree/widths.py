@@ -1,0 +1,147 @@
+"""How wide the cells of a layer are: section 5 of the MO-Tree paper, by the numbers of its equations and lemmas.
+
+Everything happens on a value domain that is normalised to [0, 1]. Level i of a layer has ``counts[i]`` cells of one
+width that overlap their neighbours; it is meant for intervals no wider than ``targets[i]``. The distributions are
+given as points that stand for equal shares of them: measured ones are samples, and the uniform law is its quantiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Law",
+    "even_targets",
+    "intercepted",
+    "least_width",
+    "level_counts",
+    "mean_stabbed",
+    "most_width",
+    "optimal_widths",
+    "overlap",
+    "success_rate",
+    "uniform_law",
+]
+
+_POINTS = 1024  # that stand for a distribution
+_STEPS = 256  # widths that are tried between the least and the most useful one
+_HALVINGS = 60
+
+
+@dataclass(frozen=True)
+class Law:
+    """The distributions of a layer: widths and low ends of intervals, values of messages (P_w, P_l and P_e)."""
+
+    widths: NDArray[np.float64]
+    lows: NDArray[np.float64] | None = None  # of the same intervals; None: uniform where there is room
+    values: NDArray[np.float64] | None = None  # None: uniform
+
+
+def uniform_law(points: int = _POINTS) -> Law:
+    """Return the law of section 5.3: both ends of the intervals and the values are uniform, P_w(x) = 2(1 - x)."""
+    return Law(1.0 - np.sqrt(1.0 - (np.arange(points) + 0.5) / points))
+
+
+def level_counts(levels: int) -> NDArray[np.int64]:
+    """Return the paper's number of cells of each level, c_i = L - i + 1."""
+    return np.arange(levels, 0, -1)
+
+
+def even_targets(counts: NDArray[np.int64], widths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return t_i such that all cells hold as many intervals (equation 1); the last is 1.
+
+    Lemma 2 says t_i = i / L for c_i = L - i + 1 and widths that become rarer in proportion.
+    """
+    targets: NDArray[np.float64] = np.quantile(widths, np.cumsum(counts) / counts.sum())
+    targets[-1] = 1.0
+    return targets
+
+
+def overlap(count: int, width: float) -> float:
+    """Return o_i, what two neighbouring cells share (Lemma 1)."""
+    return (count * width - 1) / (count - 1)
+
+
+def least_width(target: float) -> float:
+    """Return W_min: a cell that is narrower than its target holds none of the widest (Lemma 3)."""
+    return target
+
+
+def most_width(target: float, count: int) -> float:
+    """Return W_max: from here on each interval of the target width finds a cell (Lemma 3, o_i = t_i)."""
+    return (target * (count - 1) + 1) / count
+
+
+def mean_stabbed(count: int, width: float, values: NDArray[np.float64] | None) -> float:
+    """Return ρ_i, how many cells of a level a value lies in on the average (equations 2 and 3)."""
+    if values is None or count == 1:
+        return count * width
+    starts = (1 - width) / (count - 1) * np.arange(count)
+    ordered = np.sort(values)
+    inside = np.searchsorted(ordered, starts + width, "right") - np.searchsorted(ordered, starts, "left")
+    return float(inside.sum()) / max(len(ordered), 1)
+
+
+def success_rate(
+    count: int, width: float, widths: NDArray[np.float64], lows: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return r_i(x), the chance of each interval to find a cell of the level (equations 4 and 5, Lemma 4)."""
+    if count == 1:
+        return np.ones(len(widths))
+    if lows is None:
+        room = np.maximum(width - widths, 0.0)
+        return np.minimum(count * room / np.maximum(1.0 - widths, 1e-12), 1.0)
+    step = (1 - width) / (count - 1)
+    nearest = np.clip(np.floor(lows / step), 0, count - 1) if step > 0 else np.zeros(len(lows))
+    return ((lows >= nearest * step) & (lows + widths <= nearest * step + width)).astype(np.float64)
+
+
+def intercepted(count: int, width: float, low: float, high: float, law: Law) -> float:
+    """Return γ_i, the share of all intervals that are wider than *low*, at most *high*, and find a cell (6)."""
+    meant = (law.widths > low) & (law.widths <= high)
+    lows = None if law.lows is None else law.lows[meant]
+    return float(success_rate(count, width, law.widths[meant], lows).sum()) / max(len(law.widths), 1)
+
+
+def optimal_widths(
+    counts: NDArray[np.int64], targets: NDArray[np.float64], threshold: float, law: Law
+) -> NDArray[np.float64]:
+    """Return w_i that let each level intercept most of its intervals while a value stabs *threshold* (η) cells (7).
+
+    Theorem 1 sets the derivatives of equation 9 to zero. Here each level tries its widths between W_min and W_max,
+    takes for a given price λ of a stabbed cell the one with the largest γ_i - λ ρ_i, and the price is raised until
+    Σ ρ_i = η. The last level is one cell as wide as the domain. A threshold below what the narrowest cells need
+    gives the narrowest cells, none at all gives the widest.
+    """
+    levels = len(counts)
+    tried: list[NDArray[np.float64]] = []
+    gains: list[NDArray[np.float64]] = []
+    costs: list[NDArray[np.float64]] = []
+    for i in range(levels - 1):
+        count, target = int(counts[i]), float(targets[i])
+        below = float(targets[i - 1]) if i else -1.0
+        ways = np.linspace(least_width(target), most_width(target, count), _STEPS + 1)
+        tried.append(ways)
+        gain = [intercepted(count, width, below, target, law) for width in ways.tolist()]
+        gains.append(np.maximum.accumulate(gain))  # a wider cell is never worse; samples may say so by chance
+        costs.append(np.array([mean_stabbed(count, width, law.values) for width in ways.tolist()]))
+
+    def chosen(price: float) -> list[int]:
+        return [int(np.argmax(gain - price * cost)) for gain, cost in zip(gains, costs)]
+
+    def stabbed(picks: list[int]) -> float:
+        return 1.0 + sum(float(cost[pick]) for cost, pick in zip(costs, picks))
+
+    low, high = 0.0, 1.0
+    picks = [_STEPS] * (levels - 1)
+    if stabbed(picks) > threshold:
+        while stabbed(chosen(high)) > threshold and high < 1e9:
+            high *= 4
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if stabbed(chosen(middle)) <= threshold else (middle, high)
+        picks = chosen(high)
+    return np.append([float(ways[pick]) for ways, pick in zip(tried, picks)], 1.0)

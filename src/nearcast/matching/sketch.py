@@ -1,0 +1,104 @@
+"""A clause's intervals on eight attributes in two words, and a message's values in one: tested all at once.
+
+Each attribute has a byte. Its values are cut into 126 disjoint cells, numbered from 1 on the attribute's scale; cell 0
+is the null cell of messages that lack it. A clause keeps the first and the last cell of its interval, from 0 to 127
+where it has no test. So eight comparisons are two subtractions: with the top bit of each byte set beforehand, it stays
+set where the difference is not negative. What passes is decided on the clause itself; what does not pass is refused
+rightly, because a scale never falls.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses
+from nearcast.matching.scale import clause_ends, position, scale_of
+
+__all__ = ["FIELDS", "GUARDS", "Sketch", "passes", "sketch_clauses", "sketch_of", "sketch_values"]
+
+FIELDS = 8
+GUARDS = np.uint64(0x8080808080808080)
+_CELLS = 126
+_ANY = 127
+
+
+class Sketch(NamedTuple):
+    """The attributes that have a byte, most tested first, and their scales."""
+
+    sources: NDArray[np.int32]  # as many as there are, FIELDS at the most
+    knots: NDArray[np.float64]
+
+
+def sketch_of(clauses: Clauses, rows: NDArray[np.int64]) -> Sketch:
+    """Return a sketch for the attributes that a sample of clause *rows* tests most often."""
+    tests = _tests(clauses, rows)
+    counts = np.bincount(clauses.test_attributes[tests]) if len(tests) else np.zeros(0, np.int64)
+    order = np.argsort(-counts, kind="stable")
+    sources = order[counts[order] > 0][:FIELDS].astype(np.int32)
+    knots = np.empty((len(sources), config.SCALE_KNOTS + 1))
+    for field, source in enumerate(sources):
+        own = tests[clauses.test_attributes[tests] == source]
+        knots[field] = scale_of(np.concatenate([clauses.test_lows[own], clauses.test_highs[own]]))
+    return Sketch(sources, knots)
+
+
+def _tests(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers of the tests of clause rows."""
+    if not len(clauses.test_attributes):
+        return np.empty(0, np.int64)
+    starts, stops = clauses.test_offsets[rows], clauses.test_offsets[rows + 1]
+    counts = stops - starts
+    return np.repeat(stops - np.cumsum(counts), counts) + np.arange(counts.sum())
+
+
+@kernel
+def _cell(knots: NDArray[np.float64], field: int, value: float) -> int:
+    return 1 + min(int(position(knots, field, value) * _CELLS), _CELLS - 1)
+
+
+@kernel
+def sketch_clauses(
+    sketch: Sketch, clauses: Clauses, rows: NDArray[np.int64], out: NDArray[np.uint64]
+) -> None:
+    """Write the first and the last cells of clause *rows* to *out* [rows, 2]."""
+    sources, knots = sketch
+    boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    attributes, lows, highs, flags = clauses[6:]
+    for i in range(rows.size):
+        first, last = np.uint64(0), np.uint64(0)
+        for field in range(FIELDS):
+            low_cell, high_cell = 0, _ANY
+            if field < sources.size:
+                tested, low, high = clause_ends(
+                    sources[field], rows[i], boxes, test_offsets, attributes, lows, highs, flags
+                )
+                if tested:
+                    low_cell, high_cell = _cell(knots, field, low), _cell(knots, field, high)
+            shift = np.uint64(8 * field)
+            first |= np.uint64(low_cell) << shift
+            last |= np.uint64(high_cell) << shift
+        out[i, 0], out[i, 1] = first, last
+
+
+@kernel
+def sketch_values(
+    sources: NDArray[np.int32], knots: NDArray[np.float64], values: NDArray[np.float64], p: int
+) -> Any:
+    """Return the cells of the values of message row *p*, as one word."""
+    word = np.uint64(0)
+    for field in range(sources.size):
+        source = sources[field]
+        if source < values.shape[1] and not np.isnan(values[p, source]):
+            word |= np.uint64(_cell(knots, field, values[p, source])) << np.uint64(8 * field)
+    return word
+
+
+@kernel
+def passes(word: Any, first: Any, last: Any) -> Any:
+    """Tell whether each byte of *word* lies between those of *first* and *last*; all are below 128."""
+    return ((word | GUARDS) - first) & ((last | GUARDS) - word) & GUARDS == GUARDS

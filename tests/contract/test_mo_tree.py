@@ -1,0 +1,316 @@
+"""What is specific to the MO-Tree: cells, widths (section 5 of its paper), layers, buckets, updates."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from answers import answers
+from nearcast import MessageBatch, SubscriptionTable, build_index, open_index
+from nearcast.errors import ColumnError
+from nearcast.matching.mo_tree import widths as section5
+from nearcast.matching.mo_tree.cells import cell_of, cells_touched
+from nearcast.matching.mo_tree.choice import DIRECTORY
+from nearcast.matching.scale import position, scale_of
+from nearcast.matching.sketch import passes
+
+shares = st.floats(0, 1)
+
+
+# --- Section 5 ------------------------------------------------------------------------------------------------------
+def test_worked_example_of_section_5_3():
+    counts, targets = section5.level_counts(4), np.arange(1, 5) / 4
+    law = section5.uniform_law()
+    widths = section5.optimal_widths(counts, targets, 6, law)
+    np.testing.assert_allclose(widths, [3 / 8, 11 / 18, 5 / 6, 1], atol=1e-3)
+    stabbed = [section5.mean_stabbed(int(c), float(w), None) for c, w in zip(counts, widths)]
+    assert 5.99 < sum(stabbed) <= 6
+    free = section5.optimal_widths(counts, targets, np.inf, law)
+    np.testing.assert_allclose(free, [7 / 16, 2 / 3, 7 / 8, 1])  # W_max of each level
+
+
+@given(st.integers(2, 50), st.floats(0.01, 1))
+def test_lemma_1_overlap(count, share):
+    """Cells of equal width that fill the domain from end to end overlap by o_i."""
+    width = 1 / count + share * (1 - 1 / count)
+    starts = np.linspace(0, 1 - width, count)
+    np.testing.assert_allclose(starts[:-1] + width - starts[1:], section5.overlap(count, width), atol=1e-9)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4, 6, 8])
+def test_lemma_2_even_targets(levels):
+    """Where widths become rarer in proportion, the targets are about i / L, and all cells hold as many."""
+    counts, law = section5.level_counts(levels), section5.uniform_law(100_000)
+    targets = section5.even_targets(counts, law.widths)
+    np.testing.assert_allclose(targets, np.arange(1, levels + 1) / levels, atol=0.35 / levels + 0.01)
+    held = np.diff(np.searchsorted(law.widths, targets), prepend=0) / counts
+    np.testing.assert_allclose(held, held[0], rtol=0.01)
+
+
+@given(st.floats(0.01, 0.99), st.integers(2, 50))
+def test_lemma_3_useful_widths(target, count):
+    """At W_max neighbours overlap by the target; at W_min an interval of that width fits in one place only."""
+    most = section5.most_width(target, count)
+    assert section5.least_width(target) <= most + 1e-12
+    assert section5.overlap(count, most) == pytest.approx(target, abs=1e-9)
+    at_least = section5.success_rate(count, section5.least_width(target), np.array([target]), None)
+    at_most = section5.success_rate(count, most, np.array([target]), None)
+    assert at_least[0] == pytest.approx(0, abs=1e-9)
+    assert at_most[0] == pytest.approx(1, abs=1e-6)
+
+
+@given(st.integers(2, 12), st.floats(0, 1), st.floats(0.01, 0.9), st.integers(0, 2**32 - 1))
+def test_lemma_4_success_rate(count, share, x, seed):
+    """The formula for uniform low ends is what counting them gives."""
+    width = min(x + share * (section5.most_width(x, count) - x), 1.0)
+    lows = np.random.default_rng(seed).uniform(0, 1 - x, 20_000)
+    counted = section5.success_rate(count, width, np.full(len(lows), x), lows).mean()
+    told = section5.success_rate(count, width, np.array([x]), None)[0]
+    assert counted == pytest.approx(told, abs=0.02)
+
+
+@given(
+    st.lists(st.tuples(shares, shares), min_size=1, max_size=30),
+    st.floats(4, 12),
+    st.lists(shares, max_size=20),
+)
+def test_widths_keep_the_threshold(ends, threshold, values):
+    """For measured distributions too: widths stay between W_min and W_max, and η is kept where it can be."""
+    ends = np.sort(np.array(ends), axis=1)
+    law = section5.Law(ends[:, 1] - ends[:, 0], ends[:, 0], np.array(values) if values else None)
+    counts = section5.level_counts(4)
+    targets = section5.even_targets(counts, law.widths)
+    widths = section5.optimal_widths(counts, targets, threshold, law)
+    least = np.array([section5.least_width(t) for t in targets])
+    most = np.array([section5.most_width(t, int(c)) for t, c in zip(targets, counts)])
+    assert (widths >= least - 1e-9).all()
+    assert (widths <= np.maximum(most, least) + 1e-9).all()
+
+    def stabbed(all_widths):
+        return sum(section5.mean_stabbed(int(c), float(w), law.values) for c, w in zip(counts, all_widths))
+
+    assert stabbed(widths) <= max(threshold, stabbed(least)) + 1e-9
+
+
+# --- Cells, scales, sketches ------------------------------------------------------------------------------------------
+@st.composite
+def partitions(draw):
+    counts = np.array([draw(st.integers(2, 9)), draw(st.integers(2, 5)), 1], np.int32)[None]
+    widths = np.array([draw(st.floats(0.05, 0.5)), draw(st.floats(0.3, 0.9)), 1.0])[None]
+    widths = np.maximum(widths, 1 / counts)
+    steps = np.where(counts > 1, (1 - widths) / np.maximum(counts - 1, 1), 0.0)
+    firsts = (np.cumsum(counts, axis=1) - counts).astype(np.int32)
+    return counts, firsts, steps, widths
+
+
+@given(partitions(), shares, shares, shares)
+def test_an_interval_is_in_the_smallest_cell_that_contains_it(cells, a, b, value):
+    counts, firsts, steps, widths = cells
+    low, high = min(a, b), max(a, b)
+    own = cell_of(*cells, 0, low, high)
+    best = None
+    for level in range(3):
+        fitting = []
+        for j in range(counts[0, level]):
+            start = steps[0, level] * j
+            if low >= start and high <= start + widths[0, level]:
+                fitting.append((abs(start + widths[0, level] / 2 - (low + high) / 2), firsts[0, level] + j))
+        if fitting:
+            best = fitting
+            break
+    nearest = min(distance for distance, _ in best)
+    assert own in [cell for distance, cell in best if distance <= nearest + 1e-12]
+    out = np.empty(counts.sum() + 1, np.int32)
+    touched = set(out[: cells_touched(*cells, 0, value, value, out)].tolist())
+    if low <= value <= high:
+        assert own in touched
+    expected = set()
+    for level in range(3):
+        for j in range(counts[0, level]):
+            start = steps[0, level] * j
+            if start <= value <= start + widths[0, level]:
+                expected.add(int(firsts[0, level] + j))
+    assert touched == expected
+
+
+def test_figure_2_of_the_paper():
+    """The value 0.3 stabs two cells of the first level, two of the second, and the last one."""
+    counts = np.array([[7, 3, 1]], np.int32)
+    widths = np.array([[1 / 4, 1 / 2, 1.0]])
+    steps = np.array([[1 / 8, 1 / 4, 0.0]])
+    cells = counts, np.array([[0, 7, 10]], np.int32), steps, widths
+    out = np.empty(12, np.int32)
+    found = cells_touched(*cells, 0, 0.3, 0.3, out)
+    assert (out[:found] + 1).tolist() == [2, 3, 8, 9, 11]
+    assert [cell_of(*cells, 0, *ends) + 1 for ends in ((0.2, 0.3), (0.5, 0.8), (0.3, 0.7))] == [2, 10, 9]
+
+
+numbers = st.floats(allow_nan=False, width=64)
+
+
+@given(st.lists(numbers, max_size=40), st.lists(numbers, min_size=2, max_size=40))
+def test_a_scale_never_falls(seen, values):
+    knots = scale_of(np.array(seen))[None]
+    positions = [position(knots, 0, value) for value in sorted(values)]
+    assert positions == sorted(positions)
+    assert all(0 <= place <= 1 for place in positions)
+
+
+cells_of_8 = st.lists(st.integers(0, 127), min_size=8, max_size=8)
+
+
+@given(cells_of_8, cells_of_8, cells_of_8)
+def test_eight_comparisons_at_once(values, firsts, lasts):
+    def word(cells):
+        return np.uint64(sum(cell << 8 * i for i, cell in enumerate(cells)))
+
+    told = bool(passes(word(values), word(firsts), word(lasts)))
+    assert told == all(low <= value <= high for low, value, high in zip(firsts, values, lasts))
+
+
+# --- The index --------------------------------------------------------------------------------------------------------
+def crowd(rows, seed=0, attributes=12):
+    """Subscriptions with places, intervals with all kinds of ends on many attributes, a few words."""
+    rng = np.random.default_rng(seed)
+    centres, reach = rng.random((rows, 2)), rng.choice([0.01, 0.05, 0.3, np.inf], (rows, 1))
+    counts = rng.integers(0, 5, rows)
+    total = counts.sum()
+    ends = np.sort(rng.normal(size=(total, 2)), axis=1)
+    ends[rng.random((total, 2)) < 0.1] *= np.inf
+    ends = np.sort(ends, axis=1)
+    same = rng.random(total) < 0.2
+    ends[same] = np.floor(ends[same, :1] * 2) if same.any() else ends[same]
+    ends[np.isinf(ends).all(axis=1)] = [-np.inf, np.inf]
+    flags = np.where(np.isinf(ends).any(axis=1) | same, 0, rng.integers(0, 8, total))
+    intervals = (
+        np.append(0, np.cumsum(counts)),
+        rng.zipf(1.4, total) % attributes,
+        ends[:, 0],
+        ends[:, 1],
+        flags,
+    )
+    words = np.append(0, np.cumsum(rng.random(rows) < 0.2))
+    return SubscriptionTable.from_arrays(
+        np.hstack([centres - reach, centres + reach]), words, rng.integers(0, 5, words[-1]), intervals
+    )
+
+
+def events(rows, seed=1, attributes=12):
+    rng = np.random.default_rng(seed)
+    values = np.where(rng.random((rows, attributes)) < 0.3, np.nan, rng.normal(size=(rows, attributes)))
+    values[:, ::3] = np.floor(values[:, ::3] * 2)
+    words = np.append(0, np.cumsum(rng.integers(0, 3, rows)))
+    return MessageBatch.from_arrays(rng.random((rows, 2)), words, rng.integers(0, 5, words[-1]), values)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"levels": 2, "layers": 2}, {"levels": 3, "layers": 6, "threshold": 4.0}]
+)
+def test_equals_the_scan(parameters, sampled):
+    table, batch = crowd(5_000), events(200)
+    index = build_index("mo-tree", table, messages=events(500, 7) if sampled else None, **parameters)
+    assert index.check() == []
+    assert answers(index, batch) == answers(build_index("scan", table), batch)
+    assert max(index.match(batch).counts) > 1
+
+
+def test_many_attribute_sets():
+    """Thousands of attributes, each of a few clauses: those that are not indexed are decided on the clause."""
+    table, batch = crowd(3_000, attributes=2_000), events(100, attributes=2_000)
+    index = build_index("mo-tree", table)
+    assert answers(index, batch) == answers(build_index("scan", table), batch)
+
+
+def test_layers_by_popularity_selectivity_uniformity():
+    rng = np.random.default_rng(3)
+    rows = 4_000
+    centres = rng.random((rows, 2))
+    lows = rng.random((rows, 4)) * 0.9
+    highs = lows + np.array(
+        [0.05, 0.9, 0.05, 0.05]
+    )  # 0: good; 1: not selective; 2: rarely tested; 3: not uniform
+    lows[:, 3], highs[:, 3] = 0.5, 0.5
+    tested = rng.random((rows, 4)) < [0.9, 0.9, 0.05, 0.9]
+    intervals = (
+        np.append(0, np.cumsum(tested.sum(axis=1))),
+        np.tile(np.arange(4), (rows, 1))[tested],
+        lows[tested],
+        highs[tested],
+    )
+    boxes = np.hstack([centres - 0.4, centres + 0.4])
+    table = SubscriptionTable.from_arrays(boxes, np.zeros(rows + 1, int), [], intervals)
+    values = rng.random((2_000, 4))
+    values[:, 3] = 0.5
+    messages = MessageBatch.from_arrays(rng.random((2_000, 2)), np.zeros(2_001, int), [], values)
+    layers = build_index("mo-tree", table, messages=messages).stats()["layers"]
+    assert layers[0]["attribute"] == "0"
+    assert "3" not in [layer["attribute"] for layer in layers[:DIRECTORY]]
+    order = [layer["attribute"] for layer in layers]
+    assert {"x", "y"} <= set(order)
+    assert layers[0]["popularity"] == pytest.approx(0.9, abs=0.03)
+    assert layers[0]["selectivity"] > 0.8
+    assert all(0 <= layer["uniformity"] <= 1 for layer in layers)
+
+
+def test_updates_stay_in_their_bucket_or_move(tmp_path):
+    table, other, batch = crowd(3_000), crowd(3_000, seed=5), events(100)
+    index, scan = build_index("mo-tree", table), build_index("scan", table)
+    rng = np.random.default_rng(0)
+    rows = rng.choice(3_000, 500, replace=False)
+    nudged = table.take(rows)
+    nudged.clauses.boxes[:] += 1e-3  # the same counts: in place
+    for pair in ((rows, nudged), (rows[:200], other.take(rows[:200]))):  # then others: removed and inserted
+        for each in (index, scan):
+            each.update(*pair)
+        assert index.check() == []
+        assert len(index) == 3_000
+        assert answers(index, batch) == answers(scan, batch)
+    assert index.table.size == 3_000
+    opened = open_index(index.save(tmp_path / "index"), verify=True)
+    assert opened.stats()["layers"] == index.stats()["layers"]
+    assert answers(opened, batch) == answers(scan, batch)
+
+
+def test_update_does_not_touch_the_table_it_was_built_from():
+    table = crowd(100)
+    before = table.clauses.boxes.copy()
+    index = build_index("mo-tree", table)
+    nudged = table.take([3])
+    nudged.clauses.boxes[:] += 1
+    index.update([3], nudged)
+    np.testing.assert_array_equal(table.clauses.boxes, before)
+
+
+@pytest.mark.parametrize("name", ["mo-tree", "scan", "auto"])
+def test_update_refuses_what_does_not_fit(name):
+    index = build_index(name, crowd(10))
+    with pytest.raises(ColumnError, match="one subscription for each of the 2 rows"):
+        index.update([1, 2], crowd(3))
+    with pytest.raises(ColumnError, match="named twice"):
+        index.update([1, 1], crowd(2))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"layers": 1}, "layers must be a whole number from 2 to 64, not 1"),
+        ({"levels": True}, "levels must be a whole number from 2 to 8, not True"),
+        ({"threshold": 2.0}, "threshold must be at least the number of levels, 4, not 2.0"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(ColumnError, match=message):
+        build_index("mo-tree", crowd(10), **parameters)
+
+
+def test_layers_are_chosen_again_when_the_index_has_grown():
+    index = build_index("mo-tree", SubscriptionTable.from_arrays(np.empty((0, 4)), [0], []))
+    table = crowd(6_000)
+    for start in range(0, 6_000, 500):
+        index.insert(table.take(np.arange(start, start + 500)))
+    assert 2 <= index.stats()["layouts"] <= 4
+    assert index.stats()["lists_in_use"] > 20
+    assert index.check() == []
+    batch = events(100)
+    assert answers(index, batch) == answers(build_index("scan", table), batch)
