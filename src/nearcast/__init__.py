@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         UnknownError,
     )
     from nearcast.geometry import EVERYWHERE, WGS84, Box, Circle, Planar, Point, Polygon
-    from nearcast.matching import Matcher, build_index, open_index
+    from nearcast.matching import Matcher, MessageStore, build_index, build_store, open_index
     from nearcast.model import Delivery, Message, Subscription
     from nearcast.predicates import ANYTHING, attribute, phrase, word
     from nearcast.vocabulary import Vocabulary
@@ -60,7 +60,7 @@ _HOMES = {
         "UnknownError",
     ),
     "geometry": ("EVERYWHERE", "WGS84", "Box", "Circle", "Planar", "Point", "Polygon"),
-    "matching": ("Matcher", "build_index", "open_index"),
+    "matching": ("Matcher", "MessageStore", "build_index", "build_store", "open_index"),
     "model": ("Delivery", "Message", "Subscription"),
     "predicates": ("ANYTHING", "attribute", "phrase", "word"),
     "vocabulary": ("Vocabulary",),
@@ -88,6 +88,7 @@ __all__ = [
     "Matches",
     "Message",
     "MessageBatch",
+    "MessageStore",
     "ModelError",
     "NearcastError",
     "Planar",
@@ -102,6 +103,7 @@ __all__ = [
     "__version__",
     "attribute",
     "build_index",
+    "build_store",
     "open_index",
     "phrase",
     "word",

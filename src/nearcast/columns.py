@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nearcast.vocabulary import Vocabulary
 
 __all__ = [
+    "NEVER",
     "Matches",
     "MessageBatch",
     "SubscriptionTable",
@@ -46,6 +47,8 @@ __all__ = [
     "id_array",
     "take_clauses",
 ]
+
+NEVER = np.iinfo(np.int64).max  # when a message without an end expires
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +65,7 @@ class SubscriptionTable:
     """
 
     clauses: Clauses
-    owners: NDArray[np.int32]  # subscription row of each clause row
+    owners: NDArray[np.int32]  # subscription row of each clause row, ascending
     size: int  # subscription rows; one may be without clauses (it matches nothing)
     shapes: Shapes  # what the boxes of some clause rows only contain
     ids: pa.Array | None  # of the subscriptions; None: the row number is the id
@@ -164,6 +167,11 @@ class SubscriptionTable:
 
         return objects.subscriptions_to_objects(self)
 
+    @property
+    def clause_offsets(self) -> NDArray[np.int64]:
+        """Where the clause rows of each subscription begin: int64[n + 1]."""
+        return np.searchsorted(self.owners, np.arange(self.size + 1)).astype(np.int64)
+
     def take(self, rows: Any) -> SubscriptionTable:
         """Return the table of the given subscription rows, in their order."""
         rows = row_numbers(rows, self.size, "subscription")
@@ -190,7 +198,7 @@ class MessageBatch:
 
     Build one from arrays, from tables or from :class:`Message` objects. Words and attributes are coded *like* the
     subscriptions that the batch is to meet; a word that none of them has at that time is left out, so a batch is made
-    after the subscriptions.
+    after the subscriptions, or with ``learn=True`` where subscriptions may come later.
 
     >>> MessageBatch.from_arrays([[1.0, 1.0]], [0, 2], [7, 8])
     <MessageBatch of 1 message>
@@ -202,10 +210,9 @@ class MessageBatch:
     shapes: Shapes
     ids: pa.Array | None
     published_at: NDArray[np.int64] | None  # microseconds since the epoch
-    expires_at: NDArray[np.int64] | None  # microseconds; the largest int64 where a message does not expire
-    vocabulary: (
-        Vocabulary | None
-    )  # of the subscriptions that it is coded like; None: the caller speaks in codes
+    expires_at: NDArray[np.int64] | None  # microseconds; NEVER where a message does not expire
+    vocabulary: Vocabulary | None  # of the subscriptions that it is coded like; None: codes are the caller's
+    attributes: AttributeNames | None  # likewise
     space: Space
 
     def __len__(self) -> int:
@@ -224,6 +231,7 @@ class MessageBatch:
         ids: Any = None,
         *,
         boxes: Any = None,
+        expires_at: Any = None,
         space: Space = WGS84,
     ) -> MessageBatch:
         """Build from arrays of integer codes.
@@ -238,6 +246,8 @@ class MessageBatch:
             float64[m, A], NaN where absent.
         ids
             One id per message; the row number by default.
+        expires_at
+            int64[m]: microseconds since 1970 UTC, :data:`NEVER` where a message does not expire.
         space
             The space that the subscriptions live in.
         """
@@ -260,21 +270,33 @@ class MessageBatch:
             raise ColumnError(f"attributes have {len(values)} rows for {m} messages")
         rows = np.arange(m, dtype=np.int32)
         probes = Probes(box_array, *words, values)
-        return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), None, None, None, space)
+        ends = None if expires_at is None else integers(expires_at, np.int64, "expires_at")
+        if ends is not None and len(ends) != m:
+            raise ColumnError(f"expires_at has {len(ends)} rows for {m} messages")
+        return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), None, ends, None, None, space)
 
     @classmethod
-    def from_messages(cls, messages: Iterable[Message], *, like: SubscriptionTable) -> MessageBatch:
-        """Build from objects, with the codes of *like*'s vocabulary and attributes."""
+    def from_messages(
+        cls, messages: Iterable[Message], *, like: SubscriptionTable, learn: bool = False
+    ) -> MessageBatch:
+        """Build from objects, with the codes of *like*'s vocabulary and attributes.
+
+        With *learn*, words and attributes that no subscription has get codes too (the vocabulary grows): for messages
+        that are kept, since somebody may ask for them later.
+        """
         from nearcast import objects
 
-        return objects.messages_from_objects(messages, like=like)
+        return objects.messages_from_objects(messages, like=like, learn=learn)
 
     @classmethod
-    def from_arrow(cls, table: Any, *, like: SubscriptionTable) -> MessageBatch:
-        """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`nearcast.tables`."""
+    def from_arrow(cls, table: Any, *, like: SubscriptionTable, learn: bool = False) -> MessageBatch:
+        """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`nearcast.tables`.
+
+        *learn* as in :meth:`from_messages`.
+        """
         from nearcast import tables
 
-        return tables.messages_from_arrow(table, like=like)
+        return tables.messages_from_arrow(table, like=like, learn=learn)
 
     def take(self, rows: Any) -> MessageBatch:
         """Return the batch of the given message rows, in their order."""
@@ -297,6 +319,7 @@ class MessageBatch:
             None if self.published_at is None else self.published_at[rows],
             None if self.expires_at is None else self.expires_at[rows],
             self.vocabulary,
+            self.attributes,
             self.space,
         )
 

@@ -47,6 +47,13 @@ GRID_GROWTH: Final = (
     16  # a grid is laid out anew when it holds this many times the clauses that it was laid out for
 )
 
+# --- Stores of valid messages --------------------------------------------------------------------------------------
+DEFAULT_STORE: Final = "scan"  # what the engine keeps messages in
+STORE_EXPIRED_NOTED: Final = 1_024  # expired messages that one step of a search notes for removal, at most
+SWEEP_ROWS: Final = (
+    4  # looked at for each message published: what is kept is then at most 4/3 of what is valid
+)
+
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
 PACKED_FILL: Final = 27  # postings in a block when a list that has changed is packed anew

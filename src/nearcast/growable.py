@@ -55,6 +55,13 @@ class GrowableArray:
         """Append *count* times the same value."""
         self.extend(np.full((count, *self.values.shape[1:]), value, self.values.dtype))
 
+    def shorten(self, count: int) -> NDArray[Any]:
+        """Take the last *count* values off the end; return them, until the array grows again."""
+        used = len(self.values) - count
+        taken = self.values[used:]
+        self.values = self.values[:used]
+        return taken
+
     def own(self) -> NDArray[Any]:
         """Return the values for changing in place; a borrowed array is copied first."""
         if self._borrowed:

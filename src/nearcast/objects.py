@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearcast.assembly import code_clauses, cross, place, probe_rows
 from nearcast.attributes import AttributeNames
-from nearcast.columns import MessageBatch, SubscriptionTable, distinct_conjunctions, id_array
+from nearcast.columns import NEVER, MessageBatch, SubscriptionTable, distinct_conjunctions, id_array
 from nearcast.errors import ColumnError, ModelError, shown
 from nearcast.geometry import WGS84, Everywhere, Planar, Region, Space
 from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
@@ -22,7 +22,6 @@ from nearcast.shapes import region_of_boxes
 from nearcast.vocabulary import Vocabulary
 
 __all__ = [
-    "NEVER",
     "clauses_of",
     "codes_like",
     "expression_of",
@@ -34,8 +33,6 @@ __all__ = [
     "subscriptions_from_objects",
     "subscriptions_to_objects",
 ]
-
-NEVER = np.iinfo(np.int64).max  # when a message without an end expires
 
 
 def subscriptions_from_objects(
@@ -55,18 +52,26 @@ def subscriptions_from_objects(
 
 
 def messages_from_objects(
-    messages: Iterable[Message], *, like: SubscriptionTable, with_ids: bool = True
+    messages: Iterable[Message], *, like: SubscriptionTable, with_ids: bool = True, learn: bool = False
 ) -> MessageBatch:
-    """Build a batch in the codes of *like*; words and attributes that no subscription has are left out."""
+    """Build a batch in the codes of *like*.
+
+    Words and attributes that no subscription has are left out, or, with *learn*, get codes.
+    """
     batch = list(messages)
     for message in batch:
         if not isinstance(message, Message):
             raise ModelError(f"{shown(message)} is not a Message")
     vocabulary, attributes = needed_codes(like)
     m = len(batch)
-    words = vocabulary.encode([word for message in batch for word in message.keywords])
+    space = _common_space([message.place for message in batch], like)
+    ids = ids_of([message.id for message in batch]) if with_ids else None
+    words = [word for message in batch for word in message.keywords]
+    if learn:
+        _learn_attributes(batch, attributes)
+    known = vocabulary.add(words) if learn else vocabulary.encode(words)
     counts = np.array([len(message.keywords) for message in batch], np.int64)
-    offsets, codes = code_sets(offsets_of(counts), words, m, "keyword", drop_negative=True)
+    offsets, codes = code_sets(offsets_of(counts), known, m, "keyword", drop_negative=True)
     values = np.full((m, len(attributes)), np.nan)
     for row, message in enumerate(batch):
         for name, value in message.attributes.items():
@@ -80,14 +85,28 @@ def messages_from_objects(
         owners,
         m,
         placed.shapes,
-        ids_of([message.id for message in batch]) if with_ids else None,
+        ids,
         np.array([message.published_at or 0 for message in batch], np.int64),
         np.array(
             [NEVER if message.expires_at is None else message.expires_at for message in batch], np.int64
         ),
         vocabulary,
-        _common_space([message.place for message in batch], like),
+        attributes,
+        space,
     )
+
+
+def _learn_attributes(messages: Sequence[Message], attributes: AttributeNames) -> None:
+    """Give codes to the attributes of messages, and to their strings."""
+    named = {
+        (name, isinstance(value, str)): None
+        for message in messages
+        for name, value in message.attributes.items()
+    }
+    for name, text in named:
+        attributes.add(name, text=text)
+    strings = [value for message in messages for value in message.attributes.values()]
+    attributes.strings.add([value for value in strings if isinstance(value, str)])
 
 
 def subscriptions_to_objects(table: SubscriptionTable) -> list[Subscription]:

@@ -26,8 +26,8 @@ from nearcast import (
     config,
 )
 from nearcast.assembly import place
+from nearcast.columns import NEVER
 from nearcast.errors import ColumnError, ExpressionError, GeometryError
-from nearcast.objects import NEVER
 from nearcast.tables.places import places as read_places
 from nearcast.tables.places import regions as read_regions
 from nearcast.tables.source import Source
@@ -408,18 +408,18 @@ def test_texts_are_tokenised_by_the_kernel_as_by_the_function(texts):
     words = [tokens(text or "") for text in texts]
     vocabulary = Vocabulary([word for row in words for word in row])
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
-        offsets, codes = text_codes(pa.array(texts, kind), vocabulary)
+        offsets, codes = text_codes(pa.array(texts, kind), vocabulary.encode)
         rows = [vocabulary.decode(codes[offsets[i] : offsets[i + 1]]) for i in range(len(texts))]
         assert rows == words
     if len(texts) > 2:  # a slice
-        offsets, codes = text_codes(pa.array(texts, pa.string())[1:], vocabulary)
+        offsets, codes = text_codes(pa.array(texts, pa.string())[1:], vocabulary.encode)
         assert vocabulary.decode(codes) == [word for row in words[1:] for word in row]
 
 
 def test_a_run_that_is_too_long_is_no_keyword():
     longest = "a" * config.MAX_KEYWORD_CHARS
     vocabulary = Vocabulary([longest, longest + "a", "tea"])
-    offsets, codes = text_codes(pa.array([f"{longest}a tea {longest}", f"tea {longest}a"]), vocabulary)
+    offsets, codes = text_codes(pa.array([f"{longest}a tea {longest}", f"tea {longest}a"]), vocabulary.encode)
     assert codes.tolist() == [2, 0, 2]
     assert offsets.tolist() == [0, 2, 3]
 

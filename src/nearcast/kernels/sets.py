@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 
-__all__ = ["are_sets", "gather_rows", "has", "includes", "meets", "to_sets"]
+__all__ = ["are_sets", "find", "gather_rows", "has", "includes", "meets", "to_sets"]
 
 _BINARY_FROM = config.BINARY_SEARCH_FROM
 _INSERTION_UP_TO = config.INSERTION_SORT_UP_TO
@@ -102,8 +102,8 @@ def includes(
 
 
 @kernel
-def has(codes: NDArray[np.int32], start: int, stop: int, code: int) -> bool:
-    """Tell whether the set codes[start:stop] contains a code."""
+def find(codes: NDArray[np.int32], start: int, stop: int, code: int) -> int:
+    """Return where in the set codes[start:stop] a code stands, or -1."""
     low, high = start, stop
     while low < high:
         middle = (low + high) >> 1
@@ -111,7 +111,13 @@ def has(codes: NDArray[np.int32], start: int, stop: int, code: int) -> bool:
             low = middle + 1
         else:
             high = middle
-    return low < stop and codes[low] == code
+    return low if low < stop and codes[low] == code else -1
+
+
+@kernel
+def has(codes: NDArray[np.int32], start: int, stop: int, code: int) -> bool:
+    """Tell whether the set codes[start:stop] contains a code."""
+    return find(codes, start, stop, code) >= 0
 
 
 @kernel

@@ -1,8 +1,9 @@
 """The decision: does this probe satisfy this clause? The one place that says so, compiled.
 
-A *clause row* is one conjunction with one box; a *probe row* is one message with one box. Boxes are float64 and
-decide exactly; circles and polygons, which their boxes only contain, are settled after the index
-(``matching/refine.py``).
+A *clause row* is one conjunction with one box; a *probe row* is one message with one box. Either side may be the one
+that is stored: :func:`keep_satisfied` decides many clauses for one probe, :func:`keep_satisfying` many probes for one
+clause. Boxes are float64 and decide exactly; circles and polygons, which their boxes only contain, are settled after
+the search (``matching/refine.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.kernels.sets import includes, meets
+from nearcast.kernels.sets import find, includes, meets
 
 __all__ = [
     "HIGH_OPEN",
@@ -21,8 +22,11 @@ __all__ = [
     "NEGATED",
     "Clauses",
     "Probes",
+    "Stored",
     "boxes_touch",
     "keep_satisfied",
+    "keep_satisfying",
+    "keep_valid",
     "test_holds",
 ]
 
@@ -54,6 +58,18 @@ class Probes(NamedTuple):
     keyword_offsets: NDArray[np.int64]
     keywords: NDArray[np.int32]  # ascending in a row
     attributes: NDArray[np.float64]  # [n, A], NaN where absent
+
+
+class Stored(NamedTuple):
+    """Probe rows of stored messages as flat arrays: values are ragged, as most messages lack most attributes."""
+
+    boxes: NDArray[np.float64]  # [n, 4]
+    keyword_offsets: NDArray[np.int64]
+    keywords: NDArray[np.int32]  # ascending in a row
+    value_offsets: NDArray[np.int64]
+    value_attributes: NDArray[np.int32]  # ascending in a row
+    values: NDArray[np.float64]  # no NaN
+    expires: NDArray[np.int64]  # microseconds; valid before that instant
 
 
 @kernel
@@ -110,4 +126,71 @@ def keep_satisfied(
         if holds:
             rows[kept] = c
             kept += 1
+    return kept
+
+
+@kernel
+def keep_satisfying(
+    stored: Stored, clauses: Clauses, c: int, rows: NDArray[np.int32], first: int, last: int
+) -> int:
+    """Keep of the candidates rows[first:last] the stored probes that satisfy clause *c*, in place; return the new end.
+
+    The mirror image of :func:`keep_satisfied`. It does not look at the time: see :func:`keep_valid`.
+    """
+    boxes, keyword_offsets, keywords, value_offsets, value_attributes, values, _ = stored
+    clause_boxes, need_offsets, needed, forbidden_offsets, forbidden, test_offsets = clauses[:6]
+    attributes, lows, highs, flags = clauses[6:]
+    start, stop = need_offsets[c], need_offsets[c + 1]
+    no_start = no_stop = test_start = test_stop = 0
+    if forbidden.size > 0:
+        no_start, no_stop = forbidden_offsets[c], forbidden_offsets[c + 1]
+    if attributes.size > 0:
+        test_start, test_stop = test_offsets[c], test_offsets[c + 1]
+    kept = first
+    for i in range(first, last):
+        p = rows[i]
+        if not boxes_touch(clause_boxes, c, boxes, p):
+            continue
+        if start < stop and not includes(
+            keywords, keyword_offsets[p], keyword_offsets[p + 1], needed, start, stop
+        ):
+            continue
+        if no_start < no_stop and meets(
+            keywords, keyword_offsets[p], keyword_offsets[p + 1], forbidden, no_start, no_stop
+        ):
+            continue
+        holds = True
+        for t in range(test_start, test_stop):
+            at = find(value_attributes, value_offsets[p], value_offsets[p + 1], attributes[t])
+            if at < 0 or not test_holds(values[at], lows[t], highs[t], flags[t]):
+                holds = False
+                break
+        if holds:
+            rows[kept] = p
+            kept += 1
+    return kept
+
+
+@kernel
+def keep_valid(
+    expires: NDArray[np.int64],
+    now: int,
+    rows: NDArray[np.int32],
+    first: int,
+    last: int,
+    expired: NDArray[np.int32],
+) -> int:
+    """Keep of the probe rows rows[first:last] those that are valid at *now*, in place; return the new end.
+
+    The others are noted in *expired*, which begins with the number of its entries; what does not fit is left out.
+    """
+    kept = first
+    for i in range(first, last):
+        p = rows[i]
+        if expires[p] > now:
+            rows[kept] = p
+            kept += 1
+        elif expired[0] + 1 < expired.size:
+            expired[0] += 1
+            expired[expired[0]] = p
     return kept

@@ -1,4 +1,6 @@
-"""Who wants this message? Exact indexes over subscriptions, all behind one interface.
+"""Who wants this message, and which messages does this subscription want? Exact indexes over either side.
+
+Indexes over subscriptions are all behind one interface, and so are the stores of messages (:mod:`.stores`).
 
 ==============  =====================================================================================
 ``auto``        picks the structure by cost; the default
@@ -33,14 +35,16 @@ from nearcast.matching.auto import Auto
 from nearcast.matching.lfilter import LFilter
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mbr_trie import MBRTrie
+from nearcast.matching.message_store import MessageStore
 from nearcast.matching.mo_tree import MOTree
 from nearcast.matching.packed_list import PackedList
 from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.rivals import IQTree, RQTree, RTTree
 from nearcast.matching.scan import Scan
+from nearcast.matching.stores import STORES, build_store
 
-__all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
+__all__ = ["INDEXES", "STORES", "Matcher", "MessageStore", "build_index", "build_store", "open_index"]
 
 INDEXES: dict[str, type[Matcher]] = {
     index.name: index

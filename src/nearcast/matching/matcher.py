@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast import config
 from nearcast.assembly import ClauseLists, Placed, cross, place
 from nearcast.columns import (
     Matches,
@@ -25,9 +24,9 @@ from nearcast.geometry import Planar, as_region
 from nearcast.kernels.verify import Probes
 from nearcast.matching import files
 from nearcast.matching.refine import resolve
+from nearcast.matching.searching import Searches
 from nearcast.matching.store import ClauseStore
-from nearcast.parallel import side_by_side
-from nearcast.ragged import box_rows, offsets_of, row_numbers
+from nearcast.ragged import box_rows, row_numbers
 from nearcast.shapes import NO_SHAPES
 
 __all__ = ["Matcher", "Progress"]
@@ -53,7 +52,6 @@ class Matcher(ABC):
         tuple[str, ...]
     ] = ()  # keyword arguments that the index takes beside messages and progress
     _rewrites: ClassVar[bool] = False  # whether there is a _rewrite
-    _room = 4 * config.MATCH_ROOM  # candidates that a search starts with room for, at least
     _build_seconds = 0.0
     _compactions = 0
     _sample: MessageBatch | None = None  # messages to learn from, while the index is first built
@@ -68,7 +66,7 @@ class Matcher(ABC):
     ) -> None:
         """Build over *table*; *messages* is a sample that cost models may learn from, *progress* is told the steps."""
         started = time.perf_counter()
-        self.store = ClauseStore(table)
+        self.store, self._searches = ClauseStore(table), Searches()
         self._sample, self._progress = messages, progress
         self._build()
         self._sample, self._progress = None, None
@@ -78,7 +76,7 @@ class Matcher(ABC):
     def over(cls: type[_Self], store: ClauseStore) -> _Self:
         """Return an index with default parameters over the clause rows of another one, not yet built or restored."""
         index = cls.__new__(cls)
-        index.store = store
+        index.store, index._searches = store, Searches()
         return index
 
     def __len__(self) -> int:
@@ -116,44 +114,20 @@ class Matcher(ABC):
                 "the messages are coded by another vocabulary than this index; "
                 "make the batch with like=index.like, or, for bare codes, both sides from arrays"
             )
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise ColumnError(f"threads must be a whole number from 1, not {shown(threads)}")
         if isinstance(batch.space, Planar) != isinstance(self.store.space, Planar) and (
             batch.shapes or self.store.shapes
         ):
             raise ColumnError(
                 f"the messages live in {batch.space!r}, the subscriptions in {self.store.space!r}"
             )
-        probes, n = batch.probes, len(batch.owners)
-        chunk = (
-            config.MATCH_CHUNK
-            if threads == 1
-            else min(config.MATCH_CHUNK, -(-n // (config.MATCH_CHUNKS_A_THREAD * threads)))
-        )
-        if n <= chunk:
-            counts, rows = self._search_chunk(probes, 0, n, _Buffer())
-            rows = rows.copy()  # what is kept of the buffer is its part in use
-        else:
-            idle: list[
-                _Buffer
-            ] = []  # each thread takes one and gives it back: fresh memory costs more than a match
+        probes = batch.probes
 
-            def work(start: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-                buffer = idle.pop() if idle else _Buffer()
-                part = self._search_chunk(probes, start, min(start + chunk, n), buffer)
-                idle.append(buffer)
-                return part
+        def step(
+            start: int, stop: int, counts: NDArray[np.int64], out: NDArray[np.int32], filled: int
+        ) -> tuple[int, int]:
+            return self._search(probes, start, stop, counts, out, filled)
 
-            parts = side_by_side(work, range(0, n, chunk), threads)
-            counts = np.concatenate([part[0] for part in parts])
-            ends = np.cumsum([len(part[1]) for part in parts])
-            rows = np.empty(ends[-1], np.int32)
-
-            def copy(i: int) -> None:
-                rows[ends[i] - len(parts[i][1]) : ends[i]] = parts[i][1]
-
-            side_by_side(copy, range(len(parts)), threads)
-        return resolve(self.store, batch, Matches(offsets_of(counts), rows))
+        return resolve(self.store, batch, self._searches.run(step, len(batch.owners), threads))
 
     def stats(self) -> dict[str, Any]:
         """Return plain figures: what is stored, how, and in how many bytes."""
@@ -343,37 +317,3 @@ class Matcher(ABC):
         """Tell who builds the index what is being done, and the share of it that is over (0 to 1)."""
         if self._progress is not None:
             self._progress(step, share)
-
-    def _search_chunk(
-        self, probes: Probes, start: int, stop: int, buffer: _Buffer
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Run :meth:`_search` over a range of probes; the answers are a part of the buffer, which grows as needed."""
-        n = stop - start
-        counts = np.zeros(n, np.int64)
-        if len(buffer.out) - buffer.filled < max(self._room, config.MATCH_ROOM * n // 4):
-            buffer.replace(max(self._room, config.MATCH_ROOM * n), 0)
-        first = buffer.filled
-        at, filled = self._search(probes, start, stop, counts, buffer.out, first)
-        while at < stop:
-            buffer.filled = filled
-            buffer.replace(2 * len(buffer.out), filled - first)
-            first, filled = 0, buffer.filled
-            at, filled = self._search(probes, at, stop, counts[at - start :], buffer.out, filled)
-            if n == 1:
-                self._room = len(buffer.out)  # single messages come again: the next one starts with this room
-        buffer.filled = filled
-        return counts, buffer.out[first:filled]
-
-
-class _Buffer:
-    """Room for answers, filled from the front; what was answered from it stays as it is."""
-
-    def __init__(self) -> None:
-        self.out = np.empty(0, np.int32)
-        self.filled = 0
-
-    def replace(self, room: int, kept: int) -> None:
-        """Go on in new memory, with the last *kept* answers at its front."""
-        out = np.empty(room, np.int32)
-        out[:kept] = self.out[self.filled - kept : self.filled]
-        self.out, self.filled = out, kept

@@ -1,29 +1,31 @@
-"""After the index: shapes, then subscriptions.
+"""After the search: shapes, then owners; for messages that meet stored subscriptions, and the other way round.
 
-An index answers with clause rows per probe row, exact for boxes, words and tests. Here circles and polygons decide
-what their boxes only suggest, clause rows become subscription rows, probe rows become message rows, and a
-subscription that several clauses or boxes found is kept once. A table of plain boxes passes through untouched.
+A search answers with pairs of a clause row and a probe row, grouped by the side that asks, exact for boxes, words and
+tests. Here circles and polygons decide what their boxes only suggest, rows become those of their owners (subscriptions,
+messages), and an owner that several clauses or boxes found is kept once. Plain boxes pass through untouched.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import Matches, MessageBatch
-from nearcast.geometry import Place, Planar, Point, Region, touches
+from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.geometry import Place, Planar, Point, Region, Space, touches
 from nearcast.kernels import kernel
 from nearcast.ragged import offsets_of
 from nearcast.shapes import Shapes, region_of_boxes
 
 if TYPE_CHECKING:
+    from nearcast.matching.message_rows import MessageRows
     from nearcast.matching.store import ClauseStore
 
-__all__ = ["resolve"]
+__all__ = ["resolve", "resolve_stored"]
 
 _UNDECIDED = 2
 
@@ -31,73 +33,123 @@ _UNDECIDED = 2
 def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
     """Turn clause rows per probe into subscription rows per message."""
     if store.shapes or batch.shapes:
-        found = _refined(store, batch, found)
+        starts = batch.probe_offsets
+        clauses = _clauses(store, lambda owner: store.clause_rows(np.array([owner])))
+        probes = _Side(
+            batch.probes.boxes,
+            batch.shapes,
+            batch.owners,
+            batch.space,
+            lambda owner: np.arange(starts[owner], starts[owner + 1]),
+        )
+        found = _kept(found, _touching(clauses, found.rows, probes, found.messages))
     rows = found.rows if store.rows_are_subscriptions else store.owners[found.rows]
     if store.one_clause_each and len(batch.owners) == batch.size:
         return Matches(found.offsets, rows)
-    offsets = found.offsets[batch.probe_offsets]
-    counts = np.empty(batch.size, np.int64)
+    return _distinct_owners(found.offsets[batch.probe_offsets], rows)
+
+
+def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches) -> Matches:
+    """Turn probe rows per clause into message rows per subscription."""
+    starts = table.clause_offsets
+    if stored.shapes or table.shapes:
+        clauses = _clauses(table, lambda owner: np.arange(starts[owner], starts[owner + 1]))
+        probes = _Side(
+            stored.stored.boxes,
+            stored.shapes,
+            stored.owners,
+            stored.space,
+            lambda owner: stored.probe_rows(np.array([owner])),
+        )
+        found = _kept(found, _touching(clauses, found.messages, probes, found.rows))
+    rows = stored.owners[found.rows]
+    if stored.one_probe_each and len(table.owners) == table.size:
+        return Matches(found.offsets, rows)
+    return _distinct_owners(found.offsets[starts], rows)
+
+
+class _Side(NamedTuple):
+    """One side of the pairs: clause rows or probe rows, and what they belong to."""
+
+    boxes: NDArray[np.float64]
+    shapes: Shapes
+    owners: NDArray[np.int32]
+    space: Space
+    rows_of: Callable[[int], NDArray[np.int64]]  # the rows of an owner
+
+
+def _clauses(rows: ClauseStore | SubscriptionTable, rows_of: Callable[[int], NDArray[np.int64]]) -> _Side:
+    return _Side(rows.clauses.boxes, rows.shapes, rows.owners, rows.space, rows_of)
+
+
+def _kept(found: Matches, kept: NDArray[np.bool_]) -> Matches:
+    return Matches(offsets_of(kept)[found.offsets], found.rows[kept])
+
+
+def _distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Matches:
+    """Return each row of a group once; *rows* is overwritten."""
+    counts = np.empty(len(offsets) - 1, np.int64)
     filled = _distinct(offsets, rows, counts)
     return Matches(offsets_of(counts), rows[:filled])
 
 
-def _refined(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
-    """Keep the pairs whose shapes touch."""
-    keep = np.empty(len(found.rows), np.uint8)
-    planar = isinstance(store.space, Planar)
+def _touching(
+    clauses: _Side, clause_rows: NDArray[Any], probes: _Side, probe_rows: NDArray[Any]
+) -> NDArray[np.bool_]:
+    """Tell which pairs of a clause row and a probe row have shapes that touch."""
+    keep = np.empty(len(clause_rows), np.uint8)
     _circles(
-        found.offsets,
-        found.rows,
-        _shape_view(store.shapes, store.rows),
-        _shape_view(batch.shapes, len(batch.owners)),
-        batch.probes.boxes,
-        planar,
+        clause_rows,
+        probe_rows,
+        _numbers(clauses),
+        clauses.shapes.circles,
+        _numbers(probes),
+        probes.boxes,
+        isinstance(clauses.space, Planar),
         config.EARTH_RADIUS_M,
         keep,
     )
     undecided = np.flatnonzero(keep == _UNDECIDED)
     if len(undecided):
-        keep[undecided] = _polygons(store, batch, found, undecided)
-    kept = keep == 1
-    totals = offsets_of(kept)
-    return Matches(totals[found.offsets], found.rows[kept])
+        keep[undecided] = _polygons(clauses, clause_rows[undecided], probes, probe_rows[undecided])
+    touching: NDArray[np.bool_] = keep == 1
+    return touching
 
 
-def _shape_view(shapes: Shapes, rows: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return (index, circles) as the kernel takes them; a column without shapes gets an index of -1."""
-    return (shapes.index if shapes else np.full(rows, -1, np.int32)), shapes.circles
+def _numbers(side: _Side) -> NDArray[np.int32]:
+    """Return the number of each row's shape, -1 where it has none."""
+    return side.shapes.index if side.shapes else np.full(len(side.owners), -1, np.int32)
 
 
 @kernel
 def _circles(
-    offsets: NDArray[np.int64],
-    rows: NDArray[np.int32],
-    clause_shapes: tuple[NDArray[np.int32], NDArray[np.float64]],
-    probe_shapes: tuple[NDArray[np.int32], NDArray[np.float64]],
+    clause_rows: NDArray[Any],
+    probe_rows: NDArray[Any],
+    clause_shapes: NDArray[np.int32],
+    circles: NDArray[np.float64],
+    probe_shapes: NDArray[np.int32],
     probe_boxes: NDArray[np.float64],
     planar: bool,
     radius: float,
     keep: NDArray[np.uint8],
 ) -> None:
     """Decide pairs of a point and a circle or box (1: they touch, 0: they do not), leave the rest undecided (2)."""
-    index, circles = clause_shapes
-    probe_index, _ = probe_shapes
-    for p in range(offsets.size - 1):
+    for i in range(clause_rows.size):
+        p, shape = probe_rows[i], clause_shapes[clause_rows[i]]
+        if shape < 0 and probe_shapes[p] < 0:
+            keep[i] = 1
+            continue
         x, y = probe_boxes[p, 0], probe_boxes[p, 1]
-        point = probe_index[p] < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
-        for i in range(offsets[p], offsets[p + 1]):
-            shape = index[rows[i]]
-            if shape < 0 and probe_index[p] < 0:
-                keep[i] = 1
-            elif point and not np.isnan(circles[shape, 2]):
-                cx, cy, r = circles[shape, 0], circles[shape, 1], circles[shape, 2]
-                if planar:
-                    distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
-                else:
-                    distance = _great_circle(cx, cy, x, y, radius)
-                keep[i] = distance <= r
+        point = probe_shapes[p] < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
+        if point and not np.isnan(circles[shape, 2]):
+            cx, cy, r = circles[shape, 0], circles[shape, 1], circles[shape, 2]
+            if planar:
+                distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
             else:
-                keep[i] = _UNDECIDED
+                distance = _great_circle(cx, cy, x, y, radius)
+            keep[i] = distance <= r
+        else:
+            keep[i] = _UNDECIDED
 
 
 @kernel
@@ -111,60 +163,56 @@ def _great_circle(lon1: float, lat1: float, lon2: float, lat2: float, radius: fl
 
 
 def _polygons(
-    store: ClauseStore, batch: MessageBatch, found: Matches, pairs: NDArray[np.int64]
+    clauses: _Side, clause_rows: NDArray[Any], probes: _Side, probe_rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
-    """Decide the given pairs with polygons and areas, by Shapely: points in bulk, the rest one by one."""
+    """Decide pairs with polygons and areas, by Shapely: points in bulk, the rest one by one."""
     import shapely
 
-    probes, rows = found.messages[pairs], found.rows[pairs]
-    boxes = batch.probes.boxes
-    decided = np.empty(len(pairs), np.bool_)
-    x, y = boxes[probes, 0], boxes[probes, 1]
-    is_point = (x == boxes[probes, 2]) & (y == boxes[probes, 3]) & (_numbers(batch.shapes, probes) < 0)
+    decided = np.empty(len(clause_rows), np.bool_)
+    boxes = probes.boxes[probe_rows]
+    x, y = boxes[:, 0], boxes[:, 1]
+    is_point = (x == boxes[:, 2]) & (y == boxes[:, 3])
+    if probes.shapes:
+        is_point &= probes.shapes.index[probe_rows] < 0
     # On the antimeridian a point has two names; ``touches`` knows both.
-    bulk = is_point & ((np.abs(x) != 180) if not isinstance(store.space, Planar) else True)
-    polygons = store.shapes.polygons[store.shapes.index[rows[bulk]]]
-    if len(polygons):
+    bulk = is_point & ((np.abs(x) != 180) if not isinstance(clauses.space, Planar) else True)
+    if bulk.any():
+        polygons = clauses.shapes.polygons[clauses.shapes.index[clause_rows[bulk]]]
         shapely.prepare(polygons)
         decided[bulk] = shapely.intersects_xy(polygons, x[bulk], y[bulk])
     # Few pairs come here one by one, but the same region and the same place come again and again.
     regions: dict[int, Region] = {}
     places: dict[int, Place | Region] = {}
-    starts = batch.probe_offsets
     for i in np.flatnonzero(~bulk):
-        row, message = int(rows[i]), int(batch.owners[probes[i]])
-        subscription = int(store.owners[row])
+        clause, probe = int(clause_rows[i]), int(probe_rows[i])
+        subscription, message = int(clauses.owners[clause]), int(probes.owners[probe])
         if subscription not in regions:
-            regions[subscription] = _region(store, row)
+            regions[subscription] = _region(clauses, clause)
         if message not in places:
-            places[message] = _place(batch, int(starts[message]), int(starts[message + 1]))
+            places[message] = _place(probes, probe)
         decided[i] = touches(regions[subscription], places[message])
     return decided
 
 
-def _numbers(shapes: Shapes, rows: NDArray[Any]) -> NDArray[np.int32]:
-    return shapes.index[rows] if shapes else np.full(len(rows), -1, np.int32)
-
-
-def _region(store: ClauseStore, row: int) -> Region:
+def _region(clauses: _Side, row: int) -> Region:
     """Return the region of the subscription that owns a clause row."""
-    shape = store.shapes.region(row, store.space)
+    shape = clauses.shapes.region(row, clauses.space)
     if shape is not None:
         return shape
-    boxes = store.clauses.boxes[store.clause_rows(store.owners[[row]])]
-    return region_of_boxes(np.unique(boxes, axis=0), store.space)
+    boxes = clauses.boxes[clauses.rows_of(int(clauses.owners[row]))]
+    return region_of_boxes(np.unique(boxes, axis=0), clauses.space)
 
 
-def _place(batch: MessageBatch, start: int, stop: int) -> Place | Region:
-    """Return the place of the message that has the probe rows *start* to *stop*."""
-    shape = batch.shapes.region(start, batch.space)
+def _place(probes: _Side, row: int) -> Place | Region:
+    """Return the place of the message that owns a probe row."""
+    shape = probes.shapes.region(row, probes.space)
     if shape is not None:
         return shape
-    boxes = batch.probes.boxes[start:stop]
+    boxes = probes.boxes[probes.rows_of(int(probes.owners[row]))]
     x, y, x2, y2 = boxes[0].tolist()
     if len(boxes) == 1 and x == x2 and y == y2:
-        return Point(x=x, y=y, space=batch.space)
-    return region_of_boxes(boxes, batch.space)
+        return Point(x=x, y=y, space=probes.space)
+    return region_of_boxes(boxes, probes.space)
 
 
 @kernel

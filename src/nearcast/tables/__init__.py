@@ -22,6 +22,7 @@ any other number or string             an attribute; null where absent
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,11 @@ from nearcast import config, language
 from nearcast.assembly import ClauseLists, code_clauses, cross, probe_rows
 from nearcast.attributes import AttributeNames
 from nearcast.clock import iso
-from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns import NEVER, MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.geometry import WGS84, Box, Circle, Polygon, Space
 from nearcast.kernels.verify import Clauses
-from nearcast.objects import NEVER, codes_like, expression_of, needed_codes, region_of, rows_by_owner
+from nearcast.objects import codes_like, expression_of, needed_codes, region_of, rows_by_owner
 from nearcast.predicates import Clause
 from nearcast.ragged import code_sets, interval_rows
 from nearcast.tables.places import BOX, places, regions
@@ -88,31 +89,48 @@ def subscriptions_from_arrow(
     return SubscriptionTable(clauses, owners, source.size, shapes, source.ids, vocabulary, attributes, space)
 
 
-def messages_from_arrow(table: Any, *, like: SubscriptionTable) -> MessageBatch:
+def messages_from_arrow(table: Any, *, like: SubscriptionTable, learn: bool = False) -> MessageBatch:
     """Read messages in the codes of *like*; see the module's list of columns.
 
-    Words and attributes that no subscription asks for are left out, and so are columns of other types.
+    Words and attributes that no subscription asks for are left out, or, with *learn*, get codes. Columns of other types
+    are left out.
     """
     source = Source(table, "message")
     vocabulary, attributes = needed_codes(like)
     placed = places(source, like.space)
+    published_at, expires_at = _lifetimes(source)
     m = source.size
+    code = vocabulary.add if learn else vocabulary.encode
     if "keywords" in source:
         offsets, words = message_words(source)
-        codes = vocabulary.encode(words)
+        codes = code(words)
     elif "text" in source:
-        offsets, codes = text_codes(source["text"], vocabulary)
+        offsets, codes = text_codes(source["text"], code)
     else:
         offsets, codes = np.zeros(m + 1, np.int64), np.empty(0, np.int32)
     offsets, codes = code_sets(offsets, codes, m, "keyword", drop_negative=True)
+    if learn:
+        for name in source.names:
+            if name not in MESSAGE_COLUMNS and (is_text(source[name].type) or _is_value(source[name].type)):
+                attributes.add(name, text=is_text(source[name].type))
+    code_string = attributes.strings.add if learn else attributes.strings.encode
     values = np.full((m, len(attributes)), np.nan)
     for number, (name, textual) in enumerate(attributes):
         if name in source and name not in MESSAGE_COLUMNS:
-            _attribute_values(source, name, textual, attributes.strings, values[:, number])
-    published_at, expires_at = _lifetimes(source)
+            _attribute_values(source, name, textual, code_string, values[:, number])
     probes, owners = probe_rows(placed, offsets, codes, values)
-    ids, shapes = source.ids, placed.shapes
-    return MessageBatch(probes, owners, m, shapes, ids, published_at, expires_at, vocabulary, like.space)
+    return MessageBatch(
+        probes,
+        owners,
+        m,
+        placed.shapes,
+        source.ids,
+        published_at,
+        expires_at,
+        vocabulary,
+        attributes,
+        like.space,
+    )
 
 
 def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
@@ -183,15 +201,23 @@ def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
     return ClauseLists(np.arange(n + 1), clauses)
 
 
+def _is_value(kind: pa.DataType) -> bool:
+    return is_number(kind) or bool(pa.types.is_boolean(kind))
+
+
 def _attribute_values(
-    source: Source, name: str, textual: bool, strings: Vocabulary, out: NDArray[np.float64]
+    source: Source,
+    name: str,
+    textual: bool,
+    code: Callable[[pa.Array], NDArray[np.int32]],
+    out: NDArray[np.float64],
 ) -> None:
     """Write one attribute of all messages to *out*; a column of the other type leaves NaN."""
     column = source[name]
     if textual and is_text(column.type):
-        out[:] = strings.encode(column)
+        out[:] = code(column)
         out[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    elif not textual and (is_number(column.type) or pa.types.is_boolean(column.type)):
+    elif not textual and _is_value(column.type):
         out[:] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         infinite = np.isinf(out)
         if infinite.any():

@@ -7,6 +7,7 @@ A keyword of ASCII letters and digits, in any case, is read in bulk; each differ
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.kernels.tokens import split_ascii
 from nearcast.ragged import offsets_of
 from nearcast.tables.source import Source, is_list, is_text
-from nearcast.vocabulary import Vocabulary, string_buffers
+from nearcast.vocabulary import string_buffers
 
 __all__ = ["asked_words", "message_words", "text_codes"]
 
@@ -122,8 +123,13 @@ def _row_of(offsets: NDArray[np.int64], word: np.int64) -> int:
     return int(np.searchsorted(offsets, word, side="right")) - 1
 
 
-def text_codes(column: pa.Array, vocabulary: Vocabulary) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return (offsets, codes) of the words of each text: ASCII texts by a kernel, the others one by one."""
+def text_codes(
+    column: pa.Array, code: Callable[[Any], NDArray[np.int32]]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return (offsets, codes) of the words of each text: ASCII texts by a kernel, the others one by one.
+
+    *code* codes words: the ``encode`` of a vocabulary, or its ``add``.
+    """
     if not is_text(column.type) and not pa.types.is_null(column.type):
         raise ColumnError(f"text must be a column of strings, not of {column.type}")
     column = _strings(column)
@@ -135,7 +141,7 @@ def text_codes(column: pa.Array, vocabulary: Vocabulary) -> tuple[NDArray[np.int
     text_offsets, foreign = np.empty(m + 1, np.int64), np.zeros(m, np.bool_)
     count = split_ascii(data, offsets, config.MAX_KEYWORD_CHARS, words, ends, text_offsets, foreign)
     array = pa.LargeStringArray.from_buffers(count, pa.py_buffer(ends[: count + 1]), pa.py_buffer(words))
-    codes = vocabulary.encode(array)
+    codes = code(array)
     rows = np.flatnonzero(foreign)
     if not len(rows):
         return text_offsets, codes
@@ -144,6 +150,6 @@ def text_codes(column: pa.Array, vocabulary: Vocabulary) -> tuple[NDArray[np.int
     counts[rows] = [len(tokens) for tokens in found]
     merged = np.empty(counts.sum(), np.int32)
     ours = np.repeat(foreign, counts)
-    merged[ours] = vocabulary.encode([word for tokens in found for word in tokens])
+    merged[ours] = code([word for tokens in found for word in tokens])
     merged[~ours] = codes
     return offsets_of(counts), merged
