@@ -48,7 +48,7 @@ GRID_GROWTH: Final = (
 )
 
 # --- Stores of valid messages --------------------------------------------------------------------------------------
-DEFAULT_STORE: Final = "scan"  # what the engine keeps messages in
+DEFAULT_STORE: Final = "mo-tree"  # what the engine keeps messages in
 STORE_EXPIRED_NOTED: Final = 1_024  # expired messages that one step of a search notes for removal, at most
 SWEEP_ROWS: Final = (
     4  # looked at for each message published: what is kept is then at most 4/3 of what is valid
@@ -113,6 +113,7 @@ MO_TREE_CANDIDATES: Final = 32  # attributes that are considered, the most teste
 MO_TREE_USEFUL: Final = 0.98  # a layer that leaves a larger share of the clauses is left out
 MO_TREE_GROWTH: Final = 4  # the layers are chosen again when the clauses have become so many times as many,
 MO_TREE_FIRST: Final = 1_024  # and at least so many
+MO_STORE_STEM: Final = 8  # cells of a layer of messages: the root of their number divided by this
 SCALE_KNOTS: Final = 64  # of a scale: it is linear between them
 
 # --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------

@@ -16,10 +16,20 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses
+from nearcast.kernels.verify import Clauses, Stored
 from nearcast.matching.scale import clause_ends, position, scale_of
 
-__all__ = ["FIELDS", "GUARDS", "Sketch", "passes", "sketch_clauses", "sketch_of", "sketch_values"]
+__all__ = [
+    "FIELDS",
+    "GUARDS",
+    "Sketch",
+    "passes",
+    "sketch_clauses",
+    "sketch_of",
+    "sketch_stored",
+    "sketch_values",
+    "tests_of",
+]
 
 FIELDS = 8
 GUARDS = np.uint64(0x8080808080808080)
@@ -36,7 +46,7 @@ class Sketch(NamedTuple):
 
 def sketch_of(clauses: Clauses, rows: NDArray[np.int64]) -> Sketch:
     """Return a sketch for the attributes that a sample of clause *rows* tests most often."""
-    tests = _tests(clauses, rows)
+    tests = tests_of(clauses, rows)
     counts = np.bincount(clauses.test_attributes[tests]) if len(tests) else np.zeros(0, np.int64)
     order = np.argsort(-counts, kind="stable")
     sources = order[counts[order] > 0][:FIELDS].astype(np.int32)
@@ -47,7 +57,7 @@ def sketch_of(clauses: Clauses, rows: NDArray[np.int64]) -> Sketch:
     return Sketch(sources, knots)
 
 
-def _tests(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def tests_of(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the numbers of the tests of clause rows."""
     if not len(clauses.test_attributes):
         return np.empty(0, np.int64)
@@ -70,19 +80,15 @@ def sketch_clauses(
     boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     for i in range(rows.size):
-        first, last = np.uint64(0), np.uint64(0)
-        for field in range(FIELDS):
-            low_cell, high_cell = 0, _ANY
-            if field < sources.size:
-                tested, low, high = clause_ends(
-                    sources[field], rows[i], boxes, test_offsets, attributes, lows, highs, flags
-                )
-                if tested:
-                    low_cell, high_cell = _cell(knots, field, low), _cell(knots, field, high)
-            shift = np.uint64(8 * field)
-            first |= np.uint64(low_cell) << shift
-            last |= np.uint64(high_cell) << shift
-        out[i, 0], out[i, 1] = first, last
+        out[i, 0], out[i, 1] = np.uint64(0), ~GUARDS  # any value, also none
+        for field in range(sources.size):
+            tested, low, high = clause_ends(
+                sources[field], rows[i], boxes, test_offsets, attributes, lows, highs, flags
+            )
+            if tested:
+                shift = np.uint64(8 * field)
+                out[i, 0] |= np.uint64(_cell(knots, field, low)) << shift
+                out[i, 1] ^= np.uint64(_ANY ^ _cell(knots, field, high)) << shift
 
 
 @kernel
@@ -96,6 +102,20 @@ def sketch_values(
         if source < values.shape[1] and not np.isnan(values[p, source]):
             word |= np.uint64(_cell(knots, field, values[p, source])) << np.uint64(8 * field)
     return word
+
+
+@kernel
+def sketch_stored(sketch: Sketch, stored: Stored, rows: NDArray[np.int64], out: NDArray[np.uint64]) -> None:
+    """Write the cells of the values of stored probe *rows*, one word each."""
+    sources, knots = sketch
+    _, _, _, offsets, attributes, values, _ = stored
+    for i in range(rows.size):
+        word = np.uint64(0)
+        for at in range(offsets[rows[i]], offsets[rows[i] + 1]):
+            for field in range(sources.size):
+                if sources[field] == attributes[at]:
+                    word |= np.uint64(_cell(knots, field, values[at])) << np.uint64(8 * field)
+        out[i] = word
 
 
 @kernel

@@ -1,6 +1,7 @@
 """The stores of valid messages by name; see :mod:`nearcast.matching.message_store`.
 
 ==============  =====================================================================================
+``mo-tree``     disjoint cells of place and attribute values (MO-Tree paper); the default
 ``scan``        tests every message: the oracle and the fallback
 ==============  =====================================================================================
 """
@@ -15,10 +16,11 @@ from nearcast.errors import UnknownError, shown
 from nearcast.matching.matcher import Progress
 from nearcast.matching.message_scan import MessageScan
 from nearcast.matching.message_store import MessageStore
+from nearcast.matching.mo_tree import MOTreeStore
 
 __all__ = ["STORES", "build_store"]
 
-STORES: dict[str, type[MessageStore]] = {store.name: store for store in (MessageScan,)}
+STORES: dict[str, type[MessageStore]] = {store.name: store for store in (MOTreeStore, MessageScan)}
 
 
 def build_store(

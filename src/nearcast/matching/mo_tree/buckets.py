@@ -1,14 +1,15 @@
 """The buckets of an MO-Tree in memory: lists by the directory's cells, codes for the cells of all further layers.
 
 The paper stacks H layers into as many buckets as there are combinations of cells, and most of them are empty. Here a
-combination of cells of the two layers of the directory is a *list*. Each clause stands in one list, as an *entry*: the
-cells of its further layers as one bit each in a 64-bit *code*, a sketch of its intervals, its box, its row. A message
-turns the cells that it touches into a mask; an entry is in one of its buckets if its code has no bit outside the mask.
-So one comparison stands for a walk down all layers, an empty bucket costs nothing, and what a message reads lies in a
-row.
+combination of cells of the two layers of the directory is a *list*. Each clause, or each stored message, stands in one
+list, as an *entry*: the cells of its further layers in a 64-bit *code*, its box, its row; a clause also with a sketch
+of its intervals. The cells of a clause are one bit each, and a message turns the cells that it touches into a mask: an
+entry is in one of its buckets if its code has no bit outside the mask. The cells of a message are one byte each, and a
+clause compares them with the first and the last cell of its intervals. So one comparison stands for a walk down all
+layers, an empty bucket costs nothing, and what is read lies in a row.
 
-Lists have room to grow; a full one moves to the end of the pool with double the room. ``homes`` knows where each
-clause stands, so that it is removed (the last entry takes its place) or rewritten in constant time.
+Lists have room to grow; a full one moves to the end of the pool with double the room. ``homes`` knows where each row
+stands, so that it is removed (the last entry takes its place) or rewritten in constant time.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class Pool(NamedTuple):
 
     heads: NDArray[np.int32]  # [list, 3]: first entry, entries, room
     codes: NDArray[np.uint64]
-    sketches: NDArray[np.uint64]  # [entry, 2]: first and last cells
+    sketches: NDArray[np.uint64]  # [entry, 2]: first and last cells; [entry, 0] for messages
     boxes: NDArray[np.float32]  # [entry, 4]
     rows: NDArray[np.int32]
 
 
 class Entries(NamedTuple):
-    """What is to stand in the lists, one each for some clause rows."""
+    """What is to stand in the lists, one each for some rows."""
 
     targets: NDArray[np.int32]
     codes: NDArray[np.uint64]
@@ -44,10 +45,11 @@ class Entries(NamedTuple):
 
 
 class Buckets:
-    """The pool, and how it grows."""
+    """The pool, and how it grows; *sketched* says whether entries have a sketch."""
 
-    def __init__(self, lists: int) -> None:
-        self.pool = _room(np.zeros((lists, 3), np.int32), 0)
+    def __init__(self, lists: int, *, sketched: bool) -> None:
+        self._words = 2 if sketched else 0
+        self.pool = self._room(np.zeros((lists, 3), np.int32), 0)
         self._used = 0
 
     @property
@@ -62,13 +64,13 @@ class Buckets:
         sizes = np.bincount(entries.targets, minlength=len(self.pool.heads))
         heads = np.zeros((len(sizes), 3), np.int32)
         heads[:, 0], heads[:, 2] = offsets_of(sizes)[:-1], sizes
-        self.pool, self._used = _room(heads, len(rows) * 5 // 4), len(rows)
+        self.pool, self._used = self._room(heads, len(rows) * 5 // 4), len(rows)
         self.add(homes, boxes, rows, entries)
 
     def add(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
     ) -> None:
-        """Append entries for clause rows; lists and pool grow as needed."""
+        """Append entries for rows; lists and pool grow as needed."""
         done = 0
         while done < len(rows):
             done, self._used = _add(
@@ -78,13 +80,13 @@ class Buckets:
                 self._make_room(int(self.pool.heads[entries.targets[done], 1]))
 
     def remove(self, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
-        """Take the entries of clause rows out."""
+        """Take the entries of rows out."""
         _remove(self.pool, homes, rows)
 
     def rewrite(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
     ) -> int:
-        """Change the entries of clause rows, in place where the list stays; return how many left theirs."""
+        """Change the entries of rows, in place where the list stays; return how many left theirs."""
         movers = _rewrite(self.pool, homes, boxes, rows, entries)
         if len(movers):
             _remove(self.pool, homes, rows[movers])
@@ -100,7 +102,7 @@ class Buckets:
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]]) -> Buckets:
         """Restore on mapped arrays."""
-        buckets = cls(0)
+        buckets = cls(0, sketched=arrays["sketches"].shape[1] > 0)
         buckets.pool = Pool(**{name: arrays[name] for name in Pool._fields})
         buckets._used = len(buckets.pool.rows)
         return buckets
@@ -111,19 +113,18 @@ class Buckets:
         need = max(config.POSTING_START, 2 * size)
         if self._used - entries <= config.COMPACT_WASTE * room or room - entries < need:
             room += max(room // 2, need)
-        wider = _room(self.pool.heads, room)
+        wider = self._room(self.pool.heads, room)
         self._used = _compact(self.pool, wider)
         self.pool = wider
 
-
-def _room(heads: NDArray[np.int32], entries: int) -> Pool:
-    return Pool(
-        heads,
-        np.empty(entries, np.uint64),
-        np.empty((entries, 2), np.uint64),
-        np.empty((entries, 4), np.float32),
-        np.empty(entries, np.int32),
-    )
+    def _room(self, heads: NDArray[np.int32], entries: int) -> Pool:
+        return Pool(
+            heads,
+            np.empty(entries, np.uint64),
+            np.empty((entries, self._words), np.uint64),
+            np.empty((entries, 4), np.float32),
+            np.empty(entries, np.int32),
+        )
 
 
 @kernel
@@ -139,9 +140,10 @@ def _write(
     new_sketches: NDArray[np.uint64],
     i: int,
 ) -> None:
-    """Write entry number *i* of the new ones, for a clause row, to place *at*."""
+    """Write entry number *i* of the new ones, for a row, to place *at*."""
     codes[at] = new_codes[i]
-    sketches[at, 0], sketches[at, 1] = new_sketches[i, 0], new_sketches[i, 1]
+    for word in range(new_sketches.shape[1]):
+        sketches[at, word] = new_sketches[i, word]
     for side in range(4):
         entry_boxes[at, side] = np.float32(boxes[row, side])
     entry_rows[at] = row

@@ -76,7 +76,7 @@ class MOTree(Matcher):
         sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
         self._sketch = sketch_of(clauses, sample)
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
-        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)))
+        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)), sketched=True)
         self._laid_for = len(rows)
         self._layouts += 1
         self._tell("assigning cells", 0.3)
