@@ -37,7 +37,7 @@ class FoldingMatcher(Matcher):
     _folds = 0
 
     def _build(self) -> None:
-        self._lay_out_all(np.arange(self.store.rows), reorder=True)
+        self._lay_out_all(self._members(), reorder=True)
 
     def _lay_out_all(self, rows: NDArray[np.int64], *, reorder: bool) -> None:
         if reorder:
@@ -95,6 +95,6 @@ class FoldingMatcher(Matcher):
     def _check(self) -> list[str]:
         laid = self._laid()
         present = np.sort(np.concatenate([laid[self.store.alive[laid]], self._newcomers.rows()]))
-        if not np.array_equal(present, np.flatnonzero(self.store.alive)):
+        if not np.array_equal(present, self._members()):
             return ["the layout and the newcomers do not hold the living clauses"]
         return []

@@ -21,6 +21,7 @@ from nearcast.columns import (
 )
 from nearcast.errors import ColumnError, IndexFileError, UnknownError, shown
 from nearcast.geometry import Planar, as_region
+from nearcast.growable import GrowableArray
 from nearcast.kernels.verify import Probes
 from nearcast.matching import files
 from nearcast.matching.refine import resolve
@@ -52,6 +53,7 @@ class Matcher(ABC):
         tuple[str, ...]
     ] = ()  # keyword arguments that the index takes beside messages and progress
     _rewrites: ClassVar[bool] = False  # whether there is a _rewrite
+    part: tuple[GrowableArray, bool] | None = None  # holds only the clause rows that are marked so; None: all
     _build_seconds = 0.0
     _compactions = 0
     _sample: MessageBatch | None = None  # messages to learn from, while the index is first built
@@ -312,6 +314,11 @@ class Matcher(ABC):
     def _check(self) -> list[str]:
         """Return the damage found in the structure."""
         return []
+
+    def _members(self) -> NDArray[np.int64]:
+        """Return the living clause rows that this structure holds."""
+        alive = self.store.alive
+        return np.flatnonzero(alive if self.part is None else alive & (self.part[0].values == self.part[1]))
 
     def _tell(self, step: str, share: float) -> None:
         """Tell who builds the index what is being done, and the share of it that is over (0 to 1)."""

@@ -51,11 +51,7 @@ class Buckets:
         self._words = 2 if sketched else 0
         self.pool = self._room(np.zeros((lists, 3), np.int32), 0)
         self._used = 0
-
-    @property
-    def entries(self) -> int:
-        """How many there are."""
-        return int(self.pool.heads[:, 1].sum())
+        self.entries = 0  # how many there are
 
     def build(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
@@ -64,13 +60,14 @@ class Buckets:
         sizes = np.bincount(entries.targets, minlength=len(self.pool.heads))
         heads = np.zeros((len(sizes), 3), np.int32)
         heads[:, 0], heads[:, 2] = offsets_of(sizes)[:-1], sizes
-        self.pool, self._used = self._room(heads, len(rows) * 5 // 4), len(rows)
+        self.pool, self._used, self.entries = self._room(heads, len(rows) * 5 // 4), len(rows), 0
         self.add(homes, boxes, rows, entries)
 
     def add(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
     ) -> None:
         """Append entries for rows; lists and pool grow as needed."""
+        self.entries += len(rows)
         done = 0
         while done < len(rows):
             done, self._used = _add(
@@ -82,6 +79,7 @@ class Buckets:
     def remove(self, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
         """Take the entries of rows out."""
         _remove(self.pool, homes, rows)
+        self.entries -= len(rows)
 
     def rewrite(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
@@ -89,7 +87,7 @@ class Buckets:
         """Change the entries of rows, in place where the list stays; return how many left theirs."""
         movers = _rewrite(self.pool, homes, boxes, rows, entries)
         if len(movers):
-            _remove(self.pool, homes, rows[movers])
+            self.remove(homes, rows[movers])
             moved = Entries(entries.targets[movers], entries.codes[movers], entries.sketches[movers])
             self.add(homes, boxes, rows[movers], moved)
         return len(movers)
@@ -105,11 +103,12 @@ class Buckets:
         buckets = cls(0, sketched=arrays["sketches"].shape[1] > 0)
         buckets.pool = Pool(**{name: arrays[name] for name in Pool._fields})
         buckets._used = len(buckets.pool.rows)
+        buckets.entries = int(buckets.pool.heads[:, 1].sum())
         return buckets
 
     def _make_room(self, size: int) -> None:
         """Make room for a list of *size* entries to double: compact when that frees enough, else grow by half."""
-        room, entries = len(self.pool.rows), self.entries
+        room, entries = len(self.pool.rows), int(self.pool.heads[:, 1].sum())
         need = max(config.POSTING_START, 2 * size)
         if self._used - entries <= config.COMPACT_WASTE * room or room - entries < need:
             room += max(room // 2, need)

@@ -71,7 +71,7 @@ def choose_layers(
     ]
     order = sorted(range(len(fine)), key=lambda i: (fine[i].left, i))
     chosen = [fine[i] for i in order[:DIRECTORY]]
-    coarse = [_layer(candidates[i], levels, threshold, levels) for i in sorted(order[DIRECTORY:])]
+    coarse = [_layer(candidates[i], levels, threshold, None) for i in sorted(order[DIRECTORY:])]
     coarse.sort(key=lambda layer: layer.left)
     bits = int(level_counts(levels).sum()) + 1
     room = max(min(CODE_BITS // bits, layers - DIRECTORY), 0)
@@ -107,23 +107,25 @@ def _candidate(
     return _Candidate(source, knots, tested, lows, highs, values, present)
 
 
-def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int) -> _Layer:
-    """Return a layer with at most *finest* cells on a level, or the paper's number where that is more."""
+def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int | None) -> _Layer:
+    """Return a layer with the paper's number of cells, or with as many as its intervals ask for, up to *finest*."""
     points = np.linspace(0, len(candidate.lows) - 1, min(len(candidate.lows), config.MO_TREE_POINTS)).astype(
         int
     )
     widths = (candidate.highs - candidate.lows)[points]
     values = None if candidate.values is None else candidate.values[: config.MO_TREE_POINTS]
-    law = Law(widths, candidate.lows[points], values)
-    paper = level_counts(levels)
-    counts, targets = paper, even_targets(paper, widths if len(widths) else np.ones(1))
-    for _ in range(2):  # the number of cells follows from the widths, and the widths of each level from them
-        wanted = np.ceil(config.MO_TREE_FINENESS / np.maximum(targets, 1e-6)).astype(np.int64)
-        counts = np.maximum(paper, np.minimum(wanted, finest))
-        counts[-1] = 1
-        targets = even_targets(counts, widths if len(widths) else np.ones(1))
-    cell_widths = optimal_widths(counts, targets, threshold, law)
-    return _measured(candidate, counts, cell_widths)
+    law = Law(widths if len(widths) else np.ones(1), candidate.lows[points] if len(widths) else None, values)
+    counts = paper = level_counts(levels)
+    targets = even_targets(counts, law.widths)
+    if finest is not None:
+        for _ in range(
+            2
+        ):  # the number of cells follows from the widths, and the widths of each level from them
+            wanted = np.ceil(config.MO_TREE_FINENESS / np.maximum(targets, 1e-6)).astype(np.int64)
+            counts = np.maximum(paper, np.minimum(wanted, finest))
+            counts[-1] = 1
+            targets = even_targets(counts, law.widths)
+    return _measured(candidate, counts, optimal_widths(counts, targets, threshold, law))
 
 
 def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[np.float64]) -> _Layer:

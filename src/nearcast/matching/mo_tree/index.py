@@ -66,7 +66,7 @@ class MOTree(Matcher):
         super().__init__(table, messages=messages, progress=progress)
 
     def _build(self) -> None:
-        rows = np.flatnonzero(self.store.alive)
+        rows = self._members()
         clauses = self.store.clauses
         self._tell("choosing attributes", 0.0)
         messages = None if self._sample is None else self._sample.probes
@@ -96,7 +96,7 @@ class MOTree(Matcher):
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        if self.store.rows - self.store.dead > max(
+        if self._buckets.entries + len(clause_rows) > max(
             config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
         ):
             self._build()
@@ -136,7 +136,7 @@ class MOTree(Matcher):
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of every index, the layers with what section 4.2 asks of them, and the buckets."""
-        heads, used = self._buckets.pool.heads, self._buckets.entries
+        heads = self._buckets.pool.heads
         sizes = heads[heads[:, 1] > 0, 1]
         return super().stats() | {
             "layers": [
@@ -146,7 +146,6 @@ class MOTree(Matcher):
             "lists": len(heads),
             "lists_in_use": len(sizes),
             "longest_list": int(sizes.max(initial=0)),
-            "entries": used,
             "layouts": self._layouts,
         }
 
@@ -181,9 +180,9 @@ class MOTree(Matcher):
 
     def _check(self) -> list[str]:
         found = []
-        alive = np.flatnonzero(self.store.alive)
+        alive = self._members()
         heads, codes, sketches, boxes, rows = self._buckets.pool
-        if self._buckets.entries != len(alive):
+        if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} clauses")
         target, place = self._homes.values[alive].T
         if (target < 0).any():

@@ -70,7 +70,7 @@ class MOTreeStore(MessageStore):
         more = self.rows.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        if self.rows.rows - self.rows.dead > max(
+        if self._buckets.entries + len(probe_rows) > max(
             config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
         ):
             self._build()
@@ -138,7 +138,7 @@ class MOTreeStore(MessageStore):
         found = []
         alive = np.flatnonzero(self.rows.alive)
         heads, codes, _, boxes, rows = self._buckets.pool
-        if self._buckets.entries != len(alive):
+        if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} probe rows")
         target, place = self._homes.values[alive].T
         if (target < 0).any():

@@ -49,7 +49,7 @@ class PackedList(Matcher):
 
     def _build(self) -> None:
         clauses = self.store.clauses
-        rows = np.flatnonzero(self.store.alive)
+        rows = self._members()
         words = int(clauses.keywords.max()) + 1 if len(clauses.keywords) else 0
         self._tell("counting words", 0.0)
         self._frequency = GrowableArray(
@@ -213,7 +213,7 @@ class PackedList(Matcher):
     def _check(self) -> list[str]:
         found = []
         lists, homes = self._lists, self._homes.values
-        alive = np.flatnonzero(self.store.alive)
+        alive = self._members()
         heads = lists.heads[: int(lists.state[LISTS])]
         if int(heads[:, 1].sum()) != len(alive):
             found.append(f"{int(heads[:, 1].sum())} postings for {len(alive)} clauses")
