@@ -1,10 +1,10 @@
 """A clause's intervals on eight attributes in two words, and a message's values in one: tested all at once.
 
-Each attribute has a byte. Its values are cut into 126 disjoint cells, numbered from 1 on the attribute's scale; cell 0
-is the null cell of messages that lack it. A clause keeps the first and the last cell of its interval, from 0 to 127
-where it has no test. So eight comparisons are two subtractions: with the top bit of each byte set beforehand, it stays
-set where the difference is not negative. What passes is decided on the clause itself; what does not pass is refused
-rightly, because a scale never falls.
+There are two groups of eight: the attributes that are tested most, and the next ones. Each has a byte. Its values are
+cut into 126 disjoint cells, numbered from 1 on the attribute's scale; cell 0 is the null cell of messages that lack it.
+A clause keeps the first and the last cell of its interval, from 0 to 127 where it has no test. So eight comparisons are
+two subtractions: with the top bit of each byte set beforehand, it stays set where the difference is not negative. What
+passes is decided on the clause itself; what does not pass is refused rightly, because a scale never falls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = [
     "tests_of",
 ]
 
-FIELDS = 8
+FIELDS = 8  # attributes in a word
+GROUPS = 2
 GUARDS = np.uint64(0x8080808080808080)
 _CELLS = 126
 _ANY = 127
@@ -40,7 +41,7 @@ _ANY = 127
 class Sketch(NamedTuple):
     """The attributes that have a byte, most tested first, and their scales."""
 
-    sources: NDArray[np.int32]  # as many as there are, FIELDS at the most
+    sources: NDArray[np.int32]  # as many as there are, FIELDS of each group at the most
     knots: NDArray[np.float64]
 
 
@@ -49,7 +50,7 @@ def sketch_of(clauses: Clauses, rows: NDArray[np.int64]) -> Sketch:
     tests = tests_of(clauses, rows)
     counts = np.bincount(clauses.test_attributes[tests]) if len(tests) else np.zeros(0, np.int64)
     order = np.argsort(-counts, kind="stable")
-    sources = order[counts[order] > 0][:FIELDS].astype(np.int32)
+    sources = order[counts[order] > 0][: GROUPS * FIELDS].astype(np.int32)
     knots = np.empty((len(sources), config.SCALE_KNOTS + 1))
     for field, source in enumerate(sources):
         own = tests[clauses.test_attributes[tests] == source]
@@ -75,47 +76,49 @@ def _cell(knots: NDArray[np.float64], field: int, value: float) -> int:
 def sketch_clauses(
     sketch: Sketch, clauses: Clauses, rows: NDArray[np.int64], out: NDArray[np.uint64]
 ) -> None:
-    """Write the first and the last cells of clause *rows* to *out* [rows, 2]."""
+    """Write the first and the last cells of clause *rows* to *out* [rows, 4]: those of the first group come first."""
     sources, knots = sketch
     boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     for i in range(rows.size):
-        out[i, 0], out[i, 1] = np.uint64(0), ~GUARDS  # any value, also none
+        for group in range(GROUPS):
+            out[i, 2 * group], out[i, 2 * group + 1] = np.uint64(0), ~GUARDS  # any value, also none
         for field in range(sources.size):
             tested, low, high = clause_ends(
                 sources[field], rows[i], boxes, test_offsets, attributes, lows, highs, flags
             )
             if tested:
-                shift = np.uint64(8 * field)
-                out[i, 0] |= np.uint64(_cell(knots, field, low)) << shift
-                out[i, 1] ^= np.uint64(_ANY ^ _cell(knots, field, high)) << shift
+                group, shift = field // FIELDS, np.uint64(8 * (field % FIELDS))
+                out[i, 2 * group] |= np.uint64(_cell(knots, field, low)) << shift
+                out[i, 2 * group + 1] ^= np.uint64(_ANY ^ _cell(knots, field, high)) << shift
 
 
 @kernel
 def sketch_values(
-    sources: NDArray[np.int32], knots: NDArray[np.float64], values: NDArray[np.float64], p: int
+    sources: NDArray[np.int32], knots: NDArray[np.float64], values: NDArray[np.float64], p: int, group: int
 ) -> Any:
-    """Return the cells of the values of message row *p*, as one word."""
+    """Return the cells of the values of message row *p*, as one word for a group."""
     word = np.uint64(0)
-    for field in range(sources.size):
+    for field in range(group * FIELDS, min((group + 1) * FIELDS, sources.size)):
         source = sources[field]
         if source < values.shape[1] and not np.isnan(values[p, source]):
-            word |= np.uint64(_cell(knots, field, values[p, source])) << np.uint64(8 * field)
+            word |= np.uint64(_cell(knots, field, values[p, source])) << np.uint64(8 * (field % FIELDS))
     return word
 
 
 @kernel
 def sketch_stored(sketch: Sketch, stored: Stored, rows: NDArray[np.int64], out: NDArray[np.uint64]) -> None:
-    """Write the cells of the values of stored probe *rows*, one word each."""
+    """Write the cells of the values of stored probe *rows* to *out* [rows, 2], one word for each group."""
     sources, knots = sketch
     _, _, _, offsets, attributes, values, _ = stored
     for i in range(rows.size):
-        word = np.uint64(0)
+        for group in range(GROUPS):
+            out[i, group] = np.uint64(0)
         for at in range(offsets[rows[i]], offsets[rows[i] + 1]):
             for field in range(sources.size):
                 if sources[field] == attributes[at]:
-                    word |= np.uint64(_cell(knots, field, values[at])) << np.uint64(8 * field)
-        out[i] = word
+                    cell = np.uint64(_cell(knots, field, values[at]))
+                    out[i, field // FIELDS] |= cell << np.uint64(8 * (field % FIELDS))
 
 
 @kernel

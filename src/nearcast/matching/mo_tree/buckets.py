@@ -2,11 +2,11 @@
 
 The paper stacks H layers into as many buckets as there are combinations of cells, and most of them are empty. Here a
 combination of cells of the two layers of the directory is a *list*. Each clause, or each stored message, stands in one
-list, as an *entry*: the cells of its further layers in a 64-bit *code*, its box, its row; a clause also with a sketch
-of its intervals. The cells of a clause are one bit each, and a message turns the cells that it touches into a mask: an
-entry is in one of its buckets if its code has no bit outside the mask. The cells of a message are one byte each, and a
-clause compares them with the first and the last cell of its intervals. So one comparison stands for a walk down all
-layers, an empty bucket costs nothing, and what is read lies in a row.
+list, as an *entry*: the cells of its further layers in a 64-bit *code*, a sketch, its box, its row. The cells of a
+clause are one bit each, and a message turns the cells that it touches into a mask: an entry is in one of its buckets if
+its code has no bit outside the mask. The cells of a message are one byte each (those of eight attributes in the code,
+of eight more in the sketch), and a clause compares them with the first and the last cell of its intervals. So one
+comparison stands for a walk down all layers, an empty bucket costs nothing, and what is read lies in a row.
 
 Lists have room to grow; a full one moves to the end of the pool with double the room. ``homes`` knows where each row
 stands, so that it is removed (the last entry takes its place) or rewritten in constant time.
@@ -31,7 +31,7 @@ class Pool(NamedTuple):
 
     heads: NDArray[np.int32]  # [list, 3]: first entry, entries, room
     codes: NDArray[np.uint64]
-    sketches: NDArray[np.uint64]  # [entry, 2]: first and last cells; [entry, 0] for messages
+    sketches: NDArray[np.uint64]  # [entry, words]
     boxes: NDArray[np.float32]  # [entry, 4]
     rows: NDArray[np.int32]
 
@@ -45,10 +45,10 @@ class Entries(NamedTuple):
 
 
 class Buckets:
-    """The pool, and how it grows; *sketched* says whether entries have a sketch."""
+    """The pool, and how it grows; an entry's sketch has so many *words*."""
 
-    def __init__(self, lists: int, *, sketched: bool) -> None:
-        self._words = 2 if sketched else 0
+    def __init__(self, lists: int, words: int) -> None:
+        self._words = words
         self.pool = self._room(np.zeros((lists, 3), np.int32), 0)
         self._used = 0
         self.entries = 0  # how many there are
@@ -100,7 +100,7 @@ class Buckets:
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]]) -> Buckets:
         """Restore on mapped arrays."""
-        buckets = cls(0, sketched=arrays["sketches"].shape[1] > 0)
+        buckets = cls(0, arrays["sketches"].shape[1])
         buckets.pool = Pool(**{name: arrays[name] for name in Pool._fields})
         buckets._used = len(buckets.pool.rows)
         buckets.entries = int(buckets.pool.heads[:, 1].sum())

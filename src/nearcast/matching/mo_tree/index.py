@@ -18,7 +18,7 @@ from nearcast.matching.mo_tree.cells import Layers
 from nearcast.matching.mo_tree.choice import DIRECTORY, Figures, choose_layers
 from nearcast.matching.mo_tree.search import assign, search
 from nearcast.matching.scale import X, Y
-from nearcast.matching.sketch import Sketch, sketch_clauses, sketch_of
+from nearcast.matching.sketch import GROUPS, Sketch, sketch_clauses, sketch_of
 
 __all__ = ["MOTree"]
 
@@ -76,7 +76,7 @@ class MOTree(Matcher):
         sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
         self._sketch = sketch_of(clauses, sample)
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
-        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)), sketched=True)
+        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)), 2 * GROUPS)
         self._laid_for = len(rows)
         self._layouts += 1
         self._tell("assigning cells", 0.3)
@@ -86,7 +86,9 @@ class MOTree(Matcher):
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
         entries = Entries(
-            np.empty(len(rows), np.int32), np.empty(len(rows), np.uint64), np.empty((len(rows), 2), np.uint64)
+            np.empty(len(rows), np.int32),
+            np.empty(len(rows), np.uint64),
+            np.empty((len(rows), 2 * GROUPS), np.uint64),
         )
         assign(self._layers, self.store.clauses, rows, entries)
         sketch_clauses(self._sketch, self.store.clauses, rows, entries.sketches)

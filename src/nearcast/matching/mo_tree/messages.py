@@ -23,7 +23,7 @@ from nearcast.matching.message_store import MessageStore
 from nearcast.matching.mo_tree.buckets import Buckets, Entries, Pool
 from nearcast.matching.mo_tree.choice import DIRECTORY
 from nearcast.matching.scale import X, Y, clause_ends, position, scale_of
-from nearcast.matching.sketch import FIELDS, Sketch, passes, sketch_clauses, sketch_stored, tests_of
+from nearcast.matching.sketch import FIELDS, GROUPS, Sketch, passes, sketch_clauses, sketch_stored, tests_of
 
 __all__ = ["MOTreeStore"]
 
@@ -52,19 +52,17 @@ class MOTreeStore(MessageStore):
         self._sketch = Sketch(fields, _scales(stored, sample, fields))
         self._cells = min(max(int(np.sqrt(len(rows)) / config.MO_STORE_STEM), 1), config.MO_TREE_CELLS)
         self._homes = GrowableArray(np.full((self.rows.rows, 2), -1, np.int32), borrowed=False)
-        self._buckets = Buckets((self._cells + 1) ** DIRECTORY, sketched=False)
+        self._buckets = Buckets((self._cells + 1) ** DIRECTORY, GROUPS - 1)
         self._laid_for = len(rows)
         self._layouts += 1
         self._tell("filling buckets", 0.5)
         self._buckets.build(self._homes.values, stored.boxes, rows, self._entries(rows))
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
-        entries = Entries(
-            np.empty(len(rows), np.int32), np.empty(len(rows), np.uint64), np.empty((len(rows), 0), np.uint64)
-        )
-        _assign(self._directory, self._cells, self.rows.stored, rows, entries.targets)
-        sketch_stored(self._sketch, self.rows.stored, rows, entries.codes)
-        return entries
+        targets, words = np.empty(len(rows), np.int32), np.empty((len(rows), GROUPS), np.uint64)
+        _assign(self._directory, self._cells, self.rows.stored, rows, targets)
+        sketch_stored(self._sketch, self.rows.stored, rows, words)
+        return Entries(targets, np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1:]))
 
     def _add(self, probe_rows: NDArray[np.int64]) -> None:
         more = self.rows.rows - len(self._homes.values)
@@ -92,7 +90,7 @@ class MOTreeStore(MessageStore):
         filled: int,
         expired: NDArray[np.int32],
     ) -> tuple[int, int]:
-        firsts_and_lasts = np.empty((stop - start, 2), np.uint64)
+        firsts_and_lasts = np.empty((stop - start, 2 * GROUPS), np.uint64)
         sketch_clauses(self._sketch, clauses, np.arange(start, stop), firsts_and_lasts)
         done: tuple[int, int] = _search(
             self.rows.stored,
@@ -137,7 +135,7 @@ class MOTreeStore(MessageStore):
     def _check(self) -> list[str]:
         found = []
         alive = np.flatnonzero(self.rows.alive)
-        heads, codes, _, boxes, rows = self._buckets.pool
+        heads, codes, next_codes, boxes, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} probe rows")
         target, place = self._homes.values[alive].T
@@ -147,7 +145,11 @@ class MOTreeStore(MessageStore):
         expected = self._entries(alive)
         if (place >= heads[target, 1]).any() or not np.array_equal(rows[at], alive):
             found.append("an entry is not where its probe row says")
-        elif not np.array_equal(target, expected.targets) or not np.array_equal(codes[at], expected.codes):
+        elif not (
+            np.array_equal(target, expected.targets)
+            and np.array_equal(codes[at], expected.codes)
+            and np.array_equal(next_codes[at], expected.sketches)
+        ):
             found.append("a probe row is in another bucket than its cells say")
         elif not np.array_equal(boxes[at], self.rows.stored.boxes[alive].astype(np.float32)):
             found.append("an entry has another box than its probe row")
@@ -176,14 +178,14 @@ def _by_sample(clauses: Clauses) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         spared.append((float(np.sum(1 - widths / max(len(ends), 1))) / n, source))
     best = [source for _, source in sorted(spared, key=lambda pair: -pair[0])]
     directory = best[:DIRECTORY]
-    fields = [source for source in best if source >= 0 and source not in directory][:FIELDS]
+    fields = [source for source in best if source >= 0 and source not in directory][: GROUPS * FIELDS]
     return np.array(directory, np.int32), np.array(fields, np.int32)
 
 
 def _by_presence(stored: Stored) -> NDArray[np.int32]:
     """Return the attributes that most messages have."""
     counts = np.bincount(stored.value_attributes) if len(stored.values) else np.zeros(0, np.int64)
-    popular = np.argsort(-counts, kind="stable")[:FIELDS]
+    popular = np.argsort(-counts, kind="stable")[: GROUPS * FIELDS]
     return popular[counts[popular] > 0].astype(np.int32)
 
 
@@ -251,7 +253,7 @@ def _search(
     expired is noted for removal.
     """
     sources, knots = directory
-    heads, codes, _, boxes, rows = pool
+    heads, codes, next_codes, boxes, rows = pool
     clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     expires = stored.expires
@@ -272,6 +274,7 @@ def _search(
                 count += 1
             found[layer] = count
         first_cells, last_cells = sketches[c - start, 0], sketches[c - start, 1]
+        next_first, next_last = sketches[c - start, 2], sketches[c - start, 3]
         xmin, ymin = np.float32(clause_boxes[c, 0]), np.float32(clause_boxes[c, 1])
         xmax, ymax = np.float32(clause_boxes[c, 2]), np.float32(clause_boxes[c, 3])
         last = filled
@@ -296,6 +299,7 @@ def _search(
                 & (boxes[at, 2] >= xmin)
                 & (boxes[at, 1] <= ymax)
                 & (boxes[at, 3] >= ymin)
+                & passes(next_codes[at, 0], next_first, next_last)
             )
         kept = keep_valid(expires, now, out, filled, kept, expired)
         kept = keep_satisfying(stored, clauses, c, out, filled, kept)

@@ -119,7 +119,8 @@ def search(
             for at in range(first, first + heads[lists[k], 1]):
                 out[last] = at
                 last += codes[at] & outside == np.uint64(0)
-        word = sketch_values(sketch_sources, sketch_knots, values, p)
+        word = sketch_values(sketch_sources, sketch_knots, values, p, 0)
+        next_word = sketch_values(sketch_sources, sketch_knots, values, p, 1)
         xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
         xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
         kept = filled
@@ -137,6 +138,7 @@ def search(
                 & (boxes[at, 2] >= xmin)
                 & (boxes[at, 1] <= ymax)
                 & (boxes[at, 3] >= ymin)
+                & passes(next_word, sketches[at, 2], sketches[at, 3])
             )
         kept = keep_satisfied(clauses, probes, p, out, filled, kept)
         counts[p - start] = kept - filled
