@@ -192,6 +192,7 @@ TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-leve
 QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with so many clauses to hand down, or fewer, is a leaf
 QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is one with less than this share of the whole area
 QUADTREE_SPAN: Final = 2  # cells that a box may be wide and high on its deepest level
+QUADTREE_CARD: Final = 8  # integers on the card of a clause: its row and up to seven tokens
 QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
 LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which candidates of an area are estimated
 # The prices of the cost model, in nanoseconds: a least-squares fit to a million subscriptions of the AP-Tree recipe,

@@ -38,7 +38,7 @@ from nearcast.matching.pt_quadtree.quadtree import (
     check_thresholds,
     quadtree_stats,
 )
-from nearcast.matching.pt_quadtree.search import filter_nodes, query_cells
+from nearcast.matching.pt_quadtree.search import filter_nodes, mark_ranks, query_cells, unmark_ranks
 from nearcast.matching.token_order import LAST, message_tokens
 
 __all__ = ["FILTERS", "VERIFICATIONS", "LFilter"]
@@ -87,7 +87,7 @@ class LFilter(FoldingMatcher):
         self._tell("quadtree", 0.3)
         offsets, tokens = self._order.arranged(clauses, self._laid())
         self._frame, self._tree, self._entries = build_quadtree(
-            self._postings.boxes, offsets, tokens, self.tau_num, self.tau_area
+            self._postings.rows, self._postings.boxes, offsets, tokens, self.tau_num, self.tau_area
         )
         self._tell("quadtree", 1.0)
 
@@ -127,6 +127,7 @@ class LFilter(FoldingMatcher):
             self._tree,
             self._entries,
             self._order.ranks,
+            self._order.size,
             self._shares,
             self._newcomers.pool,
             self._newcomers.first,
@@ -217,6 +218,7 @@ def _search(
     tree: Quadtree,
     entries: Entries,
     ranks: NDArray[np.int32],
+    size: int,
     shares: NDArray[np.float32],
     newcomers: Pool,
     first_new: int,
@@ -231,7 +233,7 @@ def _search(
 ) -> Any:
     """LFILTER (Algorithm 3) for each probe."""
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
-    bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
+    bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -249,6 +251,7 @@ def _search(
             last = match_trie(trie, postings, COST, tokens, count, bits, query, out, filled)
         else:
             lists = filter_nodes(tree, query, cells, tokens, count, bits, nodes)
+            mark_ranks(present, tokens, count)
             last = hybrid_prune(
                 trie,
                 postings,
@@ -263,11 +266,13 @@ def _search(
                 tokens,
                 count,
                 bits,
+                present,
                 query,
                 cells,
                 out,
                 filled,
             )
+            unmark_ranks(present, tokens, count)
         clear_bits(bits, tokens, count)
         if last == FULL:
             return p, filled
