@@ -76,7 +76,9 @@ class Entries(NamedTuple):
     boxes: NDArray[np.float32]  # [n, 4]
     items: NDArray[np.int32]  # ascending in a list
     heads: NDArray[np.uint16]  # of the rarest token
-    cards: NDArray[np.int32]  # [items, QUADTREE_CARD]: a clause row, then tokens by rank, from 1 on; 0 is none
+    cards: NDArray[
+        np.int32
+    ]  # [items, QUADTREE_CARD]: a clause row, then tokens by rank, from 1 on; 0 is none
 
 
 def _frame_over(boxes: NDArray[np.float32]) -> Frame:

@@ -138,8 +138,8 @@ def corner_of(
     Where a message and a box share several nodes, it is the one with the lower left corner of what they share: in the
     message's first column any box that is in the node, in a later one a box that begins there.
     """
-    shift = _FINEST - (np.searchsorted(tree.levels, node, side="right") - 1)
-    column, row = np.int64(tree.columns[node]), np.int64(tree.rows[node])
+    shift = int(_FINEST - (np.searchsorted(tree.levels, node, side="right") - 1))
+    column, row = int(tree.columns[node]), int(tree.rows[node])
     out[0], out[1] = -np.inf, -np.inf
     if cells[0] >> shift < column:
         out[0] = _least_from(column << shift, frame.x, frame.width)
