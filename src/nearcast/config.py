@@ -197,9 +197,10 @@ QUADTREE_SPAN: Final = 2  # cells that a box may be wide and high on its deepest
 QUADTREE_CARD: Final = 8  # integers on the card of a clause: its row and up to seven tokens
 QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
 LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which candidates of an area are estimated
-# The prices of the cost model, in nanoseconds: a least-squares fit to 200,000 and a million subscriptions of the
-# AP-Tree recipe, messages of 6 to 1,000 tokens, points and areas, each timed with either filter in a stream of others.
-# Taking the filter that they name costs 1 % more than always taking the better one. Only their proportions count.
+# The prices of the cost model, in nanoseconds, on the AP-Tree recipe, messages of 6 to 1,000 tokens, points and areas.
+# Those of the trie are a least-squares fit to a million subscriptions; those of the quadtree are chosen between the
+# fits to 200,000 and to a million, each message timed with either filter in a stream of others. Only their proportions
+# count.
 LFILTER_CHEAP_NS: Final = (
     25_000.0  # a trie that is expected to cost less is taken without a look at the quadtree
 )
