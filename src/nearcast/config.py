@@ -133,6 +133,8 @@ RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at le
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
 INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy
+RADIX_SORT_FROM: Final = 128  # tokens of a message; more are sorted digit by digit
+RADIX_SORT_BITS: Final = 10  # of such a digit
 HASH_BLOCK: Final = 128  # strings whose cache misses overlap
 
 # --- Vocabulary ----------------------------------------------------------------------------------------------------
@@ -220,21 +222,23 @@ TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-leve
 QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with so many clauses to hand down, or fewer, is a leaf
 QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is one with less than this share of the whole area
 QUADTREE_SPAN: Final = 2  # cells that a box may be wide and high on its deepest level
+QUADTREE_CARD: Final = 8  # integers on the card of a clause: its row and up to seven tokens
 QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
 LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which candidates of an area are estimated
-# The prices of the cost model, in nanoseconds: a least-squares fit to a million subscriptions of the AP-Tree recipe,
-# messages of 6 to 1,000 tokens, points and areas. Only their proportions count.
+# The prices of the cost model, in nanoseconds, on the AP-Tree recipe, messages of 6 to 1,000 tokens, points and areas.
+# Those of the trie are a least-squares fit to a million subscriptions; those of the quadtree are chosen between the
+# fits to 200,000 and to a million, each message timed with either filter in a stream of others. Only their proportions
+# count.
 LFILTER_CHEAP_NS: Final = (
     25_000.0  # a trie that is expected to cost less is taken without a look at the quadtree
 )
 LFILTER_TOP_NS: Final = 875.0  # a child of the trie's root that the message meets, with what follows
 LFILTER_NODE_NS: Final = 34.0  # a clause below it whose next token is expected in the message
 LFILTER_POSTING_NS: Final = 0.22  # a posting of such a child's own list
-LFILTER_TOKEN_NS: Final = 147.0  # a token of the message, when lists are narrowed
-LFILTER_REGION_NS: Final = 904.0  # a node of the quadtree
-LFILTER_PAIR_NS: Final = 9.1  # a token of the message at such a node
-LFILTER_ENTRY_NS: Final = 0.18  # an entry of its list
-LFILTER_SEEN_NS: Final = 98.0  # an entry of which two tokens are expected in the message
+LFILTER_TOKEN_NS: Final = 35.0  # a token of the message, when the quadtree is taken
+LFILTER_REGION_NS: Final = 700.0  # a node of the quadtree
+LFILTER_ENTRY_NS: Final = 0.1  # an entry of its list
+LFILTER_SEEN_NS: Final = 11.0  # an entry whose first token is expected in the message
 # The prices of verification, by estimate: not fitted.
 LFILTER_LOOK_NS: Final = 1.2  # an entry of which the first token is asked
 LFILTER_HIT_NS: Final = 8.0  # an entry whose first token the message has

@@ -25,6 +25,8 @@ __all__ = ["LAST", "TokenOrder", "message_tokens"]
 LAST = 2**31 - 1  # the token of the most frequent word
 _NONE = -1  # the rank of a word that no clause asks for
 _INSERTION_UP_TO = config.INSERTION_SORT_UP_TO
+_RADIX_FROM, _DIGIT_BITS = config.RADIX_SORT_FROM, config.RADIX_SORT_BITS
+_DIGITS = 1 << _DIGIT_BITS
 
 
 class TokenOrder:
@@ -72,7 +74,32 @@ class TokenOrder:
 
 
 @kernel
+def _sort_by_digits(tokens: NDArray[np.int32]) -> None:
+    """Sort many tokens: digit by digit, the last one first, as far as they differ."""
+    deepest = LAST - int(tokens.min())
+    spare, ends = np.empty_like(tokens), np.empty(_DIGITS, np.int64)
+    shift = 0
+    while deepest >> shift > 0:
+        ends[:] = 0
+        for token in tokens:
+            ends[(token >> shift) & (_DIGITS - 1)] += 1
+        total = 0
+        for digit in range(_DIGITS):
+            total += ends[digit]
+            ends[digit] = total
+        for i in range(tokens.size - 1, -1, -1):
+            digit = (tokens[i] >> shift) & (_DIGITS - 1)
+            ends[digit] -= 1
+            spare[ends[digit]] = tokens[i]
+        tokens[:] = spare
+        shift += _DIGIT_BITS
+
+
+@kernel
 def _sort(tokens: NDArray[np.int32], first: int, last: int) -> None:
+    if last - first > _RADIX_FROM:
+        _sort_by_digits(tokens[first:last])
+        return
     if last - first > _INSERTION_UP_TO:
         tokens[first:last].sort()
         return

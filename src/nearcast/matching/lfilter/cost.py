@@ -21,55 +21,66 @@ from nearcast.matching.mbr_trie.trie import Trie
 from nearcast.matching.pt_quadtree.quadtree import Frame, Quadtree
 from nearcast.matching.token_order import LAST, message_tokens
 
-__all__ = ["costs", "expected_trie_cost"]
+__all__ = ["costs", "expected_trie_cost", "token_figures"]
 
 _FINEST = config.QUADTREE_LEVELS
 _LEVEL = config.LFILTER_LEVEL
 _TOP_NS, _NODE_NS, _POSTING_NS = config.LFILTER_TOP_NS, config.LFILTER_NODE_NS, config.LFILTER_POSTING_NS
 _CHEAP_NS = config.LFILTER_CHEAP_NS
-_TOKEN_NS, _REGION_NS, _PAIR_NS = config.LFILTER_TOKEN_NS, config.LFILTER_REGION_NS, config.LFILTER_PAIR_NS
+_TOKEN_NS, _REGION_NS = config.LFILTER_TOKEN_NS, config.LFILTER_REGION_NS
 _ENTRY_NS, _SEEN_NS = config.LFILTER_ENTRY_NS, config.LFILTER_SEEN_NS
 
 
-@kernel
-def _token_share(tokens: NDArray[np.int32], count: int, shares: NDArray[np.float32]) -> float:
-    """Return the chance that a token of a clause is in the message; *shares* is that of each rank."""
-    total = 0.0
-    for i in range(count):
-        rank = LAST - int(tokens[i])
-        if rank < shares.size:
-            total += shares[rank]
-    return total
+def token_figures(trie: Trie, shares: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return what Cost_T asks of each token, side by side: float32[ranks, 8], half a cache line for each.
+
+    Of the child of the root with the token: its MBR (touching nothing where there is no such child), the postings of
+    its own list, and those below; then the share of the token in those of all clauses.
+    """
+    tops = trie.tops
+    figures = np.zeros((len(tops), 8), np.float32)
+    figures[:, :4] = np.where((tops > 0)[:, None], trie.boxes[tops], np.nan)
+    figures[:, 4] = trie.ends[tops] - trie.lows[tops]
+    figures[:, 5] = trie.highs[tops] - trie.ends[tops]
+    figures[:, 6] = shares[: len(tops)]
+    return figures
 
 
 @kernel
 def _trie_cost(
-    trie: Trie,
+    bare: int,
+    figures: NDArray[np.float32],
     tokens: NDArray[np.int32],
     count: int,
     query: NDArray[np.float32],
-    shares: NDArray[np.float32],
-    share: float,
 ) -> Any:
-    """Cost_T, Equations 1 and 2: the first level as it is, what is below it by expectation.
+    """Cost_T, Equations 1 and 2, and the chance that a token of a clause is in the message.
 
-    Below a child of the root each clause counts with the chance that its next token is in the message.
+    The first level is as it is, what is below it by expectation: there each clause counts with the chance that its
+    next token is in the message. *bare* is how many clauses have no token.
     """
-    _, _, lows, ends, highs, boxes, tops, _ = trie
+    total = 0.0
+    for i in range(
+        count
+    ):  # a short loop, so that the looks at many tokens overlap: the next one finds them near
+        rank = LAST - int(tokens[i])
+        if rank < figures.shape[0]:
+            total += figures[rank, 6]
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
-    cost = _POSTING_NS * ends[0]
+    cost, share = _POSTING_NS * bare, total
     for i in range(count):
         rank = LAST - int(tokens[i])
-        if rank >= tops.size:
+        if rank >= figures.shape[0]:
             continue
-        share -= shares[rank]  # of the tokens that can follow
-        node = tops[rank]
-        if node > 0 and (boxes[node, 0] <= xmax) & (boxes[node, 2] >= xmin) & (boxes[node, 1] <= ymax) & (
-            boxes[node, 3] >= ymin
-        ):
-            cost += _TOP_NS + _POSTING_NS * (ends[node] - lows[node])
-            cost += _NODE_NS * (highs[node] - ends[node]) * share
-    return cost
+        share -= figures[rank, 6]  # of the tokens that can follow
+        price = _TOP_NS + _POSTING_NS * figures[rank, 4] + _NODE_NS * figures[rank, 5] * share
+        cost += price * (
+            (figures[rank, 0] <= xmax)
+            & (figures[rank, 2] >= xmin)
+            & (figures[rank, 1] <= ymax)
+            & (figures[rank, 3] >= ymin)
+        )
+    return cost, total
 
 
 @kernel
@@ -117,28 +128,26 @@ def _quadtree_cost(
                     stack[top, 0] = child
                     stack[top, 1] = level + 1
                     top += 1
-    filtering = _TOKEN_NS * count + regions * (_REGION_NS + _PAIR_NS * count)
-    return filtering + entries * (_ENTRY_NS + _SEEN_NS * share * share)
+    return _TOKEN_NS * count + _REGION_NS * regions + entries * (_ENTRY_NS + _SEEN_NS * share)
 
 
 @kernel
 def costs(
     trie: Trie,
+    figures: NDArray[np.float32],
     frame: Frame,
     tree: Quadtree,
     tokens: NDArray[np.int32],
     count: int,
     query: NDArray[np.float32],
     cells: NDArray[np.int64],
-    shares: NDArray[np.float32],
 ) -> Any:
     """Return (Cost_T, Cost_Q, the chance that a token of a clause is in the message).
 
     Where the trie is cheap, Cost_Q is not worth finding out, and infinite: the way down the quadtree alone, which
     its estimate takes too, costs as much.
     """
-    share = _token_share(tokens, count, shares)
-    by_trie = _trie_cost(trie, tokens, count, query, shares, share)
+    by_trie, share = _trie_cost(trie.ends[0], figures, tokens, count, query)
     if by_trie < _CHEAP_NS:
         return by_trie, np.inf, share
     return by_trie, _quadtree_cost(frame, tree, cells, count, query, share), share
@@ -146,11 +155,12 @@ def costs(
 
 def expected_trie_cost(index: MBRTrie, probes: Probes) -> float:
     """Return the mean of Cost_T over *probes* for an index that is a trie, in nanoseconds."""
-    return float(_mean_trie_cost(index.trie, index.token_shares(), index.ranks, probes))
+    figures = token_figures(index.trie, index.token_shares())
+    return float(_mean_trie_cost(int(index.trie.ends[0]), figures, index.ranks, probes))
 
 
 @kernel
-def _mean_trie_cost(trie: Trie, shares: NDArray[np.float32], ranks: NDArray[np.int32], probes: Probes) -> Any:
+def _mean_trie_cost(bare: int, figures: NDArray[np.float32], ranks: NDArray[np.int32], probes: Probes) -> Any:
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     query = np.empty(4, np.float32)
     total = 0.0
@@ -159,5 +169,5 @@ def _mean_trie_cost(trie: Trie, shares: NDArray[np.float32], ranks: NDArray[np.i
         count = message_tokens(keywords, offsets[p], offsets[p + 1], ranks, tokens)
         for side in range(4):
             query[side] = probe_boxes[p, side]
-        total += _trie_cost(trie, tokens, count, query, shares, _token_share(tokens, count, shares))
+        total += _trie_cost(bare, figures, tokens, count, query)[0]
     return total / max(probe_boxes.shape[0], 1)

@@ -12,7 +12,7 @@ from nearcast.kernels import kernel
 from nearcast.matching.mbr_trie.search import COST, FULL, select_pairs, with_room
 from nearcast.matching.mbr_trie.trie import Postings, Trie
 from nearcast.matching.pt_quadtree.quadtree import Entries, Frame, Quadtree
-from nearcast.matching.pt_quadtree.search import here, region_of, verify_list
+from nearcast.matching.pt_quadtree.search import corner_of, verify_list
 
 __all__ = ["BY_COST", "DIRECT", "LIST_PRUNING", "hybrid_prune"]
 
@@ -57,6 +57,7 @@ def hybrid_prune(
     tokens: NDArray[np.int32],
     count: int,
     bits: NDArray[np.uint64],
+    present: NDArray[np.uint64],
     query: NDArray[np.float32],
     cells: NDArray[np.int64],
     out: NDArray[np.int32],
@@ -64,16 +65,15 @@ def hybrid_prune(
 ) -> Any:
     """Find the answers in the lists of the first *lists* of *nodes*; return the new end, or FULL without room.
 
-    Writes clause rows, as complements where a second look is needed: after a direct verification always. The
-    lists of each node on the way down the trie stand in one frame of *bounds*, so those of the parent are there
-    when the next child is taken.
+    Writes clause rows, as complements where a second look is needed. The lists of each node on the way down the trie
+    stand in one frame of *bounds*, so those of the parent are there when the next child is taken.
     """
     node_tokens, firsts, lows, ends, highs, node_boxes, tops, levels = trie
     starts, items, rows, boxes = tree.starts, entries.items, postings.rows, entries.boxes
     bounds = np.empty((levels.size, lists, 2), np.int64)
-    regions = np.empty((lists, 8))
+    corners = np.empty((lists, 2), np.float32)
     for k in range(lists):
-        region_of(frame, tree, nodes[k], cells, regions[k])
+        corner_of(frame, tree, nodes[k], cells, corners[k])
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     stack = np.zeros((64, 3), np.int32)  # candidate pairs <n, T_n>, and the depth of n
     top = 1
@@ -96,7 +96,7 @@ def hybrid_prune(
                 if (
                     (left <= xmax) & (right >= xmin) & (low <= ymax) & (high >= ymin)
                     and alive[max(row, ~row)]
-                    and here(regions[k], cells, left, low)
+                    and (left >= corners[k, 0]) & (low >= corners[k, 1])
                 ):
                     sure = (left < xmax) & (right > xmin) & (low < ymax) & (high > ymin)
                     out[filled] = row if sure else min(row, ~row)
@@ -115,24 +115,20 @@ def hybrid_prune(
             for k in range(lists):
                 if bounds[depth, k, 0] == bounds[depth, k, 1]:
                     continue
-                last = verify_list(
+                filled = verify_list(
                     entries,
-                    rows,
                     alive,
-                    regions[k],
+                    corners[k],
                     bounds[depth, k, 0],
                     bounds[depth, k, 1],
                     bits,
+                    present,
                     query,
-                    cells,
                     out,
                     filled,
                 )
-                if last == FULL:
+                if filled == FULL:
                     return FULL
-                for i in range(filled, last):
-                    out[i] = ~out[i]
-                filled = last
         else:
             stack = with_room(stack, top + min(end - child, count - at))
             last = select_pairs(

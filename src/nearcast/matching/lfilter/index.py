@@ -14,7 +14,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
-from nearcast.matching.lfilter.cost import costs
+from nearcast.matching.lfilter.cost import costs, token_figures
 from nearcast.matching.lfilter.hybrid import hybrid_prune
 from nearcast.matching.matcher import Progress
 from nearcast.matching.mbr_trie.search import COST, FULL, clear_bits, match_trie, set_bits, settle
@@ -38,7 +38,7 @@ from nearcast.matching.pt_quadtree.quadtree import (
     check_thresholds,
     quadtree_stats,
 )
-from nearcast.matching.pt_quadtree.search import filter_nodes, query_cells
+from nearcast.matching.pt_quadtree.search import filter_nodes, mark_ranks, query_cells, unmark_ranks
 from nearcast.matching.token_order import LAST, message_tokens
 
 __all__ = ["FILTERS", "VERIFICATIONS", "LFilter"]
@@ -83,11 +83,11 @@ class LFilter(FoldingMatcher):
         self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
         self._places = places_of(self._laid(), self.store.rows)
         frequency = np.bincount(LAST - tokens, minlength=self._order.size)
-        self._shares = (frequency / max(len(tokens), 1)).astype(np.float32)
+        self._figures = token_figures(self._trie, (frequency / max(len(tokens), 1)).astype(np.float32))
         self._tell("quadtree", 0.3)
         offsets, tokens = self._order.arranged(clauses, self._laid())
         self._frame, self._tree, self._entries = build_quadtree(
-            self._postings.boxes, offsets, tokens, self.tau_num, self.tau_area
+            self._postings.rows, self._postings.boxes, offsets, tokens, self.tau_num, self.tau_area
         )
         self._tell("quadtree", 1.0)
 
@@ -100,7 +100,7 @@ class LFilter(FoldingMatcher):
     def costs(self, batch: MessageBatch) -> NDArray[np.float64]:
         """Return what the cost model expects of the trie and of the quadtree, in nanoseconds: float64[probes, 2]."""
         out = np.empty((len(batch.probes.boxes), 2))
-        _costs(self._trie, self._frame, self._tree, self._order.ranks, self._shares, batch.probes, out)
+        _costs(self._trie, self._figures, self._frame, self._tree, self._order.ranks, batch.probes, out)
         return out
 
     def choices(self, batch: MessageBatch) -> list[str]:
@@ -127,7 +127,8 @@ class LFilter(FoldingMatcher):
             self._tree,
             self._entries,
             self._order.ranks,
-            self._shares,
+            self._order.size,
+            self._figures,
             self._newcomers.pool,
             self._newcomers.first,
             FILTERS.index(self.filter),
@@ -154,7 +155,7 @@ class LFilter(FoldingMatcher):
         return super()._arrays() | {
             "choices": np.array([FILTERS.index(self.filter), VERIFICATIONS.index(self.verification)]),
             "thresholds": np.array([self.tau_num, self.tau_area]),
-            "shares": self._shares,
+            "figures": self._figures,
             "places": self._places,
             "frame": np.array(self._frame),
             **named_arrays("trie_", self._trie),
@@ -168,7 +169,7 @@ class LFilter(FoldingMatcher):
         ours, verification = arrays["choices"].tolist()
         self.filter, self.verification = FILTERS[ours], VERIFICATIONS[verification]
         self.tau_num, self.tau_area = check_thresholds(*arrays["thresholds"].tolist())
-        self._shares, self._places = arrays["shares"], arrays["places"]
+        self._figures, self._places = arrays["figures"], arrays["places"]
         self._frame = Frame(*arrays["frame"].tolist())
         self._trie = Trie(**taken_arrays("trie_", Trie._fields, arrays))
         self._postings = Postings(**taken_arrays("posting_", Postings._fields, arrays))
@@ -187,10 +188,10 @@ class LFilter(FoldingMatcher):
 @kernel
 def _costs(
     trie: Trie,
+    figures: NDArray[np.float32],
     frame: Frame,
     tree: Quadtree,
     ranks: NDArray[np.int32],
-    shares: NDArray[np.float32],
     probes: Probes,
     out: NDArray[np.float64],
 ) -> None:
@@ -202,7 +203,7 @@ def _costs(
         for k in range(4):
             query[k] = probe_boxes[p, k]
         query_cells(frame, query, cells)
-        by_trie, by_quadtree, _ = costs(trie, frame, tree, tokens, count, query, cells, shares)
+        by_trie, by_quadtree, _ = costs(trie, figures, frame, tree, tokens, count, query, cells)
         out[p, 0] = by_trie
         out[p, 1] = by_quadtree
 
@@ -217,7 +218,8 @@ def _search(
     tree: Quadtree,
     entries: Entries,
     ranks: NDArray[np.int32],
-    shares: NDArray[np.float32],
+    size: int,
+    figures: NDArray[np.float32],
     newcomers: Pool,
     first_new: int,
     forced: int,
@@ -231,7 +233,7 @@ def _search(
 ) -> Any:
     """LFILTER (Algorithm 3) for each probe."""
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
-    bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
+    bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -243,12 +245,13 @@ def _search(
         for k in range(4):
             query[k] = probe_boxes[p, k]
         query_cells(frame, query, cells)
-        by_trie, by_quadtree, share = costs(trie, frame, tree, tokens, count, query, cells, shares)
+        by_trie, by_quadtree, share = costs(trie, figures, frame, tree, tokens, count, query, cells)
         set_bits(bits, tokens, count)
         if forced == 1 or (forced == 0 and by_trie <= by_quadtree):
             last = match_trie(trie, postings, COST, tokens, count, bits, query, out, filled)
         else:
             lists = filter_nodes(tree, query, cells, tokens, count, bits, nodes)
+            mark_ranks(present, tokens, count)
             last = hybrid_prune(
                 trie,
                 postings,
@@ -263,11 +266,13 @@ def _search(
                 tokens,
                 count,
                 bits,
+                present,
                 query,
                 cells,
                 out,
                 filled,
             )
+            unmark_ranks(present, tokens, count)
         clear_bits(bits, tokens, count)
         if last == FULL:
             return p, filled

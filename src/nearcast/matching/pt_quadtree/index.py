@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns import MessageBatch, SubscriptionTable, words_alone
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import Pool
-from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.matcher import Progress
-from nearcast.matching.mbr_trie.search import FULL, clear_bits, set_bits
+from nearcast.matching.mbr_trie.search import FULL, clear_bits, set_bits, settle
 from nearcast.matching.newcomers import match_newcomers
 from nearcast.matching.pt_quadtree.quadtree import (
     Entries,
@@ -25,7 +25,14 @@ from nearcast.matching.pt_quadtree.quadtree import (
     check_thresholds,
     quadtree_stats,
 )
-from nearcast.matching.pt_quadtree.search import filter_nodes, query_cells, region_of, verify_list
+from nearcast.matching.pt_quadtree.search import (
+    corner_of,
+    filter_nodes,
+    mark_ranks,
+    query_cells,
+    unmark_ranks,
+    verify_list,
+)
 from nearcast.matching.token_order import message_tokens
 
 __all__ = ["PTQuadtree"]
@@ -59,8 +66,9 @@ class PTQuadtree(FoldingMatcher):
         offsets, tokens = self._order.arranged(clauses, rows)
         with np.errstate(over="ignore"):
             boxes = clauses.boxes[rows].astype(np.float32)
+        listed = np.where(words_alone(clauses, rows), rows, ~rows).astype(np.int32)
         self._frame, self._tree, self._entries = build_quadtree(
-            boxes, offsets, tokens, self.tau_num, self.tau_area
+            listed, boxes, offsets, tokens, self.tau_num, self.tau_area
         )
         self._listed = rows.astype(np.int32)
         self._tell("quadtree", 1.0)
@@ -86,8 +94,8 @@ class PTQuadtree(FoldingMatcher):
             self._frame,
             self._tree,
             self._entries,
-            self._listed,
             self._order.ranks,
+            self._order.size,
             self._newcomers.pool,
             self._newcomers.first,
             probes,
@@ -136,8 +144,8 @@ def _search(
     frame: Frame,
     tree: Quadtree,
     entries: Entries,
-    laid: NDArray[np.int32],
     ranks: NDArray[np.int32],
+    size: int,
     newcomers: Pool,
     first_new: int,
     probes: Probes,
@@ -149,42 +157,43 @@ def _search(
 ) -> Any:
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     starts = tree.starts
-    bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
+    bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
     tokens = np.empty(longest, np.int32)
     query, cells = np.empty(4, np.float32), np.empty(4, np.int64)
-    nodes, region = np.empty(tree.first.size, np.int32), np.empty(8)
+    nodes, corner = np.empty(tree.first.size, np.int32), np.empty(2, np.float32)
     for p in range(start, stop):
         count = message_tokens(keywords, offsets[p], offsets[p + 1], ranks, tokens)
         for k in range(4):
             query[k] = probe_boxes[p, k]
         query_cells(frame, query, cells)
         set_bits(bits, tokens, count)
+        mark_ranks(present, tokens, count)
         last = filled
         for i in range(filter_nodes(tree, query, cells, tokens, count, bits, nodes)):
             node = nodes[i]
-            region_of(frame, tree, node, cells, region)
+            corner_of(frame, tree, node, cells, corner)
             last = verify_list(
                 entries,
-                laid,
                 alive,
-                region,
+                corner,
                 starts[node],
                 starts[node + 1],
                 bits,
+                present,
                 query,
-                cells,
                 out,
                 last,
             )
             if last == FULL:
                 break
         clear_bits(bits, tokens, count)
+        unmark_ranks(present, tokens, count)
         if last == FULL:
             return p, filled
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
+        last = settle(clauses, probes, p, out, filled, last)
         end = match_newcomers(clauses, newcomers, first_new, probes, p, tokens, count, query, out, last)
         if end == FULL:
             return p, filled

@@ -7,8 +7,9 @@ level on which it is at most QUADTREE_SPAN cells wide and high, so it has at mos
 Inner nodes therefore have lists too, as in the MX-CIF quadtree that the paper mentions; a box without end stays at
 the root. Every list is sorted by item, and has its pivotal tokens.
 
-An entry of a list is a rounded box, an item, and sixteen bits each of the clause's four rarest tokens: enough to
-refuse almost all that the message does not satisfy, without looking at the clause.
+An entry of a list is a rounded box, an item, and sixteen bits of the clause's rarest token, which refuse almost all
+that the message does not satisfy. What passes is decided on the card of the item: the clause row and its tokens, side
+by side in half a cache line, so that an answer costs one look into memory and not one into each column of the clauses.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
 from nearcast.matching.mbr_trie.trie import bound, empty_boxes
 from nearcast.matching.pt_quadtree.pivots import node_sets, pivotal_tokens
+from nearcast.matching.token_order import LAST
 from nearcast.ragged import offsets_of
 
 __all__ = [
@@ -36,9 +38,9 @@ __all__ = [
     "quadtree_stats",
 ]
 
-_HEADS = 4  # tokens of a clause that an entry shows
 _FINEST = config.QUADTREE_LEVELS
 _SLOT = config.TOKEN_BITS - 1
+_SHOWN = config.QUADTREE_CARD - 1  # tokens on a card
 
 
 class Frame(NamedTuple):
@@ -74,7 +76,9 @@ class Entries(NamedTuple):
     boxes: NDArray[np.float32]  # [n, 4]
     items: NDArray[np.int32]  # ascending in a list
     heads: NDArray[np.uint16]  # of the rarest token
-    tails: NDArray[np.uint16]  # [n, 3], of the next ones
+    cards: NDArray[
+        np.int32
+    ]  # [items, QUADTREE_CARD]: a clause row, then tokens by rank, from 1 on; 0 is none
 
 
 def _frame_over(boxes: NDArray[np.float32]) -> Frame:
@@ -151,13 +155,14 @@ def _by_node(pairs: NDArray[np.int32], base: int, starts: NDArray[np.int64], out
 
 
 def build_quadtree(
+    clause_rows: NDArray[np.int32],
     boxes: NDArray[np.float32],
     offsets: NDArray[np.int64],
     tokens: NDArray[np.int32],
     tau_num: int,
     tau_area: float,
 ) -> tuple[Frame, Quadtree, Entries]:
-    """Build over items 0, 1, … with the given boxes and tokens.
+    """Build over items 0, 1, … with the given boxes and tokens; *clause_rows* as in :class:`Postings`.
 
     A region is not divided when at most *tau_num* items would go down, or when its share of the root's area is below
     *tau_area*.
@@ -207,8 +212,8 @@ def build_quadtree(
     mbrs = empty_boxes(count)
     bound(boxes[items], starts[:-1], starts[1:], mbrs)
     _sum_up(all_first, under, leaves, mbrs)
-    slots = np.full((len(boxes), _HEADS), _SLOT, np.uint16)
-    _show_tokens(offsets, tokens, slots)
+    cards, heads = np.empty((len(boxes), config.QUADTREE_CARD), np.int32), np.empty(len(boxes), np.uint16)
+    _write_cards(clause_rows, offsets, tokens, cards, heads)
     pivot_offsets, pivots, bare = pivotal_tokens(starts, items, offsets, tokens)
     sets = node_sets(all_first, np.array(levels), pivot_offsets, pivots, bare, under)
     return (
@@ -224,12 +229,7 @@ def build_quadtree(
             *sets,
             np.array(levels),
         ),
-        Entries(
-            boxes[items],
-            items,
-            np.ascontiguousarray(slots[items, 0]),
-            np.ascontiguousarray(slots[items, 1:]),
-        ),
+        Entries(boxes[items], items, heads[items], cards),
     )
 
 
@@ -249,11 +249,25 @@ def _sum_up(
 
 
 @kernel
-def _show_tokens(offsets: NDArray[np.int64], tokens: NDArray[np.int32], out: NDArray[np.uint16]) -> None:
-    """Write the low bits of the first tokens of each item: the rarest ones."""
-    for i in range(out.shape[0]):
-        for k in range(min(_HEADS, offsets[i + 1] - offsets[i])):
-            out[i, k] = tokens[offsets[i] + k] & _SLOT
+def _write_cards(
+    rows: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    tokens: NDArray[np.int32],
+    cards: NDArray[np.int32],
+    heads: NDArray[np.uint16],
+) -> None:
+    """Write the card of each item, and the low bits of its rarest token.
+
+    A card shows the rarest tokens, as many as fit. The row is a complement where that is not all there is to decide:
+    forbidden words or tests, or more tokens.
+    """
+    cards[:] = 0
+    for i in range(rows.size):
+        first, count = offsets[i], offsets[i + 1] - offsets[i]
+        heads[i] = tokens[first] & _SLOT if count > 0 else _SLOT
+        cards[i, 0] = rows[i] if count <= _SHOWN else min(rows[i], ~rows[i])
+        for k in range(min(count, _SHOWN)):
+            cards[i, k + 1] = LAST - tokens[first + k] + 1
 
 
 def check_thresholds(tau_num: Any, tau_area: Any) -> tuple[int, float]:
@@ -307,6 +321,14 @@ def check_quadtree(
         tree.boxes[children, 2:] > tree.boxes[parents[children], 2:]
     ).any():
         found.append("the box of a quadtree node does not contain those of its children")
+    counts = np.diff(offsets)
+    shown = np.arange(_SHOWN) < counts[:, None]
+    if ((entries.cards[:, 1:] > 0) != shown).any() or not np.array_equal(
+        LAST - (entries.cards[:, 1:][shown] - 1), tokens[(offsets[:-1, None] + np.arange(_SHOWN))[shown]]
+    ):
+        found.append("a card of the quadtree does not show the tokens of its clause")
+    if (entries.cards[counts > _SHOWN, 0] >= 0).any():
+        found.append("a card of the quadtree seems to show all tokens of a clause that has more")
     if not np.array_equal(np.unique(entries.items), np.arange(len(offsets) - 1)):
         found.append("the quadtree does not hold every clause")
     # Upwards from each list: what a message must have one of before it is let in.

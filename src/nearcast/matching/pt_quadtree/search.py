@@ -11,10 +11,13 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.matching.mbr_trie.search import FULL, has_bit
 from nearcast.matching.pt_quadtree.quadtree import Entries, Frame, Quadtree, cell
+from nearcast.matching.token_order import LAST
 
-__all__ = ["filter_nodes", "here", "query_cells", "region_of", "verify_list"]
+__all__ = ["corner_of", "filter_nodes", "mark_ranks", "query_cells", "unmark_ranks", "verify_list"]
 
 _FINEST = config.QUADTREE_LEVELS
+_CARD = config.QUADTREE_CARD
+_ONE = np.uint64(1)
 
 
 @kernel
@@ -116,69 +119,109 @@ def filter_nodes(
 
 
 @kernel
-def region_of(
-    frame: Frame, tree: Quadtree, node: int, cells: NDArray[np.int64], out: NDArray[np.float64]
-) -> None:
-    """Write what :func:`here` needs of a node: the frame, the cell and the size of cells; it reads no tuple."""
-    out[0], out[1], out[2], out[3] = frame.x, frame.y, frame.width, frame.height
-    out[4], out[5] = tree.columns[node], tree.rows[node]
-    out[6] = _FINEST - (np.searchsorted(tree.levels, node, side="right") - 1)
-    out[7] = cells[0] != cells[2] or cells[1] != cells[3]
+def _least_from(target: int, low: float, extent: float) -> Any:
+    """Return the least coordinate whose cell on the finest level is *target* or a later one."""
+    value = np.float32(low + extent * target / (1 << _FINEST))  # but for rounding
+    while cell(np.float64(value), low, extent) >= target:
+        value = np.nextafter(value, np.float32(-np.inf))
+    while cell(np.float64(value), low, extent) < target:
+        value = np.nextafter(value, np.float32(np.inf))
+    return value
 
 
 @kernel
-def here(region: NDArray[np.float64], cells: NDArray[np.int64], xmin: float, ymin: float) -> Any:
-    """Tell whether it is this node that reports a clause whose box has the given lower left corner.
+def corner_of(
+    frame: Frame, tree: Quadtree, node: int, cells: NDArray[np.int64], out: NDArray[np.float32]
+) -> None:
+    """Write the least x and y of a box that this node reports to a message.
 
-    Where a message and a box share several nodes, it is the one with the lower left corner of what they share.
+    Where a message and a box share several nodes, it is the one with the lower left corner of what they share: in the
+    message's first column any box that is in the node, in a later one a box that begins there.
     """
-    if region[7] == 0.0:
-        return True
-    shift = int(region[6])
-    x = max(cells[0], cell(np.float64(xmin), region[0], region[2])) >> shift
-    y = max(cells[1], cell(np.float64(ymin), region[1], region[3])) >> shift
-    return x == region[4] and y == region[5]
+    shift = int(_FINEST - (np.searchsorted(tree.levels, node, side="right") - 1))
+    column, row = int(tree.columns[node]), int(tree.rows[node])
+    out[0], out[1] = -np.inf, -np.inf
+    if cells[0] >> shift < column:
+        out[0] = _least_from(column << shift, frame.x, frame.width)
+    if cells[1] >> shift < row:
+        out[1] = _least_from(row << shift, frame.y, frame.height)
+
+
+@kernel
+def mark_ranks(present: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) -> None:
+    """Mark the tokens of a message in a bitmap that has a bit for each, as they stand on cards; 0 is always marked."""
+    present[0] |= _ONE
+    for i in range(count):
+        number = np.int64(LAST) + 1 - tokens[i]
+        present[number >> 6] |= _ONE << np.uint64(number & 63)
+
+
+@kernel
+def unmark_ranks(present: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) -> None:
+    """Take the marks back."""
+    for i in range(count):
+        present[(np.int64(LAST) + 1 - tokens[i]) >> 6] = np.uint64(0)
+
+
+@kernel
+def _marked(present: NDArray[np.uint64], number: int) -> Any:
+    """Tell whether a token on a card is marked (1) or not (0)."""
+    return (present[np.int64(number) >> 6] >> np.uint64(number & 63)) & _ONE
 
 
 @kernel
 def verify_list(
     entries: Entries,
-    laid: NDArray[np.int32],
     alive: NDArray[np.bool_],
-    region: NDArray[np.float64],
+    corner: NDArray[np.float32],
     begin: int,
     end: int,
     bits: NDArray[np.uint64],
+    present: NDArray[np.uint64],
     query: NDArray[np.float32],
-    cells: NDArray[np.int64],
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
     """PT-QUADTREE-VERIFY of the entries begin:end of a node's list; return the new end, or FULL without room.
 
-    *region* is that of the node. Writes clause rows that the message seems to satisfy: what is left to do is the
-    decision. Tokens are asked first, the rarest of all.
+    *corner* is that of the node, *present* what :func:`mark_ranks` makes of the message. Writes clause rows, as
+    complements where a second look is needed. One short pass for each question, without a jump, over what the one
+    before has left: so the looks into memory of many entries overlap.
     """
-    boxes, items, heads, tails = entries
+    boxes, items, heads, cards = entries
     if filled + end - begin > out.size:
         return FULL
     last = filled
-    for i in range(begin, end):
+    for i in range(begin, end):  # the rarest token
         out[last] = i
         last += has_bit(bits, heads[i]) != 0
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
+    x, y = corner[0], corner[1]
     kept = filled
-    for j in range(filled, last):
+    for j in range(filled, last):  # the place; from here on items, complements where edges touch
         i = out[j]
-        if (
-            (boxes[i, 0] <= xmax) & (boxes[i, 2] >= xmin) & (boxes[i, 1] <= ymax) & (boxes[i, 3] >= ymin)
-            and has_bit(bits, tails[i, 0])
-            and has_bit(bits, tails[i, 1])
-            and has_bit(bits, tails[i, 2])
-            and here(region, cells, boxes[i, 0], boxes[i, 1])
-        ):
-            clause = laid[items[i]]
-            clause = max(clause, ~clause)
-            out[kept] = clause
-            kept += alive[clause]
+        left, low, right, high = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3]
+        sure = (left < xmax) & (right > xmin) & (low < ymax) & (high > ymin)
+        out[kept] = items[i] if sure else ~items[i]
+        kept += (left <= xmax) & (right >= xmin) & (low <= ymax) & (high >= ymin) & (left >= x) & (low >= y)
+    last, kept = kept, filled
+    for j in range(filled, last):  # the second token, which brings the card along
+        item = out[j]
+        out[kept] = item
+        kept += _marked(present, cards[max(item, ~item), 2]) != 0
+    last, kept = kept, filled
+    for j in range(filled, last):  # all tokens; from here on rows
+        sign = out[j]
+        item = max(sign, ~sign)
+        row = cards[item, 0]
+        out[kept] = row if sign >= 0 else min(row, ~row)
+        marks = _ONE
+        for k in range(1, _CARD):
+            marks &= _marked(present, cards[item, k])
+        kept += marks != 0
+    last, kept = kept, filled
+    for j in range(filled, last):
+        row = out[j]
+        out[kept] = row
+        kept += alive[max(row, ~row)]
     return kept
