@@ -8,6 +8,7 @@ into the cells of a grid, a *leaf* lists them. Modules: ``layout`` (the arrays),
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -188,28 +189,35 @@ class APTree(Matcher):
         """Run *kernel* over clauses; then look at the nodes that it listed, the largest first."""
         population = self._population(clause_rows)
         large = max(self._settings.leaf, int(config.AP_TREE_COVER * (self.store.rows - self.store.dead)))
-        wide = 1024
-        visited, path = np.empty(wide, np.int32), np.empty((wide, 2), np.int32)
         listed = np.empty(len(clause_rows) + 64, np.int32)
-        done = count = 0
-        while True:
-            done, count = kernel(
-                self._tree, population, done, self._settings.leaf, large, visited, path, listed, count
-            )
-            if done == len(clause_rows):
-                break
-            steps = maintain.route(self._tree, population, done, visited, path)[1]
-            if steps < 0:
-                wide *= 2
-                visited, path = np.empty(wide, np.int32), np.empty((wide, 2), np.int32)
-            else:  # its leaves are all full, at worst, and double
-                leaves = np.append(self._tree.children[path[:steps, 1]], 0)
-                held = int(self._tree.nodes[leaves[leaves >= 0], layout.SIZE].sum())
-                self._make_room(2 * held + len(leaves) * config.POSTING_START, nodes=steps)
+        count = 0
+        for way in self._ways(population):
+            done = 0
+            while True:
+                done, count = kernel(
+                    self._tree, population, way, done, self._settings.leaf, large, listed, count
+                )
+                if done == len(way):
+                    break
+                slot = way[done, maintain.SLOT]
+                node = self._tree.children[slot] if slot >= 0 else 0
+                held = int(self._tree.nodes[node, layout.SIZE]) if node >= 0 else 0
+                self._make_room(2 * held + config.POSTING_START)
         nodes = self._tree.nodes
         for node in sorted(listed[:count].tolist(), key=lambda at: -nodes[at, layout.WEIGHT]):
             self._look_at(node)
         self._repack_if_wasteful()
+
+    def _ways(self, population: Population) -> Iterator[NDArray[np.int32]]:
+        """Yield the steps of clauses down the tree, some clauses at a time."""
+        n = len(population.rows)
+        room = 8 * min(n, config.AP_TREE_ABREAST)
+        way = np.empty((room, maintain.STEP), np.int32)
+        for first in range(0, n, config.AP_TREE_ABREAST):
+            last = min(first + config.AP_TREE_ABREAST, n)
+            while (steps := maintain.route(self._tree, population, first, last, way)) < 0:
+                way = np.empty((2 * len(way), maintain.STEP), np.int32)
+            yield way[:steps]
 
     def _look_at(self, node: int) -> None:
         """Split, collapse or rebuild a node, if there is reason to."""
@@ -335,11 +343,12 @@ class APTree(Matcher):
         found = []
         tree = self._tree
         population = self._population(np.flatnonzero(self.store.alive))
-        lost, postings = maintain.audit(tree, population)
+        lost = postings = 0
+        for way in self._ways(population):
+            missing, places = maintain.audit(tree, population, way)
+            lost, postings = lost + missing, postings + places
         if lost:
-            found.append(
-                f"{lost} of {len(population.rows)} clauses are not in all the leaves that they belong to"
-            )
+            found.append(f"{lost} times a clause is not in a leaf that it belongs to")
         nodes = self._in_use()
         leaves = nodes[nodes[:, layout.KIND] == layout.LEAF]
         living = int((leaves[:, layout.SIZE] - leaves[:, layout.DEAD]).sum())
