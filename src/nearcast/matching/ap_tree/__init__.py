@@ -254,7 +254,7 @@ class APTree(Matcher):
         held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
         if wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held):
             nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
-            fresh = _arrays_for(nodes, int((held - wasted) * 9 / 8) + nodes, slots, edges)
+            fresh = _arrays_for(nodes, len(tree.postings), slots, edges)  # with room for as much waste again
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
             self._tree = fresh
 

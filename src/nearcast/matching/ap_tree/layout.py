@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 
 __all__ = [
     "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "KIND",
@@ -53,6 +54,7 @@ ROW, SIGNATURE, RAREST, SECOND, POSTING = 4, 5, 6, 7, 8
 MARKS = 3  # signature, rarest and second-rarest word
 NO_WORD = 2**31 - 1  # in place of a word that a clause does not have
 
+_AHEAD = 8
 # Counters of a tree.
 USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS = 0, 1, 2, 3
 WASTED = 4  # postings that belong to no leaf any more
@@ -140,6 +142,9 @@ def ranked(
     """
     for i in range(offsets.size - 1):
         first, last = offsets[i], offsets[i + 1]
+        ahead = min(i + _AHEAD, offsets.size - 2)
+        for k in range(offsets[ahead], offsets[ahead + 1]):
+            prefetch(ranks, codes[k])
         marks[i, 0] = np.int32(rank_words(ranks, codes, first, last, words, first))
         rarest = words[last - 1] if last > first else NO_WORD
         marks[i, 1] = rarest if bare[i] and last - first <= 2 else ~rarest

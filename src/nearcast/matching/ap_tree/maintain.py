@@ -10,7 +10,8 @@ nothing). On the way, slots count what came and went. A node is put on the list 
 
 Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
 changes. What exceeds twice the mean (small parts diverge by more than that) by less than three standard deviations is
-not taken for a drift.
+not taken for a drift. Nor does the last cut of a k-node count: words that no clause had when the tree was built rank
+last, so it grows as long as there are new words, and what is below it is split by itself.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from nearcast.matching.ap_tree.layout import (
     LEAF,
     MARKS,
     OFFSET,
+    POSTING,
     ROOM,
     ROW,
     S_NODE,
@@ -251,7 +253,7 @@ def _copy_living(
     kept = 0
     for i in range(start, start + size):
         if not np.isnan(posting_boxes[i, 0]):
-            for k in range(postings.shape[1]):
+            for k in range(POSTING):
                 out[at + kept, k] = postings[i, k]
             kept += 1
     return kept
@@ -335,19 +337,22 @@ def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[n
 def divergence(tree: Tree, node: int) -> Any:
     """Return D_KL(w_old | w) of the weights of a node's parts, less what chance explains."""
     nodes, built, weights = tree.nodes, tree.built, tree.weights
-    first, parts = nodes[node, SLOTS], nodes[node, SIZE]
-    if nodes[node, KIND] == S_NODE:
-        parts *= nodes[node, ROOM]
-    parts += 1
+    first, size = nodes[node, SLOTS], nodes[node, SIZE]
+    by_words = nodes[node, KIND] == K_NODE
+    end = first + (size if by_words else size * nodes[node, ROOM]) + 1
+    newer = end - 2 if by_words else end  # the cut of words that came later
+    parts = end - first - by_words
     # Every part counts for half a clause more than it has, so that an empty one makes no infinity.
     old = now = 0.5 * parts
-    for slot in range(first, first + parts):
-        old += built[slot]
-        now += weights[slot]
+    for slot in range(first, end):
+        if slot != newer:
+            old += built[slot]
+            now += weights[slot]
     found = 0.0
-    for slot in range(first, first + parts):
-        share = (built[slot] + 0.5) / old
-        found += share * np.log(share * now / (weights[slot] + 0.5))
+    for slot in range(first, end):
+        if slot != newer:
+            share = (built[slot] + 0.5) / old
+            found += share * np.log(share * now / (weights[slot] + 0.5))
     free = parts - 1
     chance = (2.0 * free + 3.0 * np.sqrt(2.0 * free)) / 2 * nodes[node, CHANGES] / (old * now)
     return found - chance * max(1.0, now / max(nodes[node, WEIGHT], 1))
