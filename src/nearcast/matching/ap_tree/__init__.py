@@ -231,6 +231,9 @@ class APTree(Matcher):
         elif weight < self._settings.leaf:
             self._reconstruct(node)
             self._collapses += 1
+        elif kind == layout.K_NODE and 2 * int(self._tree.weights[_open_cut(fields)]) > weight:
+            self._reconstruct(node)
+            self._splits += 1
         elif maintain.divergence(self._tree, node) > self._divergence:
             self._reconstruct(node)
             self._rebuilds += 1
@@ -360,6 +363,13 @@ class APTree(Matcher):
         rooms = int(leaves[:, layout.ROOM].sum())
         if rooms + int(tree.used[layout.WASTED]) != int(tree.used[layout.USED_POSTINGS]):
             found.append("the room of leaves and what is wasted do not add up to the pool")
+        by_words = nodes[nodes[:, layout.KIND] == layout.K_NODE]
+        opened = _open_cut(by_words)
+        if (tree.lows[opened] <= tree.highs[opened - 1]).any():
+            found.append("the open cut of a k-node does not begin after the others")
+        later = tree.children[opened]
+        if (tree.nodes[later, layout.OFFSET] != by_words[:, layout.OFFSET])[later >= 0].any():
+            found.append("the word of an open cut is not looked at again below it")
         if reached < len(nodes):
             found.append(f"{len(nodes)} nodes are in use, but slots name {reached}")
         return found
@@ -373,6 +383,11 @@ def _whole(name: str, value: Any, least: int, most: int) -> None:
 def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def _open_cut(k_nodes: NDArray[np.int32]) -> Any:
+    """Return the slots of the open cuts."""
+    return k_nodes[..., layout.SLOTS] + k_nodes[..., layout.SIZE] - 1
 
 
 def _bounds(boxes: NDArray[np.float32]) -> tuple[float, float, float, float]:

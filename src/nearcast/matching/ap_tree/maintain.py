@@ -5,13 +5,13 @@ nothing). On the way, slots count what came and went. A node is put on the list 
 
 - it is a leaf of more than θ_p clauses that has grown by half since it was built: to be split, if that pays;
 - it is a k-node or an s-node of less than θ_p clauses, after some changes: to become a leaf;
-- it covers ``config.AP_TREE_COVER`` of all clauses, and a part of its own have come or gone since the last look: to
-  be built anew if the divergence of its weights exceeds θ_KL.
+- it covers ``config.AP_TREE_COVER`` of all clauses or has doubled, and a part of its own have come or gone since the
+  last look: to be built anew if most of them are in the open cut, or if the divergence of its weights exceeds θ_KL.
 
 Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
 changes. What exceeds twice the mean (small parts diverge by more than that) by less than three standard deviations is
-not taken for a drift. Nor does the last cut of a k-node count: words that no clause had when the tree was built rank
-last, so it grows as long as there are new words, and what is below it is split by itself.
+not taken for a drift. Nor does the open cut of a k-node count: it grows as long as there are new words, and what is
+below it is split by itself.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _note(
     elif weight < leaf:
         wanted = 2 * changes >= weight and nodes[node, CHECKED] >= 0
     else:
-        wanted = weight >= large and (changes - nodes[node, CHECKED]) * _LOOK > built
+        wanted = (weight >= large or weight > 2 * built) and (changes - nodes[node, CHECKED]) * _LOOK > built
     if wanted and listed < list_.size:
         nodes[node, CHECKED] = changes if weight >= leaf else -1
         list_[listed] = node
@@ -340,17 +340,17 @@ def divergence(tree: Tree, node: int) -> Any:
     first, size = nodes[node, SLOTS], nodes[node, SIZE]
     by_words = nodes[node, KIND] == K_NODE
     end = first + (size if by_words else size * nodes[node, ROOM]) + 1
-    newer = end - 2 if by_words else end  # the cut of words that came later
+    opened = end - 2 if by_words else end
     parts = end - first - by_words
     # Every part counts for half a clause more than it has, so that an empty one makes no infinity.
     old = now = 0.5 * parts
     for slot in range(first, end):
-        if slot != newer:
+        if slot != opened:
             old += built[slot]
             now += weights[slot]
     found = 0.0
     for slot in range(first, end):
-        if slot != newer:
+        if slot != opened:
             share = (built[slot] + 0.5) / old
             found += share * np.log(share * now / (weights[slot] + 0.5))
     free = parts - 1
