@@ -39,7 +39,7 @@ class APTree(Matcher):
     Parameters
     ----------
     fanout
-        f: the most cuts or cells of a node.
+        f: the most cuts or cells of a node, dummy and open ones aside.
     leaf
         θ_p: a node of fewer clauses is a leaf.
     divergence
@@ -249,7 +249,9 @@ class APTree(Matcher):
         if count < 0:
             rows = np.empty(-count, np.int32)
             count = maintain.take_out(tree, node, stack, rows)
-        self._construct(node, self._population(np.unique(rows[:count]).astype(np.int64)))
+        held = np.sort(rows[:count])
+        again = np.append(False, held[1:] == held[:-1])[:count]
+        self._construct(node, self._population(held[~again].astype(np.int64)))
 
     def _repack_if_wasteful(self) -> None:
         """Lay the tree out anew when too many of its postings stand in no leaf."""
