@@ -87,6 +87,8 @@ AP_TREE_COVER: Final = (
 )
 AP_TREE_LOOK: Final = 4  # the divergence is looked at when 1/4 of a node's clauses have come or gone
 AP_TREE_TOMBSTONES: Final = 8  # a leaf is freed of them when they are more than 1/8 of it
+AP_TREE_AHEAD: Final = 8  # clauses between asking for the ranks of a clause's words and reading them
+AP_TREE_ABREAST: Final = 1_024  # clauses that go down the tree side by side when they come or go
 AP_TREE_WASTE: Final = 0.25  # the tree is laid out anew when more of its postings belong to no leaf
 AP_TREE_VISIT: Final = 128.0  # looking into another node takes as long as looking at so many postings
 AP_TREE_PART: Final = 16  # clauses in a cut or cell, at least, on average

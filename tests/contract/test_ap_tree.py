@@ -102,9 +102,10 @@ def test_cuts_cover_all_words():
     for node in k_nodes:
         first, size = tree.nodes[node, [layout.SLOTS, layout.SIZE]]
         lows, highs = tree.lows[first : first + size], tree.highs[first : first + size]
-        assert size <= 20
-        assert (lows <= highs).all()
+        assert size - 1 <= 20
+        assert (lows <= highs)[:-1].all()
         assert (highs[:-1] < lows[1:]).all()
+        assert (tree.children[first + size - 1], tree.highs[first + size - 1]) == (-1, -1)  # open, for later
     assert index.check() == []
 
 
@@ -283,6 +284,30 @@ def test_rebuilds_come_with_drift_alone(drift):
         new = world(rng, 400, words=(100, 200), place=(0.8, 0.9)) if drift else world(rng, 400)
         index.insert(new)
     assert (index.stats()["rebuilds"] > 0) == drift
+    assert_right(index, rng)
+
+
+def test_words_that_come_later_are_divided_without_a_rebuild():
+    rng = np.random.default_rng(16)
+    index = build_index("ap-tree", world(rng, 4_000, words=(0, 100)), priority="keywords")
+    for _ in range(5):
+        index.insert(world(rng, 200, words=(0, 100)))
+        index.insert(world(rng, 100, words=(100, WORDS), most=1))
+    root, weights = index._tree.nodes[0], index._tree.weights
+    opened = root[layout.SLOTS] + root[layout.SIZE] - 1
+    assert weights[opened] == 500
+    below = index._tree.nodes[index._tree.children[opened]]
+    assert (below[layout.KIND], below[layout.OFFSET]) == (layout.K_NODE, root[layout.OFFSET])
+    assert index.stats()["rebuilds"] == 0
+    assert_right(index, rng)
+
+
+def test_ever_new_words_make_no_chain_of_open_cuts():
+    rng = np.random.default_rng(17)
+    index = build_index("ap-tree", world(rng, 500, words=(0, 50)), divergence=math.inf, priority="keywords")
+    for first in range(50, 20_050, 400):
+        index.insert(world(rng, 400, words=(first, first + 400), most=1))
+    assert index.stats()["height"] < 12
     assert_right(index, rng)
 
 

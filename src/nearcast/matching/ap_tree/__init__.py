@@ -8,6 +8,7 @@ into the cells of a grid, a *leaf* lists them. Modules: ``layout`` (the arrays),
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,7 +39,7 @@ class APTree(Matcher):
     Parameters
     ----------
     fanout
-        f: the most cuts or cells of a node.
+        f: the most cuts or cells of a node, dummy and open ones aside.
     leaf
         θ_p: a node of fewer clauses is a leaf.
     divergence
@@ -188,28 +189,35 @@ class APTree(Matcher):
         """Run *kernel* over clauses; then look at the nodes that it listed, the largest first."""
         population = self._population(clause_rows)
         large = max(self._settings.leaf, int(config.AP_TREE_COVER * (self.store.rows - self.store.dead)))
-        wide = 1024
-        visited, path = np.empty(wide, np.int32), np.empty((wide, 2), np.int32)
         listed = np.empty(len(clause_rows) + 64, np.int32)
-        done = count = 0
-        while True:
-            done, count = kernel(
-                self._tree, population, done, self._settings.leaf, large, visited, path, listed, count
-            )
-            if done == len(clause_rows):
-                break
-            steps = maintain.route(self._tree, population, done, visited, path)[1]
-            if steps < 0:
-                wide *= 2
-                visited, path = np.empty(wide, np.int32), np.empty((wide, 2), np.int32)
-            else:  # its leaves are all full, at worst, and double
-                leaves = np.append(self._tree.children[path[:steps, 1]], 0)
-                held = int(self._tree.nodes[leaves[leaves >= 0], layout.SIZE].sum())
-                self._make_room(2 * held + len(leaves) * config.POSTING_START, nodes=steps)
+        count = 0
+        for way in self._ways(population):
+            done = 0
+            while True:
+                done, count = kernel(
+                    self._tree, population, way, done, self._settings.leaf, large, listed, count
+                )
+                if done == len(way):
+                    break
+                slot = way[done, maintain.SLOT]
+                node = self._tree.children[slot] if slot >= 0 else 0
+                held = int(self._tree.nodes[node, layout.SIZE]) if node >= 0 else 0
+                self._make_room(2 * held + config.POSTING_START)
         nodes = self._tree.nodes
         for node in sorted(listed[:count].tolist(), key=lambda at: -nodes[at, layout.WEIGHT]):
             self._look_at(node)
         self._repack_if_wasteful()
+
+    def _ways(self, population: Population) -> Iterator[NDArray[np.int32]]:
+        """Yield the steps of clauses down the tree, some clauses at a time."""
+        n = len(population.rows)
+        room = 8 * min(n, config.AP_TREE_ABREAST)
+        way = np.empty((room, maintain.STEP), np.int32)
+        for first in range(0, n, config.AP_TREE_ABREAST):
+            last = min(first + config.AP_TREE_ABREAST, n)
+            while (steps := maintain.route(self._tree, population, first, last, way)) < 0:
+                way = np.empty((2 * len(way), maintain.STEP), np.int32)
+            yield way[:steps]
 
     def _look_at(self, node: int) -> None:
         """Split, collapse or rebuild a node, if there is reason to."""
@@ -223,6 +231,9 @@ class APTree(Matcher):
         elif weight < self._settings.leaf:
             self._reconstruct(node)
             self._collapses += 1
+        elif kind == layout.K_NODE and 2 * int(self._tree.weights[_open_cut(fields)]) > weight:
+            self._reconstruct(node)
+            self._splits += 1
         elif maintain.divergence(self._tree, node) > self._divergence:
             self._reconstruct(node)
             self._rebuilds += 1
@@ -238,7 +249,9 @@ class APTree(Matcher):
         if count < 0:
             rows = np.empty(-count, np.int32)
             count = maintain.take_out(tree, node, stack, rows)
-        self._construct(node, self._population(np.unique(rows[:count]).astype(np.int64)))
+        held = np.sort(rows[:count])
+        again = np.append(False, held[1:] == held[:-1])[:count]
+        self._construct(node, self._population(held[~again].astype(np.int64)))
 
     def _repack_if_wasteful(self) -> None:
         """Lay the tree out anew when too many of its postings stand in no leaf."""
@@ -246,7 +259,7 @@ class APTree(Matcher):
         held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
         if wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held):
             nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
-            fresh = _arrays_for(nodes, int((held - wasted) * 9 / 8) + nodes, slots, edges)
+            fresh = _arrays_for(nodes, len(tree.postings), slots, edges)  # with room for as much waste again
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
             self._tree = fresh
 
@@ -335,11 +348,12 @@ class APTree(Matcher):
         found = []
         tree = self._tree
         population = self._population(np.flatnonzero(self.store.alive))
-        lost, postings = maintain.audit(tree, population)
+        lost = postings = 0
+        for way in self._ways(population):
+            missing, places = maintain.audit(tree, population, way)
+            lost, postings = lost + missing, postings + places
         if lost:
-            found.append(
-                f"{lost} of {len(population.rows)} clauses are not in all the leaves that they belong to"
-            )
+            found.append(f"{lost} times a clause is not in a leaf that it belongs to")
         nodes = self._in_use()
         leaves = nodes[nodes[:, layout.KIND] == layout.LEAF]
         living = int((leaves[:, layout.SIZE] - leaves[:, layout.DEAD]).sum())
@@ -351,6 +365,13 @@ class APTree(Matcher):
         rooms = int(leaves[:, layout.ROOM].sum())
         if rooms + int(tree.used[layout.WASTED]) != int(tree.used[layout.USED_POSTINGS]):
             found.append("the room of leaves and what is wasted do not add up to the pool")
+        by_words = nodes[nodes[:, layout.KIND] == layout.K_NODE]
+        opened = _open_cut(by_words)
+        if (tree.lows[opened] <= tree.highs[opened - 1]).any():
+            found.append("the open cut of a k-node does not begin after the others")
+        later = tree.children[opened]
+        if (tree.nodes[later, layout.OFFSET] != by_words[:, layout.OFFSET])[later >= 0].any():
+            found.append("the word of an open cut is not looked at again below it")
         if reached < len(nodes):
             found.append(f"{len(nodes)} nodes are in use, but slots name {reached}")
         return found
@@ -364,6 +385,11 @@ def _whole(name: str, value: Any, least: int, most: int) -> None:
 def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def _open_cut(k_nodes: NDArray[np.int32]) -> Any:
+    """Return the slots of the open cuts."""
+    return k_nodes[..., layout.SLOTS] + k_nodes[..., layout.SIZE] - 1
 
 
 def _bounds(boxes: NDArray[np.float32]) -> tuple[float, float, float, float]:

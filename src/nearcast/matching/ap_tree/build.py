@@ -350,11 +350,14 @@ def _make_k_node(tree: Tree, node: int, lows: NDArray[np.int32], highs: NDArray[
     nodes, used = tree.nodes, tree.used
     first = used[USED_SLOTS]
     nodes[node, KIND] = K_NODE
-    nodes[node, SIZE] = lows.size
+    nodes[node, SIZE] = lows.size + 1
     nodes[node, SLOTS] = first
-    tree.lows[first : first + lows.size] = lows
-    tree.highs[first : first + lows.size] = highs
-    used[USED_SLOTS] = first + lows.size + 1
+    opened = first + lows.size
+    tree.lows[first:opened] = lows
+    tree.highs[first:opened] = highs
+    tree.lows[opened] = highs[-1] + 1
+    tree.highs[opened] = -1
+    used[USED_SLOTS] = opened + 2
 
 
 @kernel

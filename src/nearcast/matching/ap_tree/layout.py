@@ -2,7 +2,9 @@
 
 A *node* is a row of 32-bit fields. A k-node and an s-node own a run of *slots*, one for each cut or cell and a last
 one for the dummy cut or dummy cell; a slot names its child and counts the clauses that went through it, when the node
-was built and now. The cuts of a k-node are intervals of word ranks, in order. An s-node owns a run of *edges*: the
+was built and now. The cuts of a k-node are intervals of word ranks, in order; the last one is *open*: it is empty when
+the node is built, begins after all its words and takes those that come later. Its clauses are still to be divided by
+that word, so that they can be when they have become many. An s-node owns a run of *edges*: the
 inner borders of its columns, then those of its rows; a cell holds its low borders, and the outermost cells have no
 end. A leaf owns a run of *postings*: box, clause row, signature and the two rarest words, by ascending row.
 
@@ -16,7 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 
 __all__ = [
     "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "KIND",
@@ -29,7 +33,7 @@ __all__ = [
 # Fields of a node. Some are read as float32.
 KIND = 0
 START = 1  # leaf: first posting; s-node: first edge
-SIZE = 2  # leaf: postings, dead ones included; k-node: cuts; s-node: columns
+SIZE = 2  # leaf: postings, dead ones included; k-node: cuts, the open one included; s-node: columns
 ROOM = 3  # leaf: postings that there is room for; s-node: rows
 SLOTS = 4  # k-node and s-node: first slot
 DEAD = 4  # leaf: removed postings that still stand there
@@ -57,6 +61,8 @@ NO_WORD = 2**31 - 1  # in place of a word that a clause does not have
 USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS = 0, 1, 2, 3
 WASTED = 4  # postings that belong to no leaf any more
 DEEPEST = 5  # the greatest depth that a node ever had
+
+_AHEAD = config.AP_TREE_AHEAD
 
 
 class Tree(NamedTuple):
@@ -140,6 +146,9 @@ def ranked(
     """
     for i in range(offsets.size - 1):
         first, last = offsets[i], offsets[i + 1]
+        ahead = min(i + _AHEAD, offsets.size - 2)
+        for k in range(offsets[ahead], offsets[ahead + 1]):
+            prefetch(ranks, codes[k])
         marks[i, 0] = np.int32(rank_words(ranks, codes, first, last, words, first))
         rarest = words[last - 1] if last > first else NO_WORD
         marks[i, 1] = rarest if bare[i] and last - first <= 2 else ~rarest
@@ -196,7 +205,7 @@ def open_child(tree: Tree, parent: int, slot: int, child: int) -> None:
     if nodes[parent, KIND] == K_NODE:
         if number == columns:
             flags &= ~WORDS
-        else:
+        elif number < columns - 1:
             nodes[child, OFFSET] += 1
     elif number == columns * rows:
         flags &= ~SPACE

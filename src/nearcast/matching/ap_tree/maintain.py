@@ -5,12 +5,13 @@ nothing). On the way, slots count what came and went. A node is put on the list 
 
 - it is a leaf of more than θ_p clauses that has grown by half since it was built: to be split, if that pays;
 - it is a k-node or an s-node of less than θ_p clauses, after some changes: to become a leaf;
-- it covers ``config.AP_TREE_COVER`` of all clauses, and a part of its own have come or gone since the last look: to
-  be built anew if the divergence of its weights exceeds θ_KL.
+- it covers ``config.AP_TREE_COVER`` of all clauses or has doubled, and a part of its own have come or gone since the
+  last look: to be built anew if most of them are in the open cut, or if the divergence of its weights exceeds θ_KL.
 
 Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
 changes. What exceeds twice the mean (small parts diverge by more than that) by less than three standard deviations is
-not taken for a drift.
+not taken for a drift. Nor does the open cut of a k-node count: it grows as long as there are new words, and what is
+below it is split by itself.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 from nearcast.matching.ap_tree.build import dummy
 from nearcast.matching.ap_tree.layout import (
     BOUNDS,
@@ -37,6 +39,7 @@ from nearcast.matching.ap_tree.layout import (
     LEAF,
     MARKS,
     OFFSET,
+    POSTING,
     ROOM,
     ROW,
     S_NODE,
@@ -50,6 +53,7 @@ from nearcast.matching.ap_tree.layout import (
     USED_SLOTS,
     WASTED,
     WEIGHT,
+    WIDTH,
     Population,
     Tree,
     cut_of,
@@ -58,7 +62,10 @@ from nearcast.matching.ap_tree.layout import (
     strip_of,
 )
 
-__all__ = ["add", "audit", "divergence", "drop", "repack", "route", "take_out"]
+__all__ = ["SLOT", "STEP", "add", "audit", "divergence", "drop", "repack", "route", "take_out"]
+
+# Columns of a way: which clause, and the step that it takes.
+CLAUSE, PARENT, SLOT, NODE, STEP = 0, 1, 2, 3, 4
 
 _START = config.POSTING_START
 _LOOK = config.AP_TREE_LOOK
@@ -66,30 +73,32 @@ _TOMBSTONES = config.AP_TREE_TOMBSTONES
 
 
 @kernel
-def route(
-    tree: Tree, population: Population, c: int, visited: NDArray[np.int32], path: NDArray[np.int32]
-) -> Any:
-    """Write the k-nodes and s-nodes that clause *c* passes, and the (node, slot) pairs; return how many of each.
+def route(tree: Tree, population: Population, first: int, last: int, way: NDArray[np.int32]) -> Any:
+    """Write the steps that the clauses *first* to *last* take down the tree, level by level; return how many.
 
-    Returns -1 twice when there is no room. Without a slot, the root is a leaf.
+    A step leads to a node: that of a slot of its parent, or -1 where that slot is empty. The first ones lead to the
+    root. Returns -1 when there is no room. The clauses go down side by side, so that the waits for nodes overlap.
     """
     nodes, floats, lows, children, edges = tree.nodes, tree.node_floats, tree.lows, tree.children, tree.edges
-    boxes = population.boxes
-    begin, end = population.offsets[c], population.offsets[c + 1]
-    seen = steps = done = 0
-    if nodes[0, KIND] != LEAF:
-        visited[0] = 0
-        seen = 1
-    while done < seen:
-        node = visited[done]
+    boxes, offsets, words = population.boxes, population.offsets, population.words
+    if last - first > len(way):
+        return -1
+    for c in range(first, last):
+        i = c - first
+        way[i, CLAUSE], way[i, PARENT], way[i, SLOT], way[i, NODE] = c, -1, -1, 0
+    steps, done = last - first, 0
+    while done < steps:
+        c, node = way[done, CLAUSE], way[done, NODE]
         done += 1
-        first, size, rows = nodes[node, SLOTS], nodes[node, SIZE], nodes[node, ROOM]
+        if node < 0 or nodes[node, KIND] == LEAF:
+            continue
+        begin, size, rows = nodes[node, SLOTS], nodes[node, SIZE], nodes[node, ROOM]
         left = right = low = high = 0
         if nodes[node, KIND] == K_NODE:
-            at = begin + nodes[node, OFFSET]
+            at = offsets[c] + nodes[node, OFFSET]
             left = size
-            if at < end:
-                left = max(cut_of(lows, first, first + size, population.words[at]) - first, 0)
+            if at < offsets[c + 1]:
+                left = max(cut_of(lows, begin, begin + size, words[at]) - begin, 0)
             right = left
         else:
             edge = nodes[node, START]
@@ -99,18 +108,23 @@ def route(
             if dummy(boxes, c, floats, node, (right - left + 1) * (high - low + 1)):
                 left = right = size * rows
                 low = high = 0
-        wide = (right - left + 1) * (high - low + 1)
-        if steps + wide > len(path) or seen + wide > visited.size:
-            return -1, -1
+        if steps + (right - left + 1) * (high - low + 1) > len(way):
+            return -1
         for y in range(low, high + 1):
-            for slot in range(first + y * size + left, first + y * size + right + 1):
-                path[steps, 0], path[steps, 1] = node, slot
-                steps += 1
+            for slot in range(begin + y * size + left, begin + y * size + right + 1):
                 child = children[slot]
-                if child >= 0 and nodes[child, KIND] != LEAF:
-                    visited[seen] = child
-                    seen += 1
-    return seen, steps
+                _prefetch_node(nodes, child)
+                way[steps, CLAUSE], way[steps, PARENT] = c, node
+                way[steps, SLOT], way[steps, NODE] = slot, child
+                steps += 1
+    return steps
+
+
+@kernel
+def _prefetch_node(nodes: NDArray[np.int32], node: int) -> None:
+    """Begin to load the two cache lines (at most three) that a node stands in."""
+    prefetch(nodes, node)
+    prefetch(nodes.reshape(-1), node * WIDTH + 15)
 
 
 @kernel
@@ -133,7 +147,7 @@ def _note(
     elif weight < leaf:
         wanted = 2 * changes >= weight and nodes[node, CHECKED] >= 0
     else:
-        wanted = weight >= large and (changes - nodes[node, CHECKED]) * _LOOK > built
+        wanted = (weight >= large or weight > 2 * built) and (changes - nodes[node, CHECKED]) * _LOOK > built
     if wanted and listed < list_.size:
         nodes[node, CHECKED] = changes if weight >= leaf else -1
         list_[listed] = node
@@ -145,15 +159,14 @@ def _note(
 def add(
     tree: Tree,
     population: Population,
+    way: NDArray[np.int32],
     begin: int,
     leaf: int,
     large: int,
-    visited: NDArray[np.int32],
-    path: NDArray[np.int32],
     list_: NDArray[np.int32],
     listed: int,
 ) -> Any:
-    """Insert clauses from number *begin* on; return (next, nodes listed) when done or when some array is full.
+    """Insert clauses along the steps from *begin* on; return (next, nodes listed) when done or when an array is full.
 
     *leaf* is θ_p, *large* how many clauses a node must cover to be looked at for its divergence.
     """
@@ -166,41 +179,32 @@ def add(
     )
     lows, highs, postings, posting_boxes = tree.lows, tree.highs, tree.postings, tree.posting_boxes
     boxes, rows, marks = population.boxes, population.rows, population.marks
-    for c in range(begin, rows.size):
-        seen, steps = route(tree, population, c, visited, path)
-        if seen < 0 or used[USED_NODES] + steps > len(nodes):
-            return c, listed
-        need = 0
-        for i in range(-1, steps):  # -1: the root, when it is a leaf
-            child = children[path[i, 1]] if i >= 0 else 0
-            if child < 0:
-                need += _START
-            elif nodes[child, KIND] == LEAF and nodes[child, SIZE] == nodes[child, ROOM]:
-                need += nodes[child, SIZE] + max(nodes[child, SIZE] >> 2, _START)
-        if used[USED_POSTINGS] + need > len(postings):
-            return c, listed
-        for i in range(seen):
-            listed = _note(nodes, visited[i], 1, leaf, large, list_, listed)
-        for i in range(-1 if steps == 0 else 0, steps):
-            node = 0
-            if i >= 0:
-                parent, slot = path[i, 0], path[i, 1]
-                weights[slot] += 1
-                at = population.offsets[c] + nodes[parent, OFFSET]
-                if nodes[parent, KIND] == K_NODE and at < population.offsets[c + 1]:
-                    lows[slot] = min(lows[slot], population.words[at])
-                    highs[slot] = max(highs[slot], population.words[at])
-                node = children[slot]
-                if node < 0:
-                    node = used[USED_NODES]
-                    used[USED_NODES] = node + 1
-                    open_child(tree, parent, slot, node)
-            if nodes[node, KIND] != LEAF:
-                continue
-            if nodes[node, SIZE] == nodes[node, ROOM]:
-                _widen(tree, node)
-            size = nodes[node, SIZE]
-            at = nodes[node, START] + size
+    offsets, words = population.offsets, population.words
+    for i in range(begin, len(way)):
+        node = way[i, NODE]
+        if node >= 0 and nodes[node, KIND] == LEAF:
+            prefetch(postings, nodes[node, START] + nodes[node, SIZE])
+    for i in range(begin, len(way)):
+        c, parent, slot, node = way[i, CLAUSE], way[i, PARENT], way[i, SLOT], way[i, NODE]
+        if node < 0:
+            node = children[slot]  # a clause before this one may have opened it
+        if node < 0:
+            if used[USED_NODES] == len(nodes):
+                return i, listed
+            node = used[USED_NODES]
+            used[USED_NODES] = node + 1
+            open_child(tree, parent, slot, node)
+        is_leaf = nodes[node, KIND] == LEAF
+        if is_leaf and nodes[node, SIZE] == nodes[node, ROOM] and not _widen(tree, node):
+            return i, listed
+        if slot >= 0:
+            weights[slot] += 1
+            at = offsets[c] + nodes[parent, OFFSET]
+            if nodes[parent, KIND] == K_NODE and at < offsets[c + 1]:
+                lows[slot] = min(lows[slot], words[at])
+                highs[slot] = max(highs[slot], words[at])
+        if is_leaf:
+            at = nodes[node, START] + nodes[node, SIZE]
             for k in range(4):
                 posting_boxes[at, k] = boxes[c, k]
             for k in range(2):
@@ -209,25 +213,31 @@ def add(
             postings[at, ROW] = rows[c]
             for k in range(MARKS):
                 postings[at, SIGNATURE + k] = marks[c, k]
-            nodes[node, SIZE] = size + 1
-            listed = _note(nodes, node, 1, leaf, large, list_, listed)
-    return rows.size, listed
+            nodes[node, SIZE] += 1
+        listed = _note(nodes, node, 1, leaf, large, list_, listed)
+    return len(way), listed
 
 
 @kernel
-def _widen(tree: Tree, node: int) -> None:
-    """Make room in a full leaf: that of its tombstones if they are many, else more room at the end of the pool."""
+def _widen(tree: Tree, node: int) -> Any:
+    """Make room in a full leaf: that of its tombstones if they are many, else more room at the end of the pool.
+
+    Tells whether the pool had that room.
+    """
     nodes, postings, used = tree.nodes, tree.postings, tree.used
     start, size, at = nodes[node, START], nodes[node, SIZE], nodes[node, START]
     if nodes[node, DEAD] * 2 * _TOMBSTONES < size or nodes[node, DEAD] == 0:
         at = used[USED_POSTINGS]
         room = size + max(size >> 2, _START)
+        if at + room > len(postings):
+            return False
         used[WASTED] += nodes[node, ROOM]
         used[USED_POSTINGS] = at + room
         nodes[node, START] = at
         nodes[node, ROOM] = room
     nodes[node, SIZE] = _copy_living(tree.posting_boxes, postings, start, size, postings, at)
     nodes[node, DEAD] = 0
+    return True
 
 
 @kernel
@@ -243,7 +253,7 @@ def _copy_living(
     kept = 0
     for i in range(start, start + size):
         if not np.isnan(posting_boxes[i, 0]):
-            for k in range(postings.shape[1]):
+            for k in range(POSTING):
                 out[at + kept, k] = postings[i, k]
             kept += 1
     return kept
@@ -253,73 +263,96 @@ def _copy_living(
 def drop(
     tree: Tree,
     population: Population,
+    way: NDArray[np.int32],
     begin: int,
     leaf: int,
     large: int,
-    visited: NDArray[np.int32],
-    path: NDArray[np.int32],
     list_: NDArray[np.int32],
     listed: int,
 ) -> Any:
-    """Remove clauses from number *begin* on; return (next, nodes listed) when done or when *path* is full."""
-    nodes, children, weights, posting_boxes = tree.nodes, tree.children, tree.weights, tree.posting_boxes
-    for c in range(begin, population.rows.size):
-        seen, steps = route(tree, population, c, visited, path)
-        if seen < 0:
-            return c, listed
-        for i in range(seen):
-            listed = _note(nodes, visited[i], -1, leaf, large, list_, listed)
-        for i in range(-1 if steps == 0 else 0, steps):
-            node = 0
-            if i >= 0:
-                weights[path[i, 1]] -= 1
-                node = children[path[i, 1]]
-            if nodes[node, KIND] != LEAF:
-                continue
-            at = _find(tree.postings, nodes[node, START], nodes[node, SIZE], population.rows[c])
-            for k in range(4):
-                posting_boxes[at, k] = np.nan
-            nodes[node, DEAD] += 1
-            if nodes[node, DEAD] * _TOMBSTONES > nodes[node, SIZE]:
-                start = nodes[node, START]
-                nodes[node, SIZE] = _copy_living(
-                    posting_boxes, tree.postings, start, nodes[node, SIZE], tree.postings, start
-                )
-                nodes[node, DEAD] = 0
-            listed = _note(nodes, node, -1, leaf, large, list_, listed)
-    return population.rows.size, listed
+    """Remove clauses along all the steps of a way, from *begin* = 0; return (how many, nodes listed)."""
+    nodes, weights, posting_boxes = tree.nodes, tree.weights, tree.posting_boxes
+    leaves, spans, rows = _spans(tree, population, way)
+    _find(tree.postings, spans, rows)
+    for i in range(begin, len(way)):
+        if way[i, SLOT] >= 0:
+            weights[way[i, SLOT]] -= 1
+        listed = _note(nodes, way[i, NODE], -1, leaf, large, list_, listed)
+    for i in range(leaves.size):
+        nodes[leaves[i], DEAD] += 1
+        for k in range(4):
+            posting_boxes[spans[i, 0], k] = np.nan
+    for node in leaves:  # when all are found and marked, for this moves postings
+        if nodes[node, DEAD] * _TOMBSTONES > nodes[node, SIZE]:
+            start = nodes[node, START]
+            nodes[node, SIZE] = _copy_living(
+                posting_boxes, tree.postings, start, nodes[node, SIZE], tree.postings, start
+            )
+            nodes[node, DEAD] = 0
+    return len(way), listed
 
 
 @kernel
-def _find(postings: NDArray[np.int32], start: int, size: int, row: int) -> Any:
-    """Return where the posting of a clause row stands in a leaf."""
-    low, high = start, start + size - 1
-    while low < high:
-        middle = (low + high) >> 1
-        if postings[middle, ROW] < row:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _spans(tree: Tree, population: Population, way: NDArray[np.int32]) -> Any:
+    """Return, for each step that leads to a leaf: the leaf, its first and last posting, and the clause row."""
+    nodes, clause_rows = tree.nodes, population.rows
+    leaves, rows = np.empty(len(way), np.int32), np.empty(len(way), np.int32)
+    spans = np.empty((len(way), 2), np.int32)
+    count = 0
+    for i in range(len(way)):
+        node = way[i, NODE]
+        if node >= 0 and nodes[node, KIND] == LEAF:
+            leaves[count], rows[count] = node, clause_rows[way[i, CLAUSE]]
+            spans[count, 0] = nodes[node, START]
+            spans[count, 1] = nodes[node, START] + nodes[node, SIZE] - 1
+            count += 1
+    return leaves[:count], spans[:count], rows[:count]
+
+
+@kernel
+def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[np.int32]) -> None:
+    """Narrow spans of postings, each by ascending row, to where the given rows stand, or would stand.
+
+    All are halved by turns, so that the waits for their middles overlap.
+    """
+    for i in range(rows.size):
+        prefetch(postings, (spans[i, 0] + spans[i, 1]) >> 1)
+    busy = rows.size > 0
+    while busy:
+        busy = False
+        for i in range(rows.size):
+            low, high = spans[i, 0], spans[i, 1]
+            if low < high:
+                middle = (low + high) >> 1
+                if postings[middle, ROW] < rows[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+                prefetch(postings, (low + high) >> 1)
+                spans[i, 0], spans[i, 1] = low, high
+                busy = True
 
 
 @kernel
 def divergence(tree: Tree, node: int) -> Any:
     """Return D_KL(w_old | w) of the weights of a node's parts, less what chance explains."""
     nodes, built, weights = tree.nodes, tree.built, tree.weights
-    first, parts = nodes[node, SLOTS], nodes[node, SIZE]
-    if nodes[node, KIND] == S_NODE:
-        parts *= nodes[node, ROOM]
-    parts += 1
+    first, size = nodes[node, SLOTS], nodes[node, SIZE]
+    by_words = nodes[node, KIND] == K_NODE
+    end = first + (size if by_words else size * nodes[node, ROOM]) + 1
+    opened = end - 2 if by_words else end
+    parts = end - first - by_words
     # Every part counts for half a clause more than it has, so that an empty one makes no infinity.
     old = now = 0.5 * parts
-    for slot in range(first, first + parts):
-        old += built[slot]
-        now += weights[slot]
+    for slot in range(first, end):
+        if slot != opened:
+            old += built[slot]
+            now += weights[slot]
     found = 0.0
-    for slot in range(first, first + parts):
-        share = (built[slot] + 0.5) / old
-        found += share * np.log(share * now / (weights[slot] + 0.5))
+    for slot in range(first, end):
+        if slot != opened:
+            share = (built[slot] + 0.5) / old
+            found += share * np.log(share * now / (weights[slot] + 0.5))
     free = parts - 1
     chance = (2.0 * free + 3.0 * np.sqrt(2.0 * free)) / 2 * nodes[node, CHANGES] / (old * now)
     return found - chance * max(1.0, now / max(nodes[node, WEIGHT], 1))
@@ -421,31 +454,15 @@ def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
 
 
 @kernel
-def audit(tree: Tree, population: Population) -> Any:
-    """Return how many clauses are missing from a leaf that they belong to, and in how many leaves clauses belong."""
-    nodes, children = tree.nodes, tree.children
-    room = 64
-    visited, path = np.empty(room, np.int32), np.empty((room, 2), np.int32)
-    lost = places = 0
-    for c in range(population.rows.size):
-        seen, steps = route(tree, population, c, visited, path)
-        while seen < 0:
-            room *= 2
-            visited, path = np.empty(room, np.int32), np.empty((room, 2), np.int32)
-            seen, steps = route(tree, population, c, visited, path)
-        missing = False
-        for i in range(-1 if steps == 0 else 0, steps):
-            node = children[path[i, 1]] if i >= 0 else 0
-            if node < 0:
-                missing = True
-            elif nodes[node, KIND] == LEAF:
-                places += 1
-                start, size = nodes[node, START], nodes[node, SIZE]
-                at = _find(tree.postings, start, size, population.rows[c])
-                missing |= (
-                    size == 0
-                    or tree.postings[at, ROW] != population.rows[c]
-                    or np.isnan(tree.posting_boxes[at, 0])
-                )
-        lost += missing
-    return lost, places
+def audit(tree: Tree, population: Population, way: NDArray[np.int32]) -> Any:
+    """Return how many steps lead to no leaf with the clause in it, and how many to leaves."""
+    nodes, postings, posting_boxes = tree.nodes, tree.postings, tree.posting_boxes
+    leaves, spans, rows = _spans(tree, population, way)
+    _find(postings, spans, rows)
+    lost = 0
+    for i in range(len(way)):
+        lost += way[i, NODE] < 0
+    for i in range(leaves.size):
+        at = spans[i, 0]
+        lost += nodes[leaves[i], SIZE] == 0 or postings[at, ROW] != rows[i] or np.isnan(posting_boxes[at, 0])
+    return lost, leaves.size

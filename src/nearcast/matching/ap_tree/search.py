@@ -129,7 +129,8 @@ def match_probes(
                     cut = cut_of(lows, max(slot, first), first + size, word)
                     if cut > slot and cut >= first and word <= highs[cut]:
                         slot = cut
-                        top = _push(nodes, children[cut], i + 1, left, below, waiting, least, top)
+                        beyond = i + (cut < first + size - 1)  # below the open cut, the word counts again
+                        top = _push(nodes, children[cut], beyond, left, below, waiting, least, top)
                 top = _push(nodes, children[first + size], eta, left, below, waiting, least, top)
             else:
                 rows, edge = nodes[node, ROOM], nodes[node, START]
