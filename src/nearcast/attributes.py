@@ -47,7 +47,3 @@ class AttributeNames:
     def find(self, name: str, *, text: bool) -> int | None:
         """Return the column of an attribute, None if no subscription asks for it."""
         return self._columns.get((name, text))
-
-    def code(self, value: float | str) -> float:
-        """Return a value as the matrix holds it: a number itself, a string by its code (-1 where unknown)."""
-        return float(self.strings.encode([value])[0]) if isinstance(value, str) else float(value)

@@ -335,7 +335,8 @@ class MessageBatch:
 class Matches:
     """Which subscription rows each message row matched: grouped by message, without duplicates.
 
-    The order inside a group is not promised; :meth:`sorted` gives one.
+    The order inside a group is not promised; :meth:`sorted` gives one. A store of messages answers the other way round:
+    there each subscription takes the part of a message here, and the rows are those of messages.
 
     >>> found = Matches(np.array([0, 2, 2]), np.array([5, 3], np.int32))
     >>> found[0], found.sorted().pairs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import repeat
 from numbers import Integral
 from typing import Any, overload
 
@@ -17,7 +18,8 @@ from nearcast.columns import Matches, MessageBatch, SubscriptionTable, id_array
 from nearcast.errors import DuplicateError, ModelError, UnknownError, shown
 from nearcast.explain import Explanation, explain
 from nearcast.geometry import WGS84, Space
-from nearcast.matching import build_index
+from nearcast.kept import KeptMessages
+from nearcast.matching import build_index, build_store
 from nearcast.model import Delivery, Id, Message, Subscription
 from nearcast.objects import messages_from_objects, subscriptions_from_objects
 from nearcast.tables import arrow_table
@@ -39,16 +41,18 @@ class Deliveries:
         subscriptions: list[Id],
         messages: list[Id],
         types: tuple[pa.DataType, pa.DataType] | None = None,
+        reasons: list[str] | None = None,
     ) -> None:
         self._subscriptions = subscriptions
         self._messages = messages
+        self._reasons = ["match"] * len(subscriptions) if reasons is None else reasons
         self._types = types or (pa.string(), pa.string())
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
     def __iter__(self) -> Iterator[Delivery]:
-        return map(Delivery, self._subscriptions, self._messages)
+        return map(Delivery, self._subscriptions, self._messages, repeat("+"), self._reasons)
 
     @overload
     def __getitem__(self, key: int) -> Delivery: ...
@@ -56,8 +60,8 @@ class Deliveries:
     def __getitem__(self, key: slice) -> Deliveries: ...
     def __getitem__(self, key: int | slice) -> Delivery | Deliveries:
         if isinstance(key, slice):
-            return Deliveries(self._subscriptions[key], self._messages[key], self._types)
-        return Delivery(self._subscriptions[key], self._messages[key])
+            return Deliveries(self._subscriptions[key], self._messages[key], self._types, self._reasons[key])
+        return Delivery(self._subscriptions[key], self._messages[key], "+", self._reasons[key])
 
     def __repr__(self) -> str:
         return f"<Deliveries: {len(self):,}>"
@@ -74,7 +78,7 @@ class Deliveries:
                 "subscription_id": _id_column(self._subscriptions, self._types[0]),
                 "message_id": _id_column(self._messages, self._types[1]),
                 "change": pa.repeat(pa.scalar("+"), count),
-                "reason": pa.repeat(pa.scalar("match"), count),
+                "reason": pa.array(self._reasons, pa.string()),
                 "score": pa.nulls(count, pa.float64()),
                 "rank": pa.nulls(count, pa.int32()),
             }
@@ -82,7 +86,10 @@ class Deliveries:
 
 
 class Engine:
-    """Subscriptions in memory, matched by an index; each verb returns the deliveries that it causes.
+    """Subscriptions and valid messages in memory; each verb returns the deliveries that it causes.
+
+    A message with an ``expires_at`` is kept until then, and who subscribes meanwhile receives it at once. One without
+    is for the moment: it is delivered to who is subscribed, and not kept.
 
     Every verb takes one object, several, or a table (Arrow, pandas, GeoPandas, Polars; columns as in
     :mod:`nearcast.tables`). A call applies whole, or raises and changes nothing. Not safe for changes from several
@@ -94,13 +101,29 @@ class Engine:
     <Deliveries: 0>
     >>> [delivery.subscription for delivery in engine.publish(Message(1, "Flood warning", Point(lon=-74, lat=41)))]
     ['ben']
+
+    Parameters
+    ----------
+    index, store
+        What subscriptions and messages are kept in: names of :data:`nearcast.matching.INDEXES` and
+        :data:`nearcast.matching.STORES`.
+    space
+        The space of all regions and places.
+    clock
+        Tells when messages expire; the machine's by default.
     """
 
     def __init__(
-        self, index: str = config.DEFAULT_INDEX, *, space: Space = WGS84, clock: Clock | None = None
+        self,
+        index: str = config.DEFAULT_INDEX,
+        *,
+        store: str = config.DEFAULT_STORE,
+        space: Space = WGS84,
+        clock: Clock | None = None,
     ) -> None:
         self._clock = SystemClock() if clock is None else clock
         self._index = build_index(index, SubscriptionTable.empty(Vocabulary(), AttributeNames(), space))
+        self._kept = KeptMessages(build_store(store, messages_from_objects([], like=self.like)))
         self._rows: dict[Id, int] = {}
         self._ids: list[Id | None] = []  # by row; None where it was unsubscribed
         self._texts = [False, False]  # has a subscription, has a message come with an id that is a string?
@@ -136,7 +159,8 @@ class Engine:
     ) -> Deliveries:
         """Register subscriptions; an id that is in use, or twice in the call, is an error.
 
-        Returns what the newcomers are told at once.
+        Returns what the newcomers are told at once: each kept message that is valid now and matches, in the order of
+        publication, with the reason ``"subscribe"``.
         """
         ids, build = self._reader(subscriptions)
         seen: set[Id] = set()
@@ -146,11 +170,14 @@ class Engine:
                     f"subscription {shown(key)} exists already; unsubscribe it first, or choose another id"
                 )
             seen.add(key)
-        rows = self._index.insert(build())
+        table = self._index.store.check_insert(build())
+        newcomers, told = self._kept.wanted_by(table, self._clock.now())
+        rows = self._index.insert(table)
+        self._delivered += len(told)
         self._ids.extend(ids)
         self._rows.update(zip(ids, rows.tolist()))
         self._texts[0] |= any(isinstance(key, str) for key in ids)
-        return self._deliveries([], [])
+        return self._deliveries([ids[row] for row in newcomers], told, "subscribe")
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
         """Remove subscriptions by id; an unknown id is an error."""
@@ -163,19 +190,32 @@ class Engine:
         return self._deliveries([], [])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
-        """Deliver messages to the subscriptions that match; one that has expired by now reaches nobody."""
-        batch, ids = self._messages(messages)
-        given = batch.size
+        """Deliver messages to the subscriptions that match, and keep those that have an ``expires_at``.
+
+        A message takes the place of what is kept under its id. One that has expired by now reaches nobody. Each call
+        also looks for kept messages that have expired, a few for each message that it publishes.
+        """
+        given, given_ids = batch, ids = self._messages(messages, learn=True)
+        now = self._clock.now()
         if batch.expires_at is not None:
-            valid = np.flatnonzero(batch.expires_at > self._clock.now())
-            if len(valid) < given:
+            valid = np.flatnonzero(batch.expires_at > now)
+            if len(valid) < batch.size:
                 batch, ids = batch.take(valid), [ids[row] for row in valid]
         found = self._index.match(batch).sorted()
-        self._published += given
-        self._expired += given - batch.size
+        self._kept.publish(given, given_ids, now)
+        self._published += given.size
+        self._expired += given.size - batch.size
         self._delivered += len(found.rows)
-        self._texts[1] |= any(isinstance(key, str) for key in ids)
+        self._texts[1] |= any(isinstance(key, str) for key in given_ids)
         return self._deliveries(*self._pairs(found, ids))
+
+    def expire(self) -> Deliveries:
+        """Forget every kept message that has expired by now; nobody is told.
+
+        Nothing depends on this call but memory: an expired message is never delivered.
+        """
+        self._kept.store.expire(self._clock.now())
+        return self._deliveries([], [])
 
     def match(self, messages: Message | Iterable[Message] | MessageBatch | Any, threads: int = 1) -> Any:
         """Tell who would receive messages, without publishing them.
@@ -200,13 +240,17 @@ class Engine:
         return explain(self[id], message)
 
     def stats(self) -> dict[str, Any]:
-        """Return plain figures: what was published and delivered, and those of the index."""
+        """Return plain figures: what was published, delivered, kept and forgotten; those of the index and the store."""
+        store = self._kept.store.stats()
         return {
             "subscriptions": len(self),
             "published": self._published,
             "expired_before_publication": self._expired,
             "delivered": self._delivered,
+            "kept": store["messages"],
+            "expired": store["expired"],
             "index": self._index.stats(),
+            "store": store,
         }
 
     def _row(self, id: Id) -> int:
@@ -215,8 +259,8 @@ class Engine:
         except (KeyError, TypeError):
             raise UnknownError(f"there is no subscription {shown(id)}") from None
 
-    def _deliveries(self, subscriptions: list[Id], messages: list[Id]) -> Deliveries:
-        return Deliveries(subscriptions, messages, _types(*self._texts))
+    def _deliveries(self, subscriptions: list[Id], messages: list[Id], reason: str = "match") -> Deliveries:
+        return Deliveries(subscriptions, messages, _types(*self._texts), [reason] * len(messages))
 
     def _pairs(self, found: Matches, message_ids: list[Id]) -> tuple[list[Id], list[Id]]:
         """Return the ids of the subscription and the message of each match."""
@@ -241,15 +285,21 @@ class Engine:
         named = list(range(len(table))) if ids is None else ids.to_pylist()
         return named, lambda: replace(SubscriptionTable.from_arrow(table, like=self.like), ids=None)
 
-    def _messages(self, given: Any) -> tuple[MessageBatch, list[Id]]:
-        """Return messages as a batch in the engine's codes, and their ids."""
+    def _messages(self, given: Any, learn: bool = False) -> tuple[MessageBatch, list[Id]]:
+        """Return messages as a batch in the engine's codes, and their ids.
+
+        With *learn*, all words get codes where a message is going to be kept: somebody may ask for them later.
+        """
         if isinstance(given, MessageBatch):
             return given, _ids_of(given)
         if isinstance(given, Message) or _is_objects(given):
             messages = [given] if isinstance(given, Message) else list(given)
-            batch = messages_from_objects(messages, like=self.like, with_ids=False)
+            learn = learn and any(getattr(message, "expires_at", None) is not None for message in messages)
+            batch = messages_from_objects(messages, like=self.like, with_ids=False, learn=learn)
             return batch, [message.id for message in messages]
-        batch = MessageBatch.from_arrow(given, like=self.like)
+        table = arrow_table(given)
+        learn = learn and "expires_at" in table.column_names
+        batch = MessageBatch.from_arrow(table, like=self.like, learn=learn)
         return batch, _ids_of(batch)
 
 

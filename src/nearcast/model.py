@@ -47,7 +47,9 @@ class Message:
         Names to numbers or strings; ``True`` and ``False`` are 1 and 0.
     published_at, expires_at
         From when until when it may be delivered: aware ``datetime``, ISO 8601 with an offset, or microseconds
-        since 1970 UTC. Kept as microseconds; ``None`` leaves the end open.
+        since 1970 UTC. Kept as microseconds. A message is valid before the instant ``expires_at``: an engine keeps it
+        until then, for those who subscribe later. Without one it is for the moment: delivered to who is subscribed when
+        it is published, and not kept.
     """
 
     id: Id
@@ -228,7 +230,7 @@ class Delivery:
     change
         ``"+"``: receive it; ``"-"``: what was received no longer counts.
     reason
-        Why: ``"match"``.
+        Why: ``"match"``, the message was published; ``"subscribe"``, it was there already when one subscribed.
     score, rank
         Only for subscriptions that rank.
     """

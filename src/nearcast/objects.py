@@ -67,19 +67,11 @@ def messages_from_objects(
     space = _common_space([message.place for message in batch], like)
     ids = ids_of([message.id for message in batch]) if with_ids else None
     words = [word for message in batch for word in message.keywords]
-    if learn:
-        _learn_attributes(batch, attributes)
     known = vocabulary.add(words) if learn else vocabulary.encode(words)
     counts = np.array([len(message.keywords) for message in batch], np.int64)
     offsets, codes = code_sets(offsets_of(counts), known, m, "keyword", drop_negative=True)
-    values = np.full((m, len(attributes)), np.nan)
-    for row, message in enumerate(batch):
-        for name, value in message.attributes.items():
-            column = attributes.find(name, text=isinstance(value, str))
-            if column is not None:
-                values[row, column] = attributes.code(value)
     placed = place([message.place for message in batch])
-    probes, owners = probe_rows(placed, offsets, codes, values)
+    probes, owners = probe_rows(placed, offsets, codes, _values(batch, attributes, learn))
     return MessageBatch(
         probes,
         owners,
@@ -96,17 +88,25 @@ def messages_from_objects(
     )
 
 
-def _learn_attributes(messages: Sequence[Message], attributes: AttributeNames) -> None:
-    """Give codes to the attributes of messages, and to their strings."""
-    named = {
-        (name, isinstance(value, str)): None
-        for message in messages
-        for name, value in message.attributes.items()
-    }
-    for name, text in named:
-        attributes.add(name, text=text)
-    strings = [value for message in messages for value in message.attributes.values()]
-    attributes.strings.add([value for value in strings if isinstance(value, str)])
+def _values(messages: Sequence[Message], attributes: AttributeNames, learn: bool) -> NDArray[np.float64]:
+    """Return the values of each message as a row, NaN where it has none."""
+    column_of = attributes.add if learn else attributes.find
+    cells, numbers, strings = [], [], []  # where each value goes; a string is coded with the others
+    for row, message in enumerate(messages):
+        for name, value in message.attributes.items():
+            text = isinstance(value, str)
+            column = column_of(name, text=text)
+            if column is not None:
+                cells.append((row, column))
+                numbers.append(np.nan if text else value)
+                if text:
+                    strings.append(value)
+    values = np.full((len(messages), len(attributes)), np.nan)
+    if cells:
+        coded = np.array(numbers, np.float64)
+        coded[np.isnan(coded)] = (attributes.strings.add if learn else attributes.strings.encode)(strings)
+        values[tuple(np.array(cells).T)] = coded
+    return values
 
 
 def subscriptions_to_objects(table: SubscriptionTable) -> list[Subscription]:

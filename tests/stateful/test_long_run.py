@@ -1,16 +1,17 @@
-"""Many random operations in bulk, each index beside the scan: 10,000 in every run, more with NEARCAST_OPERATIONS.
+"""Many random operations in bulk, each index and store beside the scan: 10,000 a run, more with NEARCAST_OPERATIONS.
 
 The scan itself is compared with the naive matcher in the contract suite; here it is the fast oracle.
 """
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from answers import answers
-from nearcast import MessageBatch, SubscriptionTable, build_index, config
-from nearcast.matching import INDEXES
+from nearcast import MessageBatch, SubscriptionTable, build_index, build_store, config
+from nearcast.matching import INDEXES, STORES
 
 OPERATIONS = int(os.environ.get("NEARCAST_OPERATIONS", "10000"))
 SEED = int(os.environ.get("NEARCAST_SEED", "20261115"))
@@ -86,3 +87,52 @@ def test_a_long_life(name, monkeypatch):
         if rng.random() < 0.05:
             assert pair[0].check() == [], f"after {done} operations, seed {SEED}"
     assert pair[0].stats()["compactions"] > 0
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", sorted(STORES))
+def test_a_long_life_of_messages(name, monkeypatch):
+    """Inserts, removals, expiry, sweeps and questions in random bulk; what is there is what a scan of it finds."""
+    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 100)
+    rng = np.random.default_rng(SEED)
+    store = build_store(name, MessageBatch.from_arrays(np.empty((0, 2)), [0], []))
+    there, done, now = {}, 0, 0  # by row: a batch and the row in it
+
+    def forget(rows):
+        for row in rows.tolist():
+            batch, i = there.pop(row)
+            assert batch.expires_at[i] <= now
+
+    while done < OPERATIONS:
+        size = int(rng.integers(1, 60))
+        verb = rng.choice(["insert", "remove", "expire", "sweep", "match"], p=[0.4, 0.15, 0.05, 0.1, 0.3])
+        if verb == "insert":
+            batch = replace(messages(rng, size), expires_at=now + rng.integers(0, 300, size))
+            there |= {row: (batch, i) for i, row in enumerate(store.insert(batch).tolist())}
+        elif verb == "remove":
+            gone = rng.choice(sorted(there), min(size, len(there)), replace=False) if there else []
+            store.remove(gone)
+            for row in gone:
+                del there[int(row)]
+        elif verb == "expire":
+            forget(store.expire(now))
+        elif verb == "sweep":
+            forget(store.sweep(now, 2 * size))
+        else:
+            table = subscriptions(rng, size)
+            index = build_index("scan", table)
+            expected = [set() for _ in range(table.size)]
+            wanted = {}  # by batch
+            for row, (batch, i) in there.items():
+                if batch.expires_at[i] > now:
+                    found = wanted.get(id(batch)) or wanted.setdefault(id(batch), answers(index, batch))
+                    for sub in found[i]:
+                        expected[sub].add(row)
+            assert answers(store, table, now=now) == expected, f"after {done} operations, seed {SEED}"
+            forget(np.setdiff1d(sorted(there), np.flatnonzero(store.rows.present)))
+        assert len(store) == len(there)
+        done += size
+        now += size
+        if rng.random() < 0.05:
+            assert store.check() == [], f"after {done} operations, seed {SEED}"
+    assert store.stats()["compactions"] > 0

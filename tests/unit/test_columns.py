@@ -17,6 +17,7 @@ from nearcast import (
     SubscriptionTable,
     build_index,
 )
+from nearcast.columns import NEVER
 from nearcast.errors import ColumnError
 from nearcast.growable import GrowableArray
 from nearcast.shapes import region_of_boxes
@@ -170,3 +171,13 @@ def test_growable_array_leaves_what_it_borrowed():
     assert column.values.tolist() == [99, 1, 2, 7]
     column.fill(2, 5)
     assert column.values.tolist() == [99, 1, 2, 7, 5, 5]
+
+
+def test_expiry_as_an_array():
+    batch = MessageBatch.from_arrays([[0, 0]] * 2, [0, 0, 0], [], expires_at=[5, NEVER])
+    assert batch.expires_at.dtype == np.int64
+    assert batch.take([1]).expires_at.tolist() == [NEVER]
+    with pytest.raises(ColumnError, match="expires_at has 1 rows for 2 messages"):
+        MessageBatch.from_arrays([[0, 0]] * 2, [0, 0, 0], [], expires_at=[5])
+    with pytest.raises(ColumnError, match="expires_at must be one row of integers"):
+        MessageBatch.from_arrays([[0, 0]], [0, 0], [], expires_at=[1.5])

@@ -520,3 +520,31 @@ def test_one_space_a_table():
         )
     with pytest.raises(ColumnError, match="WGS84"):
         MessageBatch.from_messages([Message(1, "tea", Point(x=0, y=0, space=plane))], like=LIKE)
+
+
+def test_messages_that_teach_words():
+    """With learn=True every word, attribute and string gets a code; columns that are no values do not."""
+    like = SubscriptionTable.from_subscriptions([Subscription(1, "tea AND price < 3")])
+    columns = {
+        "text": ["Tea für two", "milk"],
+        "lon": [0.0, 1.0],
+        "lat": [0.0, 1.0],
+        "price": [1, None],
+        "brand": pa.array(["x", None]).dictionary_encode(),
+        "open": [True, None],
+        "tags": [["a"], ["b"]],
+        "nothing": pa.nulls(2),
+    }
+    plain = MessageBatch.from_arrow(columns, like=like)
+    assert np.diff(plain.probes.keyword_offsets).tolist() == [1, 0]
+    assert plain.probes.attributes.shape == (2, 1)
+    taught = MessageBatch.from_arrow(columns, like=like, learn=True)
+    assert np.diff(taught.probes.keyword_offsets).tolist() == [3, 1]
+    assert list(like.attributes) == [("price", False), ("brand", True), ("open", False)]
+    np.testing.assert_array_equal(taught.probes.attributes, [[1, 0, 1], [np.nan] * 3])
+    assert set(like.vocabulary) == {"tea", "für", "two", "milk"}
+    message = Message(1, "Tea für two", Point(lon=0, lat=0), {"price": 1, "brand": "x", "open": True})
+    again = MessageBatch.from_messages([message], like=like, learn=True)
+    np.testing.assert_array_equal(again.probes.attributes[0], taught.probes.attributes[0])
+    np.testing.assert_array_equal(again.probes.keywords, taught.probes.keywords[:3])
+    assert again.attributes is taught.attributes is like.attributes

@@ -243,12 +243,12 @@ class MessageRows:
 def _stored(probes: Probes, expires: NDArray[np.int64]) -> Stored:
     """Return the probe rows of a batch with the values that are there."""
     there = ~np.isnan(probes.attributes)
-    rows, attributes = np.nonzero(there)
+    attributes = np.nonzero(there)[1]
     return Stored(
         probes.boxes,
         probes.keyword_offsets,
         probes.keywords,
-        np.searchsorted(rows, np.arange(len(there) + 1)),
+        offsets_of(np.count_nonzero(there, axis=1)),
         attributes.astype(np.int32),
         probes.attributes[there],
         expires,
