@@ -102,6 +102,14 @@ RT_REPRESENTATIVES: Final = 2  # the most keywords that stand for a clause in th
 RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
 RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
 
+# --- Rival indexes that match attributes: TAMA, OpIndex, R*-Tree ----------------------------------------------------
+COUNTED_PREDICATES: Final = 100  # of a clause, at most: two operators each, and some to spare, fit a byte
+COUNTING_CHUNK: Final = 65_536  # clauses that are posted at a time
+COUNTING_SLACK: Final = 0.125  # room for newcomers in a list that is laid out, as a share of it
+RIVAL_GROWTH: Final = 4  # domains are measured anew when there are this many times the clauses,
+RIVAL_FIRST: Final = 64  # and at least so many
+TAMA_LEVEL: Final = 8  # the finest level: 2^8 cells a domain
+
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
 INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy

@@ -12,6 +12,7 @@
 ``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
 ``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
+``tama``        a rival of the MO-Tree paper: counts predicates over cells of several levels
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -35,7 +36,7 @@ from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.packed_list import PackedList
 from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
-from nearcast.matching.rivals import IQTree, RQTree, RTTree
+from nearcast.matching.rivals import TAMA, IQTree, RQTree, RTTree
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
@@ -54,6 +55,7 @@ INDEXES: dict[str, type[Matcher]] = {
         IQTree,
         RQTree,
         RTTree,
+        TAMA,
     )
 }
 

@@ -4,11 +4,13 @@
 ``iq-tree``     a quadtree, with ranked-key lists in its cells: space first
 ``rq-tree``     ranked-key lists, with a quadtree inside each long one: words first
 ``rt-tree``     the R^t++-Tree: an R-tree whose nodes carry filters of representative tokens
+``tama``        counts predicates over cells of several levels for each attribute
 ==============  =====================================================================================
 """
 
 from nearcast.matching.rivals.iq_tree import IQTree
 from nearcast.matching.rivals.rq_tree import RQTree
 from nearcast.matching.rivals.rt_tree import RTTree
+from nearcast.matching.rivals.tama import TAMA
 
-__all__ = ["IQTree", "RQTree", "RTTree"]
+__all__ = ["TAMA", "IQTree", "RQTree", "RTTree"]
