@@ -13,6 +13,8 @@
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
 ``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
 ``tama``        a rival of the MO-Tree paper: counts predicates over cells of several levels
+``op-index``    a rival of the MO-Tree paper: counts predicates under pivot attributes, by operator
+``r-star-tree`` a rival of the MO-Tree paper: boxes over place and attributes (needs nearcast[bench])
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -36,7 +38,7 @@ from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.packed_list import PackedList
 from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
-from nearcast.matching.rivals import TAMA, IQTree, RQTree, RTTree
+from nearcast.matching.rivals import TAMA, IQTree, OpIndex, RQTree, RStarTree, RTTree
 from nearcast.matching.scan import Scan
 
 __all__ = ["INDEXES", "Matcher", "build_index", "open_index"]
@@ -56,6 +58,8 @@ INDEXES: dict[str, type[Matcher]] = {
         RQTree,
         RTTree,
         TAMA,
+        OpIndex,
+        RStarTree,
     )
 }
 

@@ -32,7 +32,7 @@ _Self = TypeVar("_Self", bound="CountingLists")
 class Predicates(NamedTuple):
     """Intervals that a message must meet, ends included: never narrower than the clause's own."""
 
-    rows: NDArray[np.int32]  # the clause row of each
+    owners: NDArray[np.int32]  # the clause of each: which one of those that were asked for
     attributes: NDArray[np.int32]
     lows: NDArray[np.float64]
     highs: NDArray[np.float64]
@@ -48,11 +48,10 @@ def predicates_of(clauses: Clauses, rows: NDArray[np.int64]) -> Predicates:
     if len(clauses.test_attributes):
         tests = int((clauses.test_offsets[rows + 1] - clauses.test_offsets[rows]).sum())
     most = PLACES * len(rows) + tests
-    flat = Predicates(
-        np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most), np.empty(most)
-    )  # fmt: skip
-    count = _flatten(clauses, rows, flat, config.COUNTED_PREDICATES)
-    return Predicates(*(column[:count] for column in flat))
+    owners, attributes = np.empty(most, np.int32), np.empty(most, np.int32)
+    lows, highs = np.empty(most), np.empty(most)
+    n = _flatten(clauses, rows, Predicates(owners, attributes, lows, highs), config.COUNTED_PREDICATES)
+    return Predicates(owners[:n], attributes[:n], lows[:n], highs[:n])
 
 
 @kernel
@@ -68,12 +67,12 @@ def _flatten(clauses: Clauses, rows: NDArray[np.int64], out: Predicates, most: i
         for axis in range(PLACES):
             low, high = boxes[c, axis], boxes[c, axis + 2]
             if low > -np.inf or high < np.inf:
-                owners[n], attributes[n], lows[n], highs[n] = c, axis, low, high
+                owners[n], attributes[n], lows[n], highs[n] = i, axis, low, high
                 n += 1
         if any_tests:
             for t in range(test_offsets[c], test_offsets[c + 1]):
                 if not test_flags[t] & NEGATED and n - first < most:
-                    owners[n], attributes[n] = c, test_attributes[t] + PLACES
+                    owners[n], attributes[n] = i, test_attributes[t] + PLACES
                     lows[n], highs[n] = test_lows[t], test_highs[t]
                     n += 1
     return n

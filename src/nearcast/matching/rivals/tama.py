@@ -77,12 +77,12 @@ class TAMA(Matcher):
     def _postings(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return (list, clause row) of all postings of clause rows; note what these need."""
         predicates = predicates_of(self.store.clauses, rows)
-        needs = np.bincount(np.searchsorted(rows, predicates.rows), minlength=len(rows))
+        needs = np.bincount(predicates.owners, minlength=len(rows))
         self._needs.values[rows] = needs
         uncounted = rows[needs == 0]
-        most = 2 * _LEVEL * len(predicates.rows) + len(predicates.rows)
+        most = (2 * _LEVEL + 1) * len(predicates.owners)
         targets, items = np.empty(most, np.int64), np.empty(most, np.int32)
-        count = _cover(self._domains, predicates, targets, items)
+        count = _cover(self._domains, predicates, rows, targets, items)
         return (
             np.append(np.full(len(uncounted), _UNCOUNTED), targets[:count]),
             np.append(uncounted.astype(np.int32), items[:count]),
@@ -168,23 +168,28 @@ def _cell(domains: Domains, attribute: int, value: float) -> int:
 
 @kernel
 def _cover(
-    domains: Domains, predicates: Predicates, targets: NDArray[np.int64], items: NDArray[np.int32]
+    domains: Domains,
+    predicates: Predicates,
+    rows: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    items: NDArray[np.int32],
 ) -> int:
     """Write (list, clause row) for the fewest cells that make up each interval; return how many there are."""
-    rows, attributes, lows, highs = predicates
+    owners, attributes, lows, highs = predicates
     n = 0
-    for i in range(rows.size):
+    for i in range(owners.size):
+        c = rows[owners[i]]
         first = attributes[i] * _CELLS
         left = _cell(domains, attributes[i], lows[i])
         right = _cell(domains, attributes[i], highs[i]) + 1
         while left < right:  # level by level: cells at the ends that have no sibling in the interval
             if left & 1:
-                targets[n], items[n] = first + left, rows[i]
+                targets[n], items[n] = first + left, c
                 n += 1
                 left += 1
             if right & 1:
                 right -= 1
-                targets[n], items[n] = first + right, rows[i]
+                targets[n], items[n] = first + right, c
                 n += 1
             left >>= 1
             right >>= 1
