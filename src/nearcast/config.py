@@ -74,6 +74,9 @@ AUTO_CLAUSES_A_PROBE: Final = 3  # each with the words of so many clauses
 AUTO_FAR: Final = 1e30  # regions without end reach so far when their centre is taken
 AUTO_LOOK_NS: Final = 1.5  # a look at an entry whose place fits, or whose cells do
 AUTO_DECIDE_NS: Final = 100.0  # a decision on the clause itself, out of memory
+AUTO_VALUES_SHARE: Final = (
+    0.5  # a clause goes by its values if that costs less than this share of the other path
+)
 AUTO_VALUES_NS: Final = 1_000.0  # what an MO-Tree beside the other structure must spare a message, at least
 AUTO_GROWTH: Final = 4  # the choice is made again when the clauses have become so many times as many,
 AUTO_FIRST: Final = 4_096  # and at least so many

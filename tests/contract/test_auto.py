@@ -77,3 +77,56 @@ def test_progress_is_told():
     build_index("auto", table, progress=lambda step, share: told.append((step, share)))
     assert [step for step, _ in told][:2] == ["counting words", "choosing lists"]
     assert all(0 <= share <= 1 for _, share in told)
+
+
+def mixed(rng, rows):
+    """Thirds: rare words; small boxes; narrow intervals of two attributes everywhere."""
+    kind = np.arange(rows) % 3
+    low = rng.random((rows, 2))
+    boxes = np.where((kind == 1)[:, None], np.hstack([low, low + 0.01]), EVERYWHERE)
+    counts = np.where(kind == 0, 2, 0)
+    words = rng.integers(0, 5_000, counts.sum())
+    tests = np.where(kind == 2, 2, 1)
+    wide = np.repeat(kind != 2, tests)
+    start = np.where(wide, 0.0, rng.random(tests.sum()))
+    attributes = np.concatenate([np.arange(n) for n in tests])
+    intervals = (np.append(0, np.cumsum(tests)), attributes, start, start + np.where(wide, 0.9, 0.01))
+    return SubscriptionTable.from_arrays(boxes, np.append(0, np.cumsum(counts)), words, intervals)
+
+
+def valued(rng, rows):
+    words = np.append(0, np.cumsum(np.full(rows, 6)))
+    values = rng.random((rows, 2))
+    values[rng.random((rows, 2)) < 0.1] = np.nan
+    return MessageBatch.from_arrays(rng.random((rows, 2)), words, rng.integers(0, 5_000, 6 * rows), values)
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["unsampled", "sampled"])
+def test_each_clause_is_sent_where_it_is_cheaper(sampled, tmp_path):
+    rng = np.random.default_rng(6)
+    table, batch = mixed(rng, 30_000), valued(rng, 40)
+    index = build_index("auto", table, messages=valued(rng, 200) if sampled else None)
+    scan = build_index("scan", table)
+    stats = index.stats()
+    assert stats["structure"] == "packed-list and mo-tree"
+    assert stats["why"].startswith("33% of the clauses are reached by their values; for the others, ")
+    assert [layer["attribute"] for layer in stats["layers"][:2]] in (["0", "1"], ["1", "0"])
+    assert answers(index, batch) == answers(scan, batch)
+    more = mixed(rng, 900)
+    for each in (index, scan):
+        each.remove(np.arange(0, 30_000, 7))
+        each.insert(more)
+    assert index.check() == []
+    assert answers(index, batch) == answers(scan, batch)
+    opened = open_index(index.save(tmp_path / "index"))
+    assert opened.check() == []
+    for each in (opened, scan):
+        each.insert(more)
+        each.remove([1, 2, 3])
+    assert opened.stats()["why"] == index.stats()["why"]
+    assert answers(opened, batch) == answers(scan, batch)
+
+
+def test_values_that_spare_little_get_no_structure_of_their_own():
+    table = mixed(np.random.default_rng(7), 30)
+    assert build_index("auto", table).stats()["structure"] == "packed-list"

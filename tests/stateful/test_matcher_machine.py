@@ -65,6 +65,8 @@ class MatcherMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("name", sorted(INDEXES))
 def test_machine(name, monkeypatch):
-    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time
+    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time,
+    for often in ("AUTO_FIRST", "AUTO_VALUES_NS", "MO_TREE_FIRST"):  # and choosing anew
+        monkeypatch.setattr(config, often, 4)
     machine = type("Machine", (MatcherMachine,), {"name": name})
     run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // 3))

@@ -81,7 +81,7 @@ class Auto(Matcher):
             return None, None
         paths = likely_paths(clauses, rows, None if self._sample is None else self._sample.probes)
         cost = prices(paths, clauses, rows)
-        cheaper = cost[:, 1] < cost[:, 0]
+        cheaper = cost[:, 1] < config.AUTO_VALUES_SHARE * cost[:, 0]
         if (cost[cheaper, 0] - cost[cheaper, 1]).sum() < config.AUTO_VALUES_NS:
             return None, None
         by_value = np.zeros(self.store.rows, np.bool_)
@@ -107,7 +107,7 @@ class Auto(Matcher):
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
         if self._values is not None and self._by_value is not None and self._paths is not None:
             cost = prices(self._paths, self.store.clauses, clause_rows)
-            cheaper = cost[:, 1] < cost[:, 0]
+            cheaper = cost[:, 1] < config.AUTO_VALUES_SHARE * cost[:, 0]
             self._by_value.fill(self.store.rows - len(self._by_value.values), False)
             self._by_value.values[clause_rows] = cheaper
             self._values._add(clause_rows[cheaper])

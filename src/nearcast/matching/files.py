@@ -42,7 +42,7 @@ from nearcast.vocabulary import Vocabulary
 
 __all__ = ["FORMAT", "Arrays", "read", "restored_store", "write"]
 
-FORMAT = 1  # raised when a file comes to mean something else: its layout, or the hash of kernels/hashing.py
+FORMAT = 2  # raised when a file comes to mean something else: its layout, or the hash of kernels/hashing.py
 _MANIFEST = "manifest.json"
 _IDS, _POLYGONS = "ids.arrow", "polygons.arrow"
 
