@@ -116,13 +116,14 @@ MO_TREE_FINENESS: Final = (
 MO_TREE_CELLS: Final = 256  # the most on one level
 MO_TREE_STEM: Final = 4  # a level has no more than the root of the clauses divided by this
 MO_TREE_SAMPLE: Final = 20_000  # clauses and messages that layers are chosen by
-MO_TREE_POINTS: Final = 1_024  # of them that the widths of cells are computed from
+MO_TREE_POINTS: Final = 512  # of them that the widths of cells are computed from,
+MO_TREE_STEPS: Final = 64  # out of so many widths
 MO_TREE_CANDIDATES: Final = 32  # attributes that are considered, the most tested ones
 MO_TREE_USEFUL: Final = 0.98  # a layer that leaves a larger share of the clauses is left out
 MO_TREE_GROWTH: Final = 4  # the layers are chosen again when the clauses have become so many times as many,
 MO_TREE_FIRST: Final = 1_024  # and at least so many
 MO_STORE_STEM: Final = 8  # cells of a layer of messages: the root of their number divided by this
-SCALE_KNOTS: Final = 64  # of a scale: it is linear between them
+SCALE_KNOT_BITS: Final = 6  # a scale has 2 to this power of pieces; it is linear in each
 
 # --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------
 CELL_COST: Final = 1e-5  # what it takes to keep a clause in one more cell, in verifications a message

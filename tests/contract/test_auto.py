@@ -128,5 +128,5 @@ def test_each_clause_is_sent_where_it_is_cheaper(sampled, tmp_path):
 
 
 def test_values_that_spare_little_get_no_structure_of_their_own():
-    table = mixed(np.random.default_rng(7), 30)
+    table = mixed(np.random.default_rng(7), 12)
     assert build_index("auto", table).stats()["structure"] == "packed-list"

@@ -11,7 +11,7 @@ from nearcast.errors import ColumnError
 from nearcast.matching.mo_tree import widths as section5
 from nearcast.matching.mo_tree.cells import cell_of, cells_touched
 from nearcast.matching.mo_tree.choice import DIRECTORY
-from nearcast.matching.scale import position, scale_of
+from nearcast.matching.scale import knots_of, position
 from nearcast.matching.sketch import passes
 
 shares = st.floats(0, 1)
@@ -150,7 +150,7 @@ numbers = st.floats(allow_nan=False, width=64)
 
 @given(st.lists(numbers, max_size=40), st.lists(numbers, min_size=2, max_size=40))
 def test_a_scale_never_falls(seen, values):
-    knots = scale_of(np.array(seen))[None]
+    knots = knots_of(np.array(seen))[None]
     positions = [position(knots, 0, value) for value in sorted(values)]
     assert positions == sorted(positions)
     assert all(0 <= place <= 1 for place in positions)

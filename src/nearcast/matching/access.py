@@ -16,8 +16,18 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.scale import X, Y, clause_ends, position, scale_of
-from nearcast.matching.sketch import Sketch, sketch_of
+from nearcast.matching.scale import (
+    ABSENT,
+    Scales,
+    X,
+    Y,
+    clause_positions,
+    knots_of,
+    most_tested,
+    scales_of,
+    tests_of,
+)
+from nearcast.matching.sketch import FIELDS, GROUPS
 
 __all__ = ["Paths", "likely_paths", "prices"]
 
@@ -26,8 +36,7 @@ class Paths(NamedTuple):
     """What prices are estimated from."""
 
     word_shares: NDArray[np.float32]  # share of messages that have a word, by its code
-    place: Sketch  # scales of both axes
-    values: Sketch  # scales of the attributes that are tested most
+    scales: Scales  # of both axes, and of the attributes that are tested most
 
 
 def likely_paths(clauses: Clauses, rows: NDArray[np.int64], messages: Probes | None) -> Paths:
@@ -38,56 +47,48 @@ def likely_paths(clauses: Clauses, rows: NDArray[np.int64], messages: Probes | N
     words = np.bincount(keywords).astype(np.float32) if len(keywords) else np.zeros(0, np.float32)
     shares = words / (count or max(len(keywords), 1) / config.AP_TREE_MESSAGE_WORDS)
     sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
-    place = Sketch(
-        np.array([X, Y], np.int32),
-        np.array([scale_of(clauses.boxes[sample][:, axis::2].ravel()) for axis in (0, 1)]),
-    )
-    return Paths(np.minimum(shares, 1.0), place, sketch_of(clauses, sample))
+    attributes, tests = most_tested(clauses, sample, GROUPS * FIELDS), tests_of(clauses, sample)
+    knots = [knots_of(clauses.boxes[sample][:, axis::2].ravel()) for axis in (0, 1)]
+    for attribute in attributes:
+        own = tests[clauses.test_attributes[tests] == attribute]
+        knots.append(knots_of(np.concatenate([clauses.test_lows[own], clauses.test_highs[own]])))
+    return Paths(np.minimum(shares, 1.0), scales_of([X, Y, *attributes], knots))
 
 
 def prices(paths: Paths, clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return [rows, 2]: what each clause costs a message in a packed list, and what in an MO-Tree."""
     out = np.empty((len(rows), 2))
-    _prices(paths, clauses, rows, out)
+    _prices(paths.word_shares, paths.scales, clauses, rows, out)
     return out
 
 
 @kernel
-def _prices(paths: Paths, clauses: Clauses, rows: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+def _prices(
+    word_shares: NDArray[np.float32],
+    scales: Scales,
+    clauses: Clauses,
+    rows: NDArray[np.int64],
+    out: NDArray[np.float64],
+) -> None:
     look, decide = config.AUTO_LOOK_NS, config.AUTO_DECIDE_NS
-    word_shares, place, values = paths
-    boxes, keyword_offsets, keywords = clauses.boxes, clauses.keyword_offsets, clauses.keywords
-    test_offsets = clauses.test_offsets
+    _, knots, numbers = scales
+    boxes, keyword_offsets, keywords, _, _, test_offsets = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
-    place_sources, place_knots = place
-    value_sources, value_knots = values
+    ends = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
         c = rows[i]
         with_word = 1.0
         for k in range(keyword_offsets[c], keyword_offsets[c + 1]):
             known = keywords[k] < word_shares.size
             with_word = min(with_word, float(word_shares[keywords[k]]) if known else 0.0)
-        inside, narrow, narrower = (
-            1.0,
-            1.0,
-            1.0,
-        )  # *narrower* and *narrow*: the two narrowest intervals of all
-        for axis in range(2):
-            _, low, high = clause_ends(
-                place_sources[axis], c, boxes, test_offsets, attributes, lows, highs, flags
-            )
-            width = position(place_knots, axis, high) - position(place_knots, axis, low)
-            inside *= width
-            narrow, narrower = min(narrow, max(width, narrower)), min(width, narrower)
-        fitting = inside
+        clause_positions(knots, numbers, c, boxes, test_offsets, attributes, lows, highs, flags, ends)
+        inside = (ends[0, 1] - ends[0, 0]) * (ends[1, 1] - ends[1, 0])
+        fitting, narrow, narrower = 1.0, 1.0, 1.0  # the last two: the two narrowest intervals of all
         tested = False
-        for field in range(value_sources.size):
-            asks, low, high = clause_ends(
-                value_sources[field], c, boxes, test_offsets, attributes, lows, highs, flags
-            )
-            if asks:
-                tested = True
-                width = position(value_knots, field, high) - position(value_knots, field, low)
+        for scale in range(knots.shape[0]):
+            if ends[scale, 0] != ABSENT:
+                tested |= scale > 1
+                width = ends[scale, 1] - ends[scale, 0]
                 fitting *= width
                 narrow, narrower = min(narrow, max(width, narrower)), min(width, narrower)
         out[i, 0] = with_word * (look * min(4.0 * inside, 1.0) + decide * inside)

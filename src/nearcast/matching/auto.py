@@ -27,8 +27,8 @@ from nearcast.matching.matcher import Matcher
 from nearcast.matching.mbr_trie import MBRTrie
 from nearcast.matching.mo_tree import MOTree
 from nearcast.matching.packed_list import PackedList
+from nearcast.matching.scale import Scales
 from nearcast.matching.searching import Searches
-from nearcast.matching.sketch import Sketch
 from nearcast.ragged import code_sets, ragged_take
 
 __all__ = ["Auto"]
@@ -168,10 +168,7 @@ class Auto(Matcher):
             arrays |= {
                 "by_value": self._by_value.values,
                 "path_words": self._paths.word_shares,
-                "path_place_sources": self._paths.place.sources,
-                "path_place_knots": self._paths.place.knots,
-                "path_value_sources": self._paths.values.sources,
-                "path_value_knots": self._paths.values.knots,
+                **{f"path_{name}": array for name, array in self._paths.scales._asdict().items()},
             }
         return arrays
 
@@ -184,9 +181,7 @@ class Auto(Matcher):
         if "by_value" in arrays:
             self._by_value = GrowableArray(arrays["by_value"], borrowed=False)
             self._paths = Paths(
-                arrays["path_words"],
-                Sketch(arrays["path_place_sources"], arrays["path_place_knots"]),
-                Sketch(arrays["path_value_sources"], arrays["path_value_knots"]),
+                arrays["path_words"], Scales(**{name: arrays[f"path_{name}"] for name in Scales._fields})
             )
             self._values = MOTree.over(self.store)
             self._values._restore(

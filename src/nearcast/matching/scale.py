@@ -1,56 +1,112 @@
-"""Values on a common scale from 0 to 1, in equal shares: what partitions of attributes are laid out on.
+"""Values on common scales from 0 to 1, in equal shares: what partitions of attributes are laid out on.
 
-A *scale* is a row of knots, quantiles of the values that clauses ask for; between two knots it is linear. Hot spots,
-skewed prices and the codes of strings come out evenly spread. It never falls as the value grows, in floating point
-too, so a value inside an interval stays inside, and what is beyond the knots clips to 0 or 1: a scale may be old, it
-is never wrong.
+A *scale* belongs to an axis of the place or to an attribute. It is a row of knots, quantiles of the values that clauses
+ask for or that messages have; between two knots it is linear. Hot spots, skewed prices and the codes of strings come
+out evenly spread. It never falls as the value grows, in floating point too, so a value inside an interval stays inside,
+and what is beyond the knots clips to 0 or 1: a scale may be old, it is never wrong.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.verify import NEGATED, Clauses
 
-__all__ = ["X", "Y", "clause_ends", "position", "scale_of"]
+__all__ = [
+    "ABSENT",
+    "Scales",
+    "X",
+    "Y",
+    "clause_positions",
+    "knots_of",
+    "most_tested",
+    "position",
+    "probe_positions",
+    "scales_of",
+    "source_name",
+    "stored_positions",
+    "tests_of",
+]
 
 X, Y = -2, -1  # the axes of a place, where attributes have their column numbers from 0 on
+ABSENT = -1.0  # the position of what is not tested, or not there
+_HALVINGS = config.SCALE_KNOT_BITS
+_KNOTS = 1 << _HALVINGS
 
 
-def scale_of(ends: NDArray[np.float64]) -> NDArray[np.float64]:
+class Scales(NamedTuple):
+    """The scales of some axes and attributes."""
+
+    sources: NDArray[np.int32]
+    knots: NDArray[np.float64]  # a row each
+    numbers: NDArray[np.int32]  # of the scale, by source - X; -1 where there is none
+
+
+def scales_of(sources: Sequence[int], knots: Sequence[NDArray[np.float64]]) -> Scales:
+    """Return the scales of the given sources."""
+    numbers = np.full(max(sources, default=Y) - X + 1, -1, np.int32)
+    numbers[np.array(sources, np.int64) - X] = np.arange(len(sources))
+    return Scales(np.array(sources, np.int32), np.array(knots).reshape(len(sources), _KNOTS + 1), numbers)
+
+
+def knots_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the knots of a scale for such values; infinite ones do not count."""
-    finite = ends[np.isfinite(ends)]
+    finite = values[np.isfinite(values)]
     if not len(finite):
         finite = np.zeros(1)
-    return np.quantile(finite, np.linspace(0, 1, config.SCALE_KNOTS + 1), method="inverted_cdf")
+    knots: NDArray[np.float64] = np.quantile(finite, np.linspace(0, 1, _KNOTS + 1), method="inverted_cdf")
+    return knots
+
+
+def tests_of(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers of the tests of clause rows."""
+    if not len(clauses.test_attributes):
+        return np.empty(0, np.int64)
+    starts, stops = clauses.test_offsets[rows], clauses.test_offsets[rows + 1]
+    counts = stops - starts
+    return np.repeat(stops - np.cumsum(counts), counts) + np.arange(counts.sum())
+
+
+def most_tested(clauses: Clauses, rows: NDArray[np.int64], most: int) -> list[int]:
+    """Return the attributes that clause rows test, the most tested first, at most so many."""
+    counts = np.bincount(clauses.test_attributes[tests_of(clauses, rows)], minlength=1)
+    order = np.argsort(-counts, kind="stable")[:most]
+    popular: list[int] = order[counts[order] > 0].tolist()
+    return popular
+
+
+def source_name(source: int, names: Any) -> str:
+    """Return how an axis or attribute is called; *names* are those of the attributes, or None."""
+    if source in (X, Y):
+        return "x" if source == X else "y"
+    return str(source) if names is None else str(list(names)[source][0])
 
 
 @kernel
 def position(knots: NDArray[np.float64], scale: int, value: float) -> Any:
     """Return where a value stands on the given row of knots: 0 to 1."""
-    last = knots.shape[1] - 1
     if not value >= knots[scale, 0]:
         return 0.0
-    if value >= knots[scale, last]:
+    if value >= knots[scale, _KNOTS]:
         return 1.0
-    low, high = 0, last  # knots[low] <= value < knots[high]
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if knots[scale, middle] <= value:
-            low = middle
-        else:
-            high = middle
-    left, right = knots[scale, low], knots[scale, high]
-    return (low + min((value - left) / (right - left), 1.0)) / last
+    low = 0  # knots[low] <= value; halving without a jump
+    for halving in range(_HALVINGS):
+        middle = low + (_KNOTS >> (halving + 1))
+        low = middle if knots[scale, middle] <= value else low
+    left, right = knots[scale, low], knots[scale, low + 1]
+    return (low + min((value - left) / (right - left), 1.0)) / _KNOTS
 
 
 @kernel
-def clause_ends(
-    source: int,
+def clause_positions(
+    knots: NDArray[np.float64],
+    numbers: NDArray[np.int32],
     c: int,
     boxes: NDArray[np.float64],
     test_offsets: NDArray[np.int64],
@@ -58,20 +114,75 @@ def clause_ends(
     lows: NDArray[np.float64],
     highs: NDArray[np.float64],
     flags: NDArray[np.uint8],
-) -> Any:
-    """Return (tested, low, high) of clause *c* on an axis or attribute: what its tests agree on, ends included.
+    out: NDArray[np.float64],
+) -> None:
+    """Write the ends of the intervals of clause *c* on each scale to *out* [scales, 2], ABSENT where it has no test.
 
-    A test that is negated asks for the attribute and excludes nothing here.
+    Several tests of an attribute leave what they agree on; a negated one asks for the attribute and excludes nothing.
     """
-    if source == X:
-        return True, boxes[c, 0], boxes[c, 2]
-    if source == Y:
-        return True, boxes[c, 1], boxes[c, 3]
-    tested, low, high = False, -np.inf, np.inf
-    if attributes.size > 0:
-        for t in range(test_offsets[c], test_offsets[c + 1]):
-            if attributes[t] == source:
-                tested = True
-                if flags[t] & 4 == 0:
-                    low, high = max(low, lows[t]), min(high, highs[t])
-    return tested, low, max(low, high)  # tests that contradict each other: any place will do
+    for scale in range(knots.shape[0]):
+        out[scale, 0] = ABSENT
+    for axis in range(2):
+        scale = numbers[axis]
+        if scale >= 0:
+            out[scale, 0] = position(knots, scale, boxes[c, axis])
+            out[scale, 1] = position(knots, scale, boxes[c, axis + 2])
+    if attributes.size == 0:
+        return
+    for t in range(test_offsets[c], test_offsets[c + 1]):
+        scale = numbers[attributes[t] - X] if attributes[t] - X < numbers.size else -1
+        if scale < 0:
+            continue
+        low, high = 0.0, 1.0
+        if flags[t] & NEGATED == 0:
+            low, high = position(knots, scale, lows[t]), position(knots, scale, highs[t])
+        if out[scale, 0] != ABSENT:
+            low = max(low, out[scale, 0])
+            high = max(low, min(high, out[scale, 1]))  # tests that contradict each other: any place will do
+        out[scale, 0], out[scale, 1] = low, high
+
+
+@kernel
+def probe_positions(
+    sources: NDArray[np.int32],
+    knots: NDArray[np.float64],
+    p: int,
+    boxes: NDArray[np.float64],
+    values: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Write where a message lies on each scale to *out* [scales, 2], from and to; ABSENT where it lacks the value."""
+    for scale in range(sources.size):
+        source = sources[scale]
+        if source < 0:
+            out[scale, 0] = position(knots, scale, boxes[p, source - X])
+            out[scale, 1] = position(knots, scale, boxes[p, source - X + 2])
+        elif source < values.shape[1] and not np.isnan(values[p, source]):
+            out[scale, 0] = out[scale, 1] = position(knots, scale, values[p, source])
+        else:
+            out[scale, 0] = out[scale, 1] = ABSENT
+
+
+@kernel
+def stored_positions(
+    knots: NDArray[np.float64],
+    numbers: NDArray[np.int32],
+    p: int,
+    boxes: NDArray[np.float64],
+    value_offsets: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    values: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Write the same for a stored message."""
+    for scale in range(knots.shape[0]):
+        out[scale, 0] = ABSENT
+    for axis in range(2):
+        scale = numbers[axis]
+        if scale >= 0:
+            out[scale, 0] = position(knots, scale, boxes[p, axis])
+            out[scale, 1] = position(knots, scale, boxes[p, axis + 2])
+    for at in range(value_offsets[p], value_offsets[p + 1]):
+        scale = numbers[attributes[at] - X] if attributes[at] - X < numbers.size else -1
+        if scale >= 0:
+            out[scale, 0] = out[scale, 1] = position(knots, scale, values[at])

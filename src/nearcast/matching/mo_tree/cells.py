@@ -21,8 +21,7 @@ __all__ = ["Layers", "cell_of", "cells_touched", "mask_of"]
 class Layers(NamedTuple):
     """The layers, those of the directory first; a row each, and in a row a column for each level."""
 
-    sources: NDArray[np.int32]  # X, Y or the number of an attribute
-    knots: NDArray[np.float64]  # the scale
+    sources: NDArray[np.int32]  # X, Y or the number of an attribute; the layers have the first scales
     firsts: NDArray[np.int32]  # number of the first cell of each level
     counts: NDArray[np.int32]  # c_i
     steps: NDArray[np.float64]  # from the start of one cell to that of the next

@@ -18,7 +18,19 @@ from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.mo_tree.cells import Layers, cell_of
 from nearcast.matching.mo_tree.widths import Law, even_targets, level_counts, optimal_widths
-from nearcast.matching.scale import X, Y, clause_ends, position, scale_of
+from nearcast.matching.scale import (
+    ABSENT,
+    Scales,
+    X,
+    Y,
+    clause_positions,
+    knots_of,
+    most_tested,
+    position,
+    scales_of,
+    tests_of,
+)
+from nearcast.matching.sketch import FIELDS, GROUPS
 
 __all__ = ["CODE_BITS", "DIRECTORY", "Figures", "choose_layers"]
 
@@ -46,7 +58,6 @@ class _Candidate(NamedTuple):
 
 class _Layer(NamedTuple):
     source: int
-    knots: NDArray[np.float64]
     counts: NDArray[np.int64]
     widths: NDArray[np.float64]
     left: float  # share of clauses whose cell a message touches
@@ -60,11 +71,15 @@ def choose_layers(
     layers: int,
     levels: int,
     threshold: float,
-) -> tuple[Layers, list[Figures]]:
-    """Return the layers for clause *rows* and what messages look like, at most *layers* (H) of *levels* (L)."""
+) -> tuple[Layers, Scales, NDArray[np.int32], list[Figures]]:
+    """Choose at most *layers* (H) of *levels* (L) for clause *rows* and what messages look like.
+
+    Returns the layers, the scales that they and the sketch are on, the numbers of the sketch's scales, and the figures.
+    """
     rng = np.random.default_rng(0)
     sample = rows if len(rows) <= config.MO_TREE_SAMPLE else np.sort(rng.choice(rows, config.MO_TREE_SAMPLE))
-    candidates = [_candidate(clauses, sample, source, messages) for source in _sources(clauses, sample)]
+    tested = most_tested(clauses, sample, config.MO_TREE_CANDIDATES)
+    candidates = _candidates(clauses, sample, [X, Y, *tested], messages)
     finest = min(max(levels, int(np.sqrt(len(rows)) / config.MO_TREE_STEM)), config.MO_TREE_CELLS)
     fine = [
         _layer(candidate, levels, threshold * config.MO_TREE_FINENESS, finest) for candidate in candidates
@@ -76,35 +91,45 @@ def choose_layers(
     bits = int(level_counts(levels).sum()) + 1
     room = max(min(CODE_BITS // bits, layers - DIRECTORY), 0)
     chosen += [layer for layer in coarse[:room] if layer.left < config.MO_TREE_USEFUL]
-    return _laid_out(chosen, levels, bits), [layer.figures for layer in chosen]
+    sketched = tested[: GROUPS * FIELDS]
+    sources = list(dict.fromkeys([*(layer.source for layer in chosen), *sketched]))
+    knots = {candidate.source: candidate.knots for candidate in candidates}
+    scales = scales_of(sources, [knots[source] for source in sources])
+    fields = np.array([sources.index(source) for source in sketched], np.int32)
+    return _laid_out(chosen, levels, bits), scales, fields, [layer.figures for layer in chosen]
 
 
-def _sources(clauses: Clauses, sample: NDArray[np.int64]) -> list[int]:
-    """Return both axes and the attributes that are tested most."""
-    counts = np.bincount(clauses.test_attributes) if len(clauses.test_attributes) else np.zeros(0, np.int64)
-    popular = np.argsort(-counts, kind="stable")[: config.MO_TREE_CANDIDATES]
-    return [X, Y, *popular[counts[popular] > 0].tolist()]
-
-
-def _candidate(
-    clauses: Clauses, sample: NDArray[np.int64], source: int, messages: Probes | None
-) -> _Candidate:
-    ends = np.empty((len(sample), 3))
-    _ends(clauses, sample, source, ends)
-    tested = ends[:, 0] > 0
-    knots = scale_of(ends[tested, 1:].ravel())
-    lows, highs = _positions(knots, ends[tested, 1]), _positions(knots, ends[tested, 2])
-    values, present = None, 1.0
-    if messages is not None and len(messages.boxes):
+def _candidates(
+    clauses: Clauses, sample: NDArray[np.int64], sources: list[int], messages: Probes | None
+) -> list[_Candidate]:
+    """Return the sources with the positions of sampled clauses and messages."""
+    tests = tests_of(clauses, sample)
+    knots = []
+    for source in sources:
         if source < 0:
-            given = messages.boxes[:, source - X]
-        elif source < messages.attributes.shape[1]:
-            given = messages.attributes[:, source]
+            knots.append(knots_of(clauses.boxes[sample][:, source - X :: 2].ravel()))
         else:
+            own = tests[clauses.test_attributes[tests] == source]
+            knots.append(knots_of(np.concatenate([clauses.test_lows[own], clauses.test_highs[own]])))
+    ends = np.empty((len(sample), len(sources), 2))
+    _ends(scales_of(sources, knots), clauses, sample, ends)
+    candidates = []
+    for number, source in enumerate(sources):
+        tested = ends[:, number, 0] != ABSENT
+        lows, highs = ends[tested, number, 0], ends[tested, number, 1]
+        values, present = None, 1.0
+        if messages is not None and len(messages.boxes):
             given = np.full(len(messages.boxes), np.nan)
-        there = given[~np.isnan(given)]
-        values, present = _positions(knots, there[: config.MO_TREE_SAMPLE]), len(there) / len(given)
-    return _Candidate(source, knots, tested, lows, highs, values, present)
+            if source < 0:
+                given = messages.boxes[:, source - X]
+            elif source < messages.attributes.shape[1]:
+                given = messages.attributes[:, source]
+            there = given[~np.isnan(given)]
+            present = len(there) / len(given)
+            values = np.empty(min(len(there), config.MO_TREE_SAMPLE))
+            _place_all(knots[number][None], np.ascontiguousarray(there), values)
+        candidates.append(_Candidate(source, knots[number], tested, lows, highs, values, present))
+    return candidates
 
 
 def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int | None) -> _Layer:
@@ -125,7 +150,7 @@ def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int | N
             counts = np.maximum(paper, np.minimum(wanted, finest))
             counts[-1] = 1
             targets = even_targets(counts, law.widths)
-    return _measured(candidate, counts, optimal_widths(counts, targets, threshold, law))
+    return _measured(candidate, counts, optimal_widths(counts, targets, threshold, law, config.MO_TREE_STEPS))
 
 
 def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[np.float64]) -> _Layer:
@@ -158,7 +183,7 @@ def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[
     entropy = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
     uniformity = entropy / float(np.log(len(shares))) if len(shares) > 1 else 0.0
     figures = Figures(round(popularity, 4), round(1 - met, 4), round(uniformity, 4))
-    return _Layer(candidate.source, candidate.knots, counts, widths, 1 - popularity * (1 - met), figures)
+    return _Layer(candidate.source, counts, widths, 1 - popularity * (1 - met), figures)
 
 
 def _steps(counts: NDArray[np.int64], widths: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -171,7 +196,6 @@ def _laid_out(chosen: list[_Layer], levels: int, bits: int) -> Layers:
     number = np.arange(len(chosen))
     return Layers(
         np.array([layer.source for layer in chosen], np.int32),
-        np.array([layer.knots for layer in chosen]).reshape(len(chosen), config.SCALE_KNOTS + 1),
         (np.cumsum(counts, axis=1) - counts).astype(np.int32),
         counts,
         np.array([_steps(layer.counts, layer.widths) for layer in chosen]).reshape(-1, levels),
@@ -181,27 +205,20 @@ def _laid_out(chosen: list[_Layer], levels: int, bits: int) -> Layers:
     )
 
 
-def _positions(knots: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    out = np.empty(len(values))
-    _place_all(knots[None], np.ascontiguousarray(values), out)
-    return out
-
-
 @kernel
 def _place_all(knots: NDArray[np.float64], values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    for i in range(values.size):
+    for i in range(out.size):
         out[i] = position(knots, 0, values[i])
 
 
 @kernel
-def _ends(clauses: Clauses, rows: NDArray[np.int64], source: int, out: NDArray[np.float64]) -> None:
-    """Write whether each clause tests the source, and the ends of its interval there."""
+def _ends(scales: Scales, clauses: Clauses, rows: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+    """Write the positions of each clause on all scales."""
+    _, knots, numbers = scales
     boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     for i in range(rows.size):
-        out[i, 0], out[i, 1], out[i, 2] = clause_ends(
-            source, rows[i], boxes, test_offsets, attributes, lows, highs, flags
-        )
+        clause_positions(knots, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, out[i])
 
 
 @kernel

@@ -17,8 +17,8 @@ from nearcast.matching.mo_tree.buckets import Buckets, Entries
 from nearcast.matching.mo_tree.cells import Layers
 from nearcast.matching.mo_tree.choice import DIRECTORY, Figures, choose_layers
 from nearcast.matching.mo_tree.search import assign, search
-from nearcast.matching.scale import X, Y
-from nearcast.matching.sketch import GROUPS, Sketch, sketch_clauses, sketch_of
+from nearcast.matching.scale import Scales, source_name
+from nearcast.matching.sketch import GROUPS
 
 __all__ = ["MOTree"]
 
@@ -70,11 +70,9 @@ class MOTree(Matcher):
         clauses = self.store.clauses
         self._tell("choosing attributes", 0.0)
         messages = None if self._sample is None else self._sample.probes
-        self._layers, self._figures = choose_layers(
+        self._layers, self._scales, self._fields, self._figures = choose_layers(
             clauses, rows, messages, self._most_layers, self._levels, self._threshold
         )
-        sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
-        self._sketch = sketch_of(clauses, sample)
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
         self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)), 2 * GROUPS)
         self._laid_for = len(rows)
@@ -85,13 +83,9 @@ class MOTree(Matcher):
         self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
-        entries = Entries(
-            np.empty(len(rows), np.int32),
-            np.empty(len(rows), np.uint64),
-            np.empty((len(rows), 2 * GROUPS), np.uint64),
-        )
-        assign(self._layers, self.store.clauses, rows, entries)
-        sketch_clauses(self._sketch, self.store.clauses, rows, entries.sketches)
+        n = len(rows)
+        entries = Entries(np.empty(n, np.int32), np.empty(n, np.uint64), np.empty((n, 2 * GROUPS), np.uint64))
+        assign(self._layers, self._scales, self._fields, self.store.clauses, rows, entries)
         return entries
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
@@ -125,7 +119,8 @@ class MOTree(Matcher):
         done: tuple[int, int] = search(
             self.store.clauses,
             self._layers,
-            self._sketch,
+            self._scales,
+            self._fields,
             self._buckets.pool,
             probes,
             start,
@@ -142,7 +137,11 @@ class MOTree(Matcher):
         sizes = heads[heads[:, 1] > 0, 1]
         return super().stats() | {
             "layers": [
-                {"attribute": self._name_of(int(source)), "cells": int(cells), **figures._asdict()}
+                {
+                    "attribute": source_name(int(source), self.store.attributes),
+                    "cells": int(cells),
+                    **figures._asdict(),
+                }
                 for source, cells, figures in zip(self._layers.sources, self._layers.untested, self._figures)
             ],
             "lists": len(heads),
@@ -150,12 +149,6 @@ class MOTree(Matcher):
             "longest_list": int(sizes.max(initial=0)),
             "layouts": self._layouts,
         }
-
-    def _name_of(self, source: int) -> str:
-        if source in (X, Y):
-            return "x" if source == X else "y"
-        names = self.store.attributes
-        return str(source) if names is None else list(names)[source][0]
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {
@@ -165,7 +158,8 @@ class MOTree(Matcher):
             ),
             "figures": np.array(self._figures).reshape(-1, len(Figures._fields)),
             **{f"layer_{name}": array for name, array in self._layers._asdict().items()},
-            **{f"sketch_{name}": array for name, array in self._sketch._asdict().items()},
+            **{f"scale_{name}": array for name, array in self._scales._asdict().items()},
+            "fields": self._fields,
             **self._buckets.arrays(),
         }
 
@@ -176,7 +170,8 @@ class MOTree(Matcher):
         )
         self._figures = [Figures(*row) for row in arrays["figures"].tolist()]
         self._layers = Layers(**{name: arrays[f"layer_{name}"] for name in Layers._fields})
-        self._sketch = Sketch(**{name: arrays[f"sketch_{name}"] for name in Sketch._fields})
+        self._scales = Scales(**{name: arrays[f"scale_{name}"] for name in Scales._fields})
+        self._fields = arrays["fields"]
         self._homes = GrowableArray(arrays["homes"], borrowed=False)
         self._buckets = Buckets.restored(arrays)
 

@@ -18,12 +18,24 @@ from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
-from nearcast.kernels.verify import Clauses, Stored, keep_satisfying, keep_valid
+from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
 from nearcast.matching.message_store import MessageStore
 from nearcast.matching.mo_tree.buckets import Buckets, Entries, Pool
 from nearcast.matching.mo_tree.choice import DIRECTORY
-from nearcast.matching.scale import X, Y, clause_ends, position, scale_of
-from nearcast.matching.sketch import FIELDS, GROUPS, Sketch, passes, sketch_clauses, sketch_stored, tests_of
+from nearcast.matching.scale import (
+    ABSENT,
+    Scales,
+    X,
+    Y,
+    clause_positions,
+    knots_of,
+    most_tested,
+    scales_of,
+    source_name,
+    stored_positions,
+    tests_of,
+)
+from nearcast.matching.sketch import FIELDS, GROUPS, interval_words, passes, value_word
 
 __all__ = ["MOTreeStore"]
 
@@ -37,19 +49,18 @@ class MOTreeStore(MessageStore):
 
     name: ClassVar[str] = "mo-tree"
     _layouts = 0
-    _preferred: tuple[NDArray[np.int32], NDArray[np.int32]] | None = (
-        None  # directory and bytes, by the sample
-    )
+    _preferred: tuple[list[int], list[int]] | None = None  # for the directory and the codes, by the sample
 
     def _build(self) -> None:
         rows, stored = np.flatnonzero(self.rows.alive), self.rows.stored
         self._tell("choosing attributes", 0.0)
         if self._sample is not None:
             self._preferred = _by_sample(self._sample.clauses)
-        directory, fields = self._preferred or (np.array([X, Y], np.int32), _by_presence(stored))
+        directory, coded = self._preferred or ([X, Y], _by_presence(stored))
         sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
-        self._directory = Sketch(directory, _scales(stored, sample, directory))
-        self._sketch = Sketch(fields, _scales(stored, sample, fields))
+        sources = [*directory, *coded]
+        self._scales = scales_of(sources, _knots(stored, sample, sources))
+        self._fields = np.arange(DIRECTORY, len(sources), dtype=np.int32)
         self._cells = min(max(int(np.sqrt(len(rows)) / config.MO_STORE_STEM), 1), config.MO_TREE_CELLS)
         self._homes = GrowableArray(np.full((self.rows.rows, 2), -1, np.int32), borrowed=False)
         self._buckets = Buckets((self._cells + 1) ** DIRECTORY, GROUPS - 1)
@@ -59,10 +70,10 @@ class MOTreeStore(MessageStore):
         self._buckets.build(self._homes.values, stored.boxes, rows, self._entries(rows))
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
-        targets, words = np.empty(len(rows), np.int32), np.empty((len(rows), GROUPS), np.uint64)
-        _assign(self._directory, self._cells, self.rows.stored, rows, targets)
-        sketch_stored(self._sketch, self.rows.stored, rows, words)
-        return Entries(targets, np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1:]))
+        n = len(rows)
+        entries = Entries(np.empty(n, np.int32), np.empty(n, np.uint64), np.empty((n, GROUPS - 1), np.uint64))
+        _assign(self._scales, self._fields, self._cells, self.rows.stored, rows, entries)
+        return entries
 
     def _add(self, probe_rows: NDArray[np.int64]) -> None:
         more = self.rows.rows - len(self._homes.values)
@@ -90,15 +101,13 @@ class MOTreeStore(MessageStore):
         filled: int,
         expired: NDArray[np.int32],
     ) -> tuple[int, int]:
-        firsts_and_lasts = np.empty((stop - start, 2 * GROUPS), np.uint64)
-        sketch_clauses(self._sketch, clauses, np.arange(start, stop), firsts_and_lasts)
         done: tuple[int, int] = _search(
             self.rows.stored,
-            self._directory,
+            self._scales,
+            self._fields,
             self._cells,
             self._buckets.pool,
             clauses,
-            firsts_and_lasts,
             start,
             stop,
             now,
@@ -112,10 +121,11 @@ class MOTreeStore(MessageStore):
     def stats(self) -> dict[str, Any]:
         """Return the figures of every store, the attributes of the directory and of the codes, and the buckets."""
         heads = self._buckets.pool.heads
+        names = [source_name(int(source), self.rows.attributes) for source in self._scales.sources]
         sizes = heads[heads[:, 1] > 0, 1]
         return super().stats() | {
-            "directory": [self._name_of(int(source)) for source in self._directory.sources],
-            "codes": [self._name_of(int(source)) for source in self._sketch.sources],
+            "directory": names[:DIRECTORY],
+            "codes": names[DIRECTORY:],
             "cells": self._cells,
             "lists": len(heads),
             "lists_in_use": len(sizes),
@@ -123,14 +133,8 @@ class MOTreeStore(MessageStore):
             "layouts": self._layouts,
         }
 
-    def _name_of(self, source: int) -> str:
-        if source in (X, Y):
-            return "x" if source == X else "y"
-        names = self.rows.attributes
-        return str(source) if names is None else list(names)[source][0]
-
     def _bytes(self) -> int:
-        return sum(array.nbytes for array in (*self._buckets.pool, self._homes, *self._sketch))
+        return sum(array.nbytes for array in (*self._buckets.pool, self._homes, *self._scales))
 
     def _check(self) -> list[str]:
         found = []
@@ -156,89 +160,95 @@ class MOTreeStore(MessageStore):
         return found
 
 
-def _by_sample(clauses: Clauses) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the directory's sources and the attributes with a byte, by what a sample of subscriptions spares.
+def _by_sample(clauses: Clauses) -> tuple[list[int], list[int]]:
+    """Return the directory's sources and the attributes in the codes, by what they spare a sample of subscriptions.
 
     A source spares a subscription the messages outside its interval: on the average, the share of the subscriptions
     that test it, times how narrow their intervals are on the scale of their own ends.
     """
-    n = max(len(clauses.boxes), 1)
-    tests = tests_of(clauses, np.arange(len(clauses.boxes)))
-    counts = np.bincount(clauses.test_attributes[tests]) if len(tests) else np.zeros(0, np.int64)
-    popular = np.argsort(-counts, kind="stable")[: config.MO_TREE_CANDIDATES]
-    spared = []
-    for source in [X, Y, *popular[counts[popular] > 0].tolist()]:
+    rows = np.arange(len(clauses.boxes))
+    tests = tests_of(clauses, rows)
+    spared = {}
+    for source in [X, Y, *most_tested(clauses, rows, config.MO_TREE_CANDIDATES)]:
         if source < 0:
             lows, highs = clauses.boxes[:, source - X], clauses.boxes[:, source - X + 2]
         else:
-            own = tests[(clauses.test_attributes[tests] == source) & (clauses.test_flags[tests] & 4 == 0)]
+            own = tests[
+                (clauses.test_attributes[tests] == source) & (clauses.test_flags[tests] & NEGATED == 0)
+            ]
             lows, highs = clauses.test_lows[own], clauses.test_highs[own]
-        ends = np.sort(np.concatenate([lows, highs])[np.isfinite(np.concatenate([lows, highs]))])
+        both = np.concatenate([lows, highs])
+        ends = np.sort(both[np.isfinite(both)])
         widths = np.searchsorted(ends, highs, "right") - np.searchsorted(ends, lows, "left")
-        spared.append((float(np.sum(1 - widths / max(len(ends), 1))) / n, source))
-    best = [source for _, source in sorted(spared, key=lambda pair: -pair[0])]
-    directory = best[:DIRECTORY]
-    fields = [source for source in best if source >= 0 and source not in directory][: GROUPS * FIELDS]
-    return np.array(directory, np.int32), np.array(fields, np.int32)
+        spared[source] = float(np.sum(1 - widths / max(len(ends), 1)))
+    best = sorted(spared, key=lambda source: -spared[source])
+    coded = [source for source in best[DIRECTORY:] if source >= 0]
+    return best[:DIRECTORY], coded[: GROUPS * FIELDS]
 
 
-def _by_presence(stored: Stored) -> NDArray[np.int32]:
+def _by_presence(stored: Stored) -> list[int]:
     """Return the attributes that most messages have."""
-    counts = np.bincount(stored.value_attributes) if len(stored.values) else np.zeros(0, np.int64)
-    popular = np.argsort(-counts, kind="stable")[: GROUPS * FIELDS]
-    return popular[counts[popular] > 0].astype(np.int32)
+    counts = np.bincount(stored.value_attributes, minlength=1)
+    order = np.argsort(-counts, kind="stable")[: GROUPS * FIELDS]
+    popular: list[int] = order[counts[order] > 0].tolist()
+    return popular
 
 
-def _scales(stored: Stored, sample: NDArray[np.int64], sources: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Return a scale for each source, by the values of sampled probe rows."""
-    knots = np.empty((len(sources), config.SCALE_KNOTS + 1))
-    for row, source in enumerate(sources.tolist()):
+def _knots(stored: Stored, sample: NDArray[np.int64], sources: list[int]) -> list[NDArray[np.float64]]:
+    """Return the knots of each source's scale, by the values of sampled probe rows."""
+    knots = []
+    for source in sources:
         if source < 0:
             values = stored.boxes[sample, source - X]
         else:
             of_source = np.flatnonzero(stored.value_attributes == source)
             values = stored.values[of_source[:: max(len(of_source) // config.MO_TREE_SAMPLE, 1)]]
-        knots[row] = scale_of(values)
+        knots.append(knots_of(values))
     return knots
 
 
 @kernel
-def _cell(knots: NDArray[np.float64], layer: int, value: float, cells: int) -> int:
-    return min(int(position(knots, layer, value) * cells), cells - 1)
+def _cell(place: float, cells: int) -> int:
+    return min(int(place * cells), cells - 1)
 
 
 @kernel
 def _assign(
-    directory: Sketch, cells: int, stored: Stored, rows: NDArray[np.int64], targets: NDArray[np.int32]
+    scales: Scales,
+    fields: NDArray[np.int32],
+    cells: int,
+    stored: Stored,
+    rows: NDArray[np.int64],
+    entries: Entries,
 ) -> None:
-    """Write the list of stored probe rows: one cell of each layer of the directory."""
-    sources, knots = directory
+    """Write the list and the cells of stored probe rows: one cell of each layer (section 4.3.1)."""
+    _, knots, numbers = scales
     boxes, _, _, offsets, attributes, values, _ = stored
+    targets, codes, next_codes = entries
+    places = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
+        stored_positions(knots, numbers, rows[i], boxes, offsets, attributes, values, places)
         target = 0
-        for layer in range(sources.size):
-            source, cell = sources[layer], cells
-            if source < 0:
-                low = _cell(knots, layer, boxes[rows[i], source - X], cells)
-                high = _cell(knots, layer, boxes[rows[i], source - X + 2], cells)
+        for layer in range(DIRECTORY):
+            cell = cells
+            if places[layer, 0] != ABSENT:
+                low, high = _cell(places[layer, 0], cells), _cell(places[layer, 1], cells)
                 if low == high:
                     cell = low
-            else:
-                for at in range(offsets[rows[i]], offsets[rows[i] + 1]):
-                    if attributes[at] == source:
-                        cell = _cell(knots, layer, values[at], cells)
             target = target * (cells + 1) + cell
         targets[i] = target
+        codes[i] = value_word(fields, places, 0)
+        next_codes[i, 0] = value_word(fields, places, 1)
 
 
 @kernel
 def _search(
     stored: Stored,
-    directory: Sketch,
+    scales: Scales,
+    fields: NDArray[np.int32],
     cells: int,
     pool: Pool,
     clauses: Clauses,
-    sketches: NDArray[np.uint64],
     start: int,
     stop: int,
     now: int,
@@ -252,29 +262,29 @@ def _search(
     Algorithm 1: lines 2 to 10 find the lists that the clause intersects, the rest verifies their entries; what has
     expired is noted for removal.
     """
-    sources, knots = directory
+    sources, knots, numbers = scales
     heads, codes, next_codes, boxes, rows = pool
     clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     expires = stored.expires
     touched = np.empty((DIRECTORY, cells + 1), np.int32)
     found = np.zeros(DIRECTORY, np.int64)
+    ends = np.empty((knots.shape[0], 2))
     for c in range(start, stop):
+        clause_positions(knots, numbers, c, clause_boxes, test_offsets, attributes, lows, highs, flags, ends)
         for layer in range(DIRECTORY):
-            source = sources[layer]
-            tested, low, high = clause_ends(
-                source, c, clause_boxes, test_offsets, attributes, lows, highs, flags
-            )
+            tested = ends[layer, 0] != ABSENT
+            low, high = (ends[layer, 0], ends[layer, 1]) if tested else (0.0, 1.0)
             count = 0
-            for cell in range(_cell(knots, layer, low, cells), _cell(knots, layer, high, cells) + 1):
+            for cell in range(_cell(low, cells), _cell(high, cells) + 1):
                 touched[layer, count] = cell
                 count += 1
-            if source < 0 or not tested:
+            if sources[layer] < 0 or not tested:
                 touched[layer, count] = cells
                 count += 1
             found[layer] = count
-        first_cells, last_cells = sketches[c - start, 0], sketches[c - start, 1]
-        next_first, next_last = sketches[c - start, 2], sketches[c - start, 3]
+        first_cells, last_cells = interval_words(fields, ends, 0)
+        next_first, next_last = interval_words(fields, ends, 1)
         xmin, ymin = np.float32(clause_boxes[c, 0]), np.float32(clause_boxes[c, 1])
         xmax, ymax = np.float32(clause_boxes[c, 2]), np.float32(clause_boxes[c, 3])
         last = filled

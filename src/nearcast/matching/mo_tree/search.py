@@ -13,51 +13,50 @@ from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.mo_tree.buckets import Entries, Pool
 from nearcast.matching.mo_tree.cells import Layers, cell_of, cells_touched, mask_of
 from nearcast.matching.mo_tree.choice import DIRECTORY
-from nearcast.matching.scale import X, clause_ends, position
-from nearcast.matching.sketch import Sketch, passes, sketch_values
+from nearcast.matching.scale import ABSENT, Scales, clause_positions, probe_positions
+from nearcast.matching.sketch import GROUPS, interval_words, passes, value_word
 
 __all__ = ["assign", "search"]
 
 
 @kernel
-def assign(layers: Layers, clauses: Clauses, rows: NDArray[np.int64], entries: Entries) -> None:
-    """Write the list and the code of clause *rows*: one cell of each layer (sections 4.3.2 and 4.4)."""
-    sources, knots, firsts, counts, steps, widths, untested, shifts = layers
+def assign(
+    layers: Layers,
+    scales: Scales,
+    fields: NDArray[np.int32],
+    clauses: Clauses,
+    rows: NDArray[np.int64],
+    entries: Entries,
+) -> None:
+    """Write the list, the code and the sketch of clause *rows*: one cell of each layer (sections 4.3.2 and 4.4)."""
+    sources, firsts, counts, steps, widths, untested, shifts = layers
+    _, knots, numbers = scales
     boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
-    targets, codes, _ = entries
+    targets, codes, sketches = entries
+    ends = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
+        clause_positions(knots, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, ends)
         target, code = 0, np.uint64(0)
         for layer in range(sources.size):
-            tested, low, high = clause_ends(
-                sources[layer], rows[i], boxes, test_offsets, attributes, lows, highs, flags
-            )
             cell = untested[layer]
-            if tested:
-                low, high = position(knots, layer, low), position(knots, layer, high)
-                cell = cell_of(counts, firsts, steps, widths, layer, low, high)
+            if ends[layer, 0] != ABSENT:
+                cell = cell_of(counts, firsts, steps, widths, layer, ends[layer, 0], ends[layer, 1])
             if layer < DIRECTORY:
                 target = target * (untested[layer] + 1) + cell
             else:
                 code |= np.uint64(1) << np.uint64(shifts[layer] + cell)
         targets[i], codes[i] = target, code
-
-
-@kernel
-def _ends(source: int, boxes: NDArray[np.float64], values: NDArray[np.float64], p: int) -> Any:
-    """Return (present, low, high) of a message on an axis or attribute."""
-    if source < 0:
-        return True, boxes[p, source - X], boxes[p, source - X + 2]
-    if source >= values.shape[1] or np.isnan(values[p, source]):
-        return False, 0.0, 0.0
-    return True, values[p, source], values[p, source]
+        for group in range(GROUPS):
+            sketches[i, 2 * group], sketches[i, 2 * group + 1] = interval_words(fields, ends, group)
 
 
 @kernel
 def search(
     clauses: Clauses,
     layers: Layers,
-    sketch: Sketch,
+    scales: Scales,
+    fields: NDArray[np.int32],
     pool: Pool,
     probes: Probes,
     start: int,
@@ -72,20 +71,22 @@ def search(
     further layers the mask for the codes in them. Verification: sketch and box of the entries that are left, then the
     clause itself.
     """
-    sources, knots, firsts, level_counts, steps, widths, untested, shifts = layers
+    sources, firsts, level_counts, steps, widths, untested, shifts = layers
+    scale_sources, knots, _ = scales
     heads, codes, sketches, boxes, rows = pool
-    sketch_sources, sketch_knots = sketch
     probe_boxes, _, _, values = probes
     most = untested.max() + 2
     cells = np.empty((DIRECTORY, most), np.int32)
     touched = np.zeros(DIRECTORY, np.int64)
     room = np.empty(most, np.int32)
     lists = np.empty(most * most, np.int32)
+    ends = np.empty((knots.shape[0], 2))
     for p in range(start, stop):
+        probe_positions(scale_sources, knots, p, probe_boxes, values, ends)
         mask = np.uint64(0)
         for layer in range(sources.size):
-            present, low, high = _ends(sources[layer], probe_boxes, values, p)
-            low, high = position(knots, layer, low), position(knots, layer, high)
+            low, high = ends[layer, 0], ends[layer, 1]
+            present = low != ABSENT
             if layer < DIRECTORY:
                 found = 0
                 if present:
@@ -119,8 +120,7 @@ def search(
             for at in range(first, first + heads[lists[k], 1]):
                 out[last] = at
                 last += codes[at] & outside == np.uint64(0)
-        word = sketch_values(sketch_sources, sketch_knots, values, p, 0)
-        next_word = sketch_values(sketch_sources, sketch_knots, values, p, 1)
+        word, next_word = value_word(fields, ends, 0), value_word(fields, ends, 1)
         xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
         xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
         kept = filled

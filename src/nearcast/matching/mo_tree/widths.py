@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _POINTS = 1024  # that stand for a distribution
-_STEPS = 256  # widths that are tried between the least and the most useful one
+_STEPS = 256  # widths that are tried between the least and the most useful one, unless told otherwise
 _HALVINGS = 60
 
 
@@ -107,7 +107,11 @@ def intercepted(count: int, width: float, low: float, high: float, law: Law) -> 
 
 
 def optimal_widths(
-    counts: NDArray[np.int64], targets: NDArray[np.float64], threshold: float, law: Law
+    counts: NDArray[np.int64],
+    targets: NDArray[np.float64],
+    threshold: float,
+    law: Law,
+    steps: int = _STEPS,
 ) -> NDArray[np.float64]:
     """Return w_i that let each level intercept most of its intervals while a value stabs *threshold* (η) cells (7).
 
@@ -123,7 +127,7 @@ def optimal_widths(
     for i in range(levels - 1):
         count, target = int(counts[i]), float(targets[i])
         below = float(targets[i - 1]) if i else -1.0
-        ways = np.linspace(least_width(target), most_width(target, count), _STEPS + 1)
+        ways = np.linspace(least_width(target), most_width(target, count), steps + 1)
         tried.append(ways)
         gain = [intercepted(count, width, below, target, law) for width in ways.tolist()]
         gains.append(np.maximum.accumulate(gain))  # a wider cell is never worse; samples may say so by chance
@@ -136,7 +140,7 @@ def optimal_widths(
         return 1.0 + sum(float(cost[pick]) for cost, pick in zip(costs, picks))
 
     low, high = 0.0, 1.0
-    picks = [_STEPS] * (levels - 1)
+    picks = [steps] * (levels - 1)
     if stabbed(picks) > threshold:
         while stabbed(chosen(high)) > threshold and high < 1e9:
             high *= 4
