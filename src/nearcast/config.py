@@ -51,7 +51,7 @@ GRID_GROWTH: Final = (
 DEFAULT_STORE: Final = "mo-tree"  # what the engine keeps messages in
 STORE_EXPIRED_NOTED: Final = 1_024  # expired messages that one step of a search notes for removal, at most
 SWEEP_ROWS: Final = (
-    4  # looked at for each message published: what is kept is then at most 4/3 of what is valid
+    4  # looked at for each message published: in a steady flow, what is kept is at most 4/3 of what is valid
 )
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------

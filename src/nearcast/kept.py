@@ -39,13 +39,15 @@ class KeptMessages:
         again = self._rows.keys() & ids if self._rows else ()
         gone = [row for key in again if present[row := self._rows[key]]]
         kept = self._to_keep(batch, ids, now)
-        rows = np.empty(0, np.int32)
+        rows = None
         if len(kept):
             rows = self.store.insert(batch if len(kept) == batch.size else batch.take(kept))
-        self.store.remove(gone)
+        if gone:
+            self.store.remove(gone)
         for key in again:
             del self._rows[key]
-        self._name(rows, [ids[row] for row in kept.tolist()])
+        if rows is not None:
+            self._name(rows, [ids[row] for row in kept.tolist()])
         self.store.sweep(now, config.SWEEP_ROWS * batch.size)
 
     def wanted_by(self, table: SubscriptionTable, now: int) -> tuple[list[int], list[Id]]:

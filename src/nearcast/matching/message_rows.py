@@ -16,6 +16,7 @@ from nearcast import config
 from nearcast.columns import NEVER, MessageBatch
 from nearcast.errors import ColumnError
 from nearcast.growable import GrowableArray
+from nearcast.kernels import kernel
 from nearcast.kernels.verify import Probes, Stored
 from nearcast.ragged import offsets_of, ragged_take
 from nearcast.shapes import NO_SHAPES, Shapes
@@ -242,14 +243,35 @@ class MessageRows:
 
 def _stored(probes: Probes, expires: NDArray[np.int64]) -> Stored:
     """Return the probe rows of a batch with the values that are there."""
-    there = ~np.isnan(probes.attributes)
-    attributes = np.nonzero(there)[1]
+    dense = probes.attributes
+    offsets = np.zeros(len(dense) + 1, np.int64)
+    attributes, values = np.empty(dense.size, np.int32), np.empty(dense.size)
+    filled = _pack_values(dense, offsets, attributes, values)
     return Stored(
         probes.boxes,
         probes.keyword_offsets,
         probes.keywords,
-        offsets_of(np.count_nonzero(there, axis=1)),
-        attributes.astype(np.int32),
-        probes.attributes[there],
+        offsets,
+        attributes[:filled],
+        values[:filled],
         expires,
     )
+
+
+@kernel
+def _pack_values(
+    dense: NDArray[np.float64],
+    offsets: NDArray[np.int64],
+    attributes: NDArray[np.int32],
+    values: NDArray[np.float64],
+) -> int:
+    """Write what is no NaN in each row of a matrix to ragged columns; return how many values there are."""
+    filled = 0
+    for row in range(dense.shape[0]):
+        for attribute in range(dense.shape[1]):
+            if not np.isnan(dense[row, attribute]):
+                attributes[filled] = attribute
+                values[filled] = dense[row, attribute]
+                filled += 1
+        offsets[row + 1] = filled
+    return filled

@@ -99,7 +99,7 @@ class MessageStore(ABC):
             raise ColumnError(
                 f"the subscriptions live in {table.space!r}, the messages in {self.rows.space!r}"
             )
-        time = _ALWAYS if now is None else _checked_time(now)
+        instant = _ALWAYS if now is None else _checked_time(now)
         met: list[NDArray[np.int32]] = []  # expired probe rows, as far as they were noted
 
         def step(
@@ -107,7 +107,7 @@ class MessageStore(ABC):
         ) -> tuple[int, int]:
             expired = np.empty(config.STORE_EXPIRED_NOTED + 1, np.int32)
             expired[0] = 0
-            done = self._search(table.clauses, start, stop, time, counts, out, filled, expired)
+            done = self._search(table.clauses, start, stop, instant, counts, out, filled, expired)
             if expired[0]:
                 met.append(expired[1 : expired[0] + 1])
             return done
@@ -175,7 +175,7 @@ class MessageStore(ABC):
         Each sweep goes on where the last one stopped, round and round: memory then does not depend on somebody
         subscribing, nor the time of a call on how much is stored.
         """
-        time = _checked_time(now)
+        instant = _checked_time(now)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise ColumnError(f"limit must be a whole number from 0, not {shown(limit)}")
         size = self.rows.size
@@ -184,7 +184,7 @@ class MessageStore(ABC):
             return np.empty(0, np.int32)
         seen = (self._swept + np.arange(looked)) % size
         self._swept = (self._swept + looked) % size
-        expired = self.rows.present[seen] & (self.rows.expires_at[seen] <= time)
+        expired = self.rows.present[seen] & (self.rows.expires_at[seen] <= instant)
         return self._remove_expired(np.sort(seen[expired]))
 
     def _remove_expired(self, rows: NDArray[Any]) -> NDArray[np.int32]:
@@ -198,9 +198,13 @@ class MessageStore(ABC):
             return
         self._drop(self.rows.retire(rows))
         if self.rows.wasteful():
-            self.rows.compact()
-            self._build()
-            self._compactions += 1
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Compact the rows and build anew; a subclass may end an :meth:`_add` with it when it has outgrown its plan."""
+        self.rows.compact()
+        self._build()
+        self._compactions += 1
 
     # --- What a subclass supplies ----------------------------------------------------------------------------------
 

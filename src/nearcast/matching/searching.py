@@ -16,8 +16,8 @@ from nearcast.ragged import offsets_of
 
 __all__ = ["Searches", "Step"]
 
-# (start, stop, counts, out, filled) → (next, filled): answer the questions from start to stop: the answers go to out,
-# from filled on, and how many they are to counts. A question whose answers find no room ends it.
+# (start, stop, counts, out, filled) → (next, filled): answer the questions from start to stop, writing the answers to
+# out from filled on, and how many to counts; end before a question whose answers find no room.
 Step: TypeAlias = Callable[[int, int, NDArray[np.int64], NDArray[np.int32], int], tuple[int, int]]
 
 
