@@ -122,6 +122,7 @@ MO_TREE_CANDIDATES: Final = 32  # attributes that are considered, the most teste
 MO_TREE_USEFUL: Final = 0.98  # a layer that leaves a larger share of the clauses is left out
 MO_TREE_GROWTH: Final = 4  # the layers are chosen again when the clauses have become so many times as many,
 MO_TREE_FIRST: Final = 1_024  # and at least so many
+MO_TREE_SPARE: Final = 16  # a list is laid out with room for 1/16 more
 MO_STORE_STEM: Final = 8  # cells of a layer of messages: the root of their number divided by this
 SCALE_KNOT_BITS: Final = 6  # a scale has 2 to this power of pieces; it is linear in each
 

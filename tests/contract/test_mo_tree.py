@@ -11,7 +11,7 @@ from nearcast.errors import ColumnError
 from nearcast.matching.mo_tree import widths as section5
 from nearcast.matching.mo_tree.cells import cell_of, cells_touched
 from nearcast.matching.mo_tree.choice import DIRECTORY
-from nearcast.matching.scale import knots_of, position
+from nearcast.matching.scale import knots_of, position, scales_of
 from nearcast.matching.sketch import passes
 
 shares = st.floats(0, 1)
@@ -99,13 +99,14 @@ def partitions(draw):
     widths = np.array([draw(st.floats(0.05, 0.5)), draw(st.floats(0.3, 0.9)), 1.0])[None]
     widths = np.maximum(widths, 1 / counts)
     steps = np.where(counts > 1, (1 - widths) / np.maximum(counts - 1, 1), 0.0)
+    rates = np.divide(1, steps, out=np.zeros_like(steps), where=steps > 0)
     firsts = (np.cumsum(counts, axis=1) - counts).astype(np.int32)
-    return counts, firsts, steps, widths
+    return counts, firsts, steps, rates, widths
 
 
 @given(partitions(), shares, shares, shares)
 def test_an_interval_is_in_the_smallest_cell_that_contains_it(cells, a, b, value):
-    counts, firsts, steps, widths = cells
+    counts, firsts, steps, _, widths = cells
     low, high = min(a, b), max(a, b)
     own = cell_of(*cells, 0, low, high)
     best = None
@@ -138,7 +139,7 @@ def test_figure_2_of_the_paper():
     counts = np.array([[7, 3, 1]], np.int32)
     widths = np.array([[1 / 4, 1 / 2, 1.0]])
     steps = np.array([[1 / 8, 1 / 4, 0.0]])
-    cells = counts, np.array([[0, 7, 10]], np.int32), steps, widths
+    cells = counts, np.array([[0, 7, 10]], np.int32), steps, np.array([[8, 4, 0.0]]), widths
     out = np.empty(12, np.int32)
     found = cells_touched(*cells, 0, 0.3, 0.3, out)
     assert (out[:found] + 1).tolist() == [2, 3, 8, 9, 11]
@@ -150,8 +151,8 @@ numbers = st.floats(allow_nan=False, width=64)
 
 @given(st.lists(numbers, max_size=40), st.lists(numbers, min_size=2, max_size=40))
 def test_a_scale_never_falls(seen, values):
-    knots = knots_of(np.array(seen))[None]
-    positions = [position(knots, 0, value) for value in sorted(values)]
+    _, knots, slopes, _ = scales_of([0], [knots_of(np.array(seen))])
+    positions = [position(knots, slopes, 0, value) for value in sorted(values)]
     assert positions == sorted(positions)
     assert all(0 <= place <= 1 for place in positions)
 

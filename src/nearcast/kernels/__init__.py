@@ -28,9 +28,10 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
     compiled: Any = numba.njit(cache=True, nogil=True, fastmath=False, error_model="numpy")(function)
     # Numba calls a cached kernel fresh while its own file is unchanged, although kernels of other files are
-    # compiled into it. Ours is fresh while the whole package is.
+    # compiled into it. Ours is fresh while the whole package is. The stamp is part of the version, which Numba reads
+    # before anything else: what follows may name types that an upgrade has taken away.
     if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT
-        compiled._cache._cache_file._source_stamp = _package_stamp()
+        compiled._cache._cache_file._version += f" {_package_stamp()}"
     kept: Callable[_P, _R] = compiled
     return kept
 

@@ -71,7 +71,7 @@ def _prices(
     out: NDArray[np.float64],
 ) -> None:
     look, decide = config.AUTO_LOOK_NS, config.AUTO_DECIDE_NS
-    _, knots, numbers = scales
+    _, knots, slopes, numbers = scales
     boxes, keyword_offsets, keywords, _, _, test_offsets = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
     ends = np.empty((knots.shape[0], 2))
@@ -81,7 +81,7 @@ def _prices(
         for k in range(keyword_offsets[c], keyword_offsets[c + 1]):
             known = keywords[k] < word_shares.size
             with_word = min(with_word, float(word_shares[keywords[k]]) if known else 0.0)
-        clause_positions(knots, numbers, c, boxes, test_offsets, attributes, lows, highs, flags, ends)
+        clause_positions(knots, slopes, numbers, c, boxes, test_offsets, attributes, lows, highs, flags, ends)
         inside = (ends[0, 1] - ends[0, 0]) * (ends[1, 1] - ends[1, 0])
         fitting, narrow, narrower = 1.0, 1.0, 1.0  # the last two: the two narrowest intervals of all
         tested = False

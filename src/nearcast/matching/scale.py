@@ -45,6 +45,7 @@ class Scales(NamedTuple):
 
     sources: NDArray[np.int32]
     knots: NDArray[np.float64]  # a row each
+    slopes: NDArray[np.float64]  # how fast it rises after each knot but the last, in knots
     numbers: NDArray[np.int32]  # of the scale, by source - X; -1 where there is none
 
 
@@ -52,7 +53,10 @@ def scales_of(sources: Sequence[int], knots: Sequence[NDArray[np.float64]]) -> S
     """Return the scales of the given sources."""
     numbers = np.full(max(sources, default=Y) - X + 1, -1, np.int32)
     numbers[np.array(sources, np.int64) - X] = np.arange(len(sources))
-    return Scales(np.array(sources, np.int32), np.array(knots).reshape(len(sources), _KNOTS + 1), numbers)
+    rows = np.array(knots).reshape(len(sources), _KNOTS + 1)
+    with np.errstate(divide="ignore", over="ignore"):
+        slopes = np.minimum(1 / np.diff(rows, axis=1), np.finfo(np.float64).max)
+    return Scales(np.array(sources, np.int32), rows, slopes, numbers)
 
 
 def knots_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -89,7 +93,7 @@ def source_name(source: int, names: Any) -> str:
 
 
 @kernel
-def position(knots: NDArray[np.float64], scale: int, value: float) -> Any:
+def position(knots: NDArray[np.float64], slopes: NDArray[np.float64], scale: int, value: float) -> Any:
     """Return where a value stands on the given row of knots: 0 to 1."""
     if not value >= knots[scale, 0]:
         return 0.0
@@ -99,13 +103,13 @@ def position(knots: NDArray[np.float64], scale: int, value: float) -> Any:
     for halving in range(_HALVINGS):
         middle = low + (_KNOTS >> (halving + 1))
         low = middle if knots[scale, middle] <= value else low
-    left, right = knots[scale, low], knots[scale, low + 1]
-    return (low + min((value - left) / (right - left), 1.0)) / _KNOTS
+    return (low + min((value - knots[scale, low]) * slopes[scale, low], 1.0)) / _KNOTS
 
 
 @kernel
 def clause_positions(
     knots: NDArray[np.float64],
+    slopes: NDArray[np.float64],
     numbers: NDArray[np.int32],
     c: int,
     boxes: NDArray[np.float64],
@@ -125,8 +129,8 @@ def clause_positions(
     for axis in range(2):
         scale = numbers[axis]
         if scale >= 0:
-            out[scale, 0] = position(knots, scale, boxes[c, axis])
-            out[scale, 1] = position(knots, scale, boxes[c, axis + 2])
+            out[scale, 0] = position(knots, slopes, scale, boxes[c, axis])
+            out[scale, 1] = position(knots, slopes, scale, boxes[c, axis + 2])
     if attributes.size == 0:
         return
     for t in range(test_offsets[c], test_offsets[c + 1]):
@@ -135,7 +139,7 @@ def clause_positions(
             continue
         low, high = 0.0, 1.0
         if flags[t] & NEGATED == 0:
-            low, high = position(knots, scale, lows[t]), position(knots, scale, highs[t])
+            low, high = position(knots, slopes, scale, lows[t]), position(knots, slopes, scale, highs[t])
         if out[scale, 0] != ABSENT:
             low = max(low, out[scale, 0])
             high = max(low, min(high, out[scale, 1]))  # tests that contradict each other: any place will do
@@ -146,6 +150,7 @@ def clause_positions(
 def probe_positions(
     sources: NDArray[np.int32],
     knots: NDArray[np.float64],
+    slopes: NDArray[np.float64],
     p: int,
     boxes: NDArray[np.float64],
     values: NDArray[np.float64],
@@ -155,10 +160,10 @@ def probe_positions(
     for scale in range(sources.size):
         source = sources[scale]
         if source < 0:
-            out[scale, 0] = position(knots, scale, boxes[p, source - X])
-            out[scale, 1] = position(knots, scale, boxes[p, source - X + 2])
+            out[scale, 0] = position(knots, slopes, scale, boxes[p, source - X])
+            out[scale, 1] = position(knots, slopes, scale, boxes[p, source - X + 2])
         elif source < values.shape[1] and not np.isnan(values[p, source]):
-            out[scale, 0] = out[scale, 1] = position(knots, scale, values[p, source])
+            out[scale, 0] = out[scale, 1] = position(knots, slopes, scale, values[p, source])
         else:
             out[scale, 0] = out[scale, 1] = ABSENT
 
@@ -166,6 +171,7 @@ def probe_positions(
 @kernel
 def stored_positions(
     knots: NDArray[np.float64],
+    slopes: NDArray[np.float64],
     numbers: NDArray[np.int32],
     p: int,
     boxes: NDArray[np.float64],
@@ -180,9 +186,9 @@ def stored_positions(
     for axis in range(2):
         scale = numbers[axis]
         if scale >= 0:
-            out[scale, 0] = position(knots, scale, boxes[p, axis])
-            out[scale, 1] = position(knots, scale, boxes[p, axis + 2])
+            out[scale, 0] = position(knots, slopes, scale, boxes[p, axis])
+            out[scale, 1] = position(knots, slopes, scale, boxes[p, axis + 2])
     for at in range(value_offsets[p], value_offsets[p + 1]):
         scale = numbers[attributes[at] - X] if attributes[at] - X < numbers.size else -1
         if scale >= 0:
-            out[scale, 0] = out[scale, 1] = position(knots, scale, values[at])
+            out[scale, 0] = out[scale, 1] = position(knots, slopes, scale, values[at])

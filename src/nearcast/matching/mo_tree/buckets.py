@@ -8,7 +8,7 @@ its code has no bit outside the mask. The cells of a message are one byte each (
 of eight more in the sketch), and a clause compares them with the first and the last cell of its intervals. So one
 comparison stands for a walk down all layers, an empty bucket costs nothing, and what is read lies in a row.
 
-Lists have room to grow; a full one moves to the end of the pool with double the room. ``homes`` knows where each row
+Lists have room to grow; a full one moves to the end of the pool with more of it. ``homes`` knows where each row
 stands, so that it is removed (the last entry takes its place) or rewritten in constant time.
 """
 
@@ -24,6 +24,8 @@ from nearcast.kernels import kernel
 from nearcast.ragged import offsets_of
 
 __all__ = ["Buckets", "Entries", "Pool"]
+
+_SPARE = config.MO_TREE_SPARE
 
 
 class Pool(NamedTuple):
@@ -58,9 +60,11 @@ class Buckets:
     ) -> None:
         """Fill empty lists, each with as much room as it needs."""
         sizes = np.bincount(entries.targets, minlength=len(self.pool.heads))
+        rooms = np.where(sizes > 0, sizes + sizes // _SPARE + 1, 0)
         heads = np.zeros((len(sizes), 3), np.int32)
-        heads[:, 0], heads[:, 2] = offsets_of(sizes)[:-1], sizes
-        self.pool, self._used, self.entries = self._room(heads, len(rows) * 5 // 4), len(rows), 0
+        heads[:, 0], heads[:, 2] = offsets_of(rooms)[:-1], rooms
+        self._used, self.entries = int(rooms.sum()), 0
+        self.pool = self._room(heads, self._used * 3 // 2)
         self.add(homes, boxes, rows, entries)
 
     def add(
@@ -107,12 +111,13 @@ class Buckets:
         return buckets
 
     def _make_room(self, size: int) -> None:
-        """Make room for a list of *size* entries to double: compact when that frees enough, else grow by half."""
-        room, entries = len(self.pool.rows), int(self.pool.heads[:, 1].sum())
-        need = max(config.POSTING_START, 2 * size)
-        if self._used - entries <= config.COMPACT_WASTE * room or room - entries < need:
-            room += max(room // 2, need)
-        wider = self._room(self.pool.heads, room)
+        """Make room for a list of *size* entries to grow: compact when that frees enough, else grow by half."""
+        room, heads = len(self.pool.rows), self.pool.heads
+        sizes = heads[:, 1]
+        packed = int((sizes + sizes // _SPARE + 1).sum())
+        if room - packed < max(config.COMPACT_WASTE * room, config.POSTING_START + 2 * size):
+            room = packed + max(packed // 2, config.POSTING_START + 2 * size)
+        wider = self._room(heads, room)
         self._used = _compact(self.pool, wider)
         self.pool = wider
 
@@ -175,7 +180,7 @@ def _add(
         target = targets[i]
         size = heads[target, 1]
         if size == heads[target, 2]:
-            wider = max(start_room, 2 * size)
+            wider = size + max(start_room, size // 4)
             if used + wider > room:
                 return i, used
             _copy(pool, heads[target, 0], pool, used, size)
@@ -232,12 +237,14 @@ def _rewrite(
 
 @kernel
 def _compact(pool: Pool, into: Pool) -> int:
-    """Copy the lists one after the other, without spare room; return the end."""
+    """Copy the lists one after the other, with a little spare room; return the end."""
     used = 0
     for target in range(pool.heads.shape[0]):
         first, size = pool.heads[target, 0], pool.heads[target, 1]
+        room = 0
         if size > 0:
             _copy(pool, first, into, used, size)
-        into.heads[target, 0], into.heads[target, 2] = used, size
-        used += size
+            room = size + size // _SPARE + 1
+        into.heads[target, 0], into.heads[target, 2] = used, room
+        used += room
     return used

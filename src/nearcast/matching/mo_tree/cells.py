@@ -25,6 +25,7 @@ class Layers(NamedTuple):
     firsts: NDArray[np.int32]  # number of the first cell of each level
     counts: NDArray[np.int32]  # c_i
     steps: NDArray[np.float64]  # from the start of one cell to that of the next
+    rates: NDArray[np.float64]  # cells that begin on a unit, 0 where there is only one
     widths: NDArray[np.float64]  # w_i
     untested: NDArray[np.int32]  # number of the cell for clauses without a test: as many as the levels have
     shifts: NDArray[np.int64]  # first bit of a layer in the code, for those that are not in the directory
@@ -35,6 +36,7 @@ def cell_of(
     counts: NDArray[np.int32],
     firsts: NDArray[np.int32],
     steps: NDArray[np.float64],
+    rates: NDArray[np.float64],
     widths: NDArray[np.float64],
     layer: int,
     low: float,
@@ -47,7 +49,7 @@ def cell_of(
         step, width = steps[layer, level], widths[layer, level]
         if high - low > width:
             continue
-        middle = int((centre - width / 2) / step + 0.5) if step > 0.0 else 0
+        middle = int((centre - width / 2) * rates[layer, level] + 0.5)
         middle = min(max(middle, 0), counts[layer, level] - 1)
         best, nearest = -1, np.inf
         for j in range(max(middle - 1, 0), min(middle + 2, counts[layer, level])):
@@ -65,6 +67,7 @@ def cells_touched(
     counts: NDArray[np.int32],
     firsts: NDArray[np.int32],
     steps: NDArray[np.float64],
+    rates: NDArray[np.float64],
     widths: NDArray[np.float64],
     layer: int,
     low: float,
@@ -75,11 +78,11 @@ def cells_touched(
     found = 0
     levels = counts.shape[1]
     for level in range(levels - 1):
-        step, width = steps[layer, level], widths[layer, level]
-        first, last = 0, counts[layer, level] - 1
-        if step > 0.0:
-            first = max(int((low - width) / step) - 1, 0)
-            last = min(int(high / step) + 1, last)
+        step, rate, width = steps[layer, level], rates[layer, level], widths[layer, level]
+        first = max(int((low - width) * rate) - 1, 0)
+        last = counts[layer, level] - 1
+        if rate > 0.0:
+            last = min(int(high * rate) + 1, last)
         for j in range(first, last + 1):
             start = step * j
             out[found] = firsts[layer, level] + j
@@ -93,6 +96,7 @@ def mask_of(
     counts: NDArray[np.int32],
     firsts: NDArray[np.int32],
     steps: NDArray[np.float64],
+    rates: NDArray[np.float64],
     widths: NDArray[np.float64],
     layer: int,
     low: float,
@@ -101,6 +105,6 @@ def mask_of(
 ) -> Any:
     """Return the cells that the interval touches as bits."""
     bits = np.uint64(0)
-    for i in range(cells_touched(counts, firsts, steps, widths, layer, low, high, room)):
+    for i in range(cells_touched(counts, firsts, steps, rates, widths, layer, low, high, room)):
         bits |= np.uint64(1) << np.uint64(room[i])
     return bits

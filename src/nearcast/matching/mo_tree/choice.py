@@ -111,8 +111,9 @@ def _candidates(
         else:
             own = tests[clauses.test_attributes[tests] == source]
             knots.append(knots_of(np.concatenate([clauses.test_lows[own], clauses.test_highs[own]])))
+    scales = scales_of(sources, knots)
     ends = np.empty((len(sample), len(sources), 2))
-    _ends(scales_of(sources, knots), clauses, sample, ends)
+    _ends(scales, clauses, sample, ends)
     candidates = []
     for number, source in enumerate(sources):
         tested = ends[:, number, 0] != ABSENT
@@ -127,7 +128,7 @@ def _candidates(
             there = given[~np.isnan(given)]
             present = len(there) / len(given)
             values = np.empty(min(len(there), config.MO_TREE_SAMPLE))
-            _place_all(knots[number][None], np.ascontiguousarray(there), values)
+            _place_all(scales, number, np.ascontiguousarray(there), values)
         candidates.append(_Candidate(source, knots[number], tested, lows, highs, values, present))
     return candidates
 
@@ -162,6 +163,7 @@ def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[
         counts[None].astype(np.int32),
         firsts[None].astype(np.int32),
         steps[None],
+        _rates(steps)[None],
         widths[None],
         candidate.lows,
         candidate.highs,
@@ -190,15 +192,21 @@ def _steps(counts: NDArray[np.int64], widths: NDArray[np.float64]) -> NDArray[np
     return np.where(counts > 1, (1 - widths) / np.maximum(counts - 1, 1), 0.0)
 
 
+def _rates(steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(1.0, steps, out=np.zeros_like(steps), where=steps > 0)
+
+
 def _laid_out(chosen: list[_Layer], levels: int, bits: int) -> Layers:
     counts = np.array([layer.counts for layer in chosen], np.int32).reshape(-1, levels)
     widths = np.array([layer.widths for layer in chosen]).reshape(-1, levels)
+    steps = np.array([_steps(layer.counts, layer.widths) for layer in chosen]).reshape(-1, levels)
     number = np.arange(len(chosen))
     return Layers(
         np.array([layer.source for layer in chosen], np.int32),
         (np.cumsum(counts, axis=1) - counts).astype(np.int32),
         counts,
-        np.array([_steps(layer.counts, layer.widths) for layer in chosen]).reshape(-1, levels),
+        steps,
+        _rates(steps),
         widths,
         counts.sum(axis=1).astype(np.int32),
         np.maximum(number - DIRECTORY, 0) * bits,
@@ -206,19 +214,22 @@ def _laid_out(chosen: list[_Layer], levels: int, bits: int) -> Layers:
 
 
 @kernel
-def _place_all(knots: NDArray[np.float64], values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def _place_all(scales: Scales, scale: int, values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    _, knots, slopes, _ = scales
     for i in range(out.size):
-        out[i] = position(knots, 0, values[i])
+        out[i] = position(knots, slopes, scale, values[i])
 
 
 @kernel
 def _ends(scales: Scales, clauses: Clauses, rows: NDArray[np.int64], out: NDArray[np.float64]) -> None:
     """Write the positions of each clause on all scales."""
-    _, knots, numbers = scales
+    _, knots, slopes, numbers = scales
     boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     for i in range(rows.size):
-        clause_positions(knots, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, out[i])
+        clause_positions(
+            knots, slopes, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, out[i]
+        )
 
 
 @kernel
@@ -226,10 +237,11 @@ def _cells(
     counts: NDArray[np.int32],
     firsts: NDArray[np.int32],
     steps: NDArray[np.float64],
+    rates: NDArray[np.float64],
     widths: NDArray[np.float64],
     lows: NDArray[np.float64],
     highs: NDArray[np.float64],
     out: NDArray[np.int64],
 ) -> None:
     for i in range(lows.size):
-        out[i] = cell_of(counts, firsts, steps, widths, 0, lows[i], highs[i])
+        out[i] = cell_of(counts, firsts, steps, rates, widths, 0, lows[i], highs[i])

@@ -222,12 +222,12 @@ def _assign(
     entries: Entries,
 ) -> None:
     """Write the list and the cells of stored probe rows: one cell of each layer (section 4.3.1)."""
-    _, knots, numbers = scales
+    _, knots, slopes, numbers = scales
     boxes, _, _, offsets, attributes, values, _ = stored
     targets, codes, next_codes = entries
     places = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
-        stored_positions(knots, numbers, rows[i], boxes, offsets, attributes, values, places)
+        stored_positions(knots, slopes, numbers, rows[i], boxes, offsets, attributes, values, places)
         target = 0
         for layer in range(DIRECTORY):
             cell = cells
@@ -262,7 +262,7 @@ def _search(
     Algorithm 1: lines 2 to 10 find the lists that the clause intersects, the rest verifies their entries; what has
     expired is noted for removal.
     """
-    sources, knots, numbers = scales
+    sources, knots, slopes, numbers = scales
     heads, codes, next_codes, boxes, rows = pool
     clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
@@ -271,7 +271,9 @@ def _search(
     found = np.zeros(DIRECTORY, np.int64)
     ends = np.empty((knots.shape[0], 2))
     for c in range(start, stop):
-        clause_positions(knots, numbers, c, clause_boxes, test_offsets, attributes, lows, highs, flags, ends)
+        clause_positions(
+            knots, slopes, numbers, c, clause_boxes, test_offsets, attributes, lows, highs, flags, ends
+        )
         for layer in range(DIRECTORY):
             tested = ends[layer, 0] != ABSENT
             low, high = (ends[layer, 0], ends[layer, 1]) if tested else (0.0, 1.0)

@@ -29,19 +29,21 @@ def assign(
     entries: Entries,
 ) -> None:
     """Write the list, the code and the sketch of clause *rows*: one cell of each layer (sections 4.3.2 and 4.4)."""
-    sources, firsts, counts, steps, widths, untested, shifts = layers
-    _, knots, numbers = scales
+    sources, firsts, counts, steps, rates, widths, untested, shifts = layers
+    _, knots, slopes, numbers = scales
     boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     targets, codes, sketches = entries
     ends = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
-        clause_positions(knots, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, ends)
+        clause_positions(
+            knots, slopes, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, ends
+        )
         target, code = 0, np.uint64(0)
         for layer in range(sources.size):
             cell = untested[layer]
             if ends[layer, 0] != ABSENT:
-                cell = cell_of(counts, firsts, steps, widths, layer, ends[layer, 0], ends[layer, 1])
+                cell = cell_of(counts, firsts, steps, rates, widths, layer, ends[layer, 0], ends[layer, 1])
             if layer < DIRECTORY:
                 target = target * (untested[layer] + 1) + cell
             else:
@@ -71,8 +73,8 @@ def search(
     further layers the mask for the codes in them. Verification: sketch and box of the entries that are left, then the
     clause itself.
     """
-    sources, firsts, level_counts, steps, widths, untested, shifts = layers
-    scale_sources, knots, _ = scales
+    sources, firsts, level_counts, steps, rates, widths, untested, shifts = layers
+    scale_sources, knots, slopes, _ = scales
     heads, codes, sketches, boxes, rows = pool
     probe_boxes, _, _, values = probes
     most = untested.max() + 2
@@ -82,7 +84,7 @@ def search(
     lists = np.empty(most * most, np.int32)
     ends = np.empty((knots.shape[0], 2))
     for p in range(start, stop):
-        probe_positions(scale_sources, knots, p, probe_boxes, values, ends)
+        probe_positions(scale_sources, knots, slopes, p, probe_boxes, values, ends)
         mask = np.uint64(0)
         for layer in range(sources.size):
             low, high = ends[layer, 0], ends[layer, 1]
@@ -90,7 +92,9 @@ def search(
             if layer < DIRECTORY:
                 found = 0
                 if present:
-                    found = cells_touched(level_counts, firsts, steps, widths, layer, low, high, cells[layer])
+                    found = cells_touched(
+                        level_counts, firsts, steps, rates, widths, layer, low, high, cells[layer]
+                    )
                 if sources[layer] >= 0:
                     cells[layer, found] = untested[layer]
                     found += 1
@@ -98,7 +102,7 @@ def search(
             else:
                 bits = np.uint64(1) << np.uint64(untested[layer])
                 if present:
-                    bits |= mask_of(level_counts, firsts, steps, widths, layer, low, high, room)
+                    bits |= mask_of(level_counts, firsts, steps, rates, widths, layer, low, high, room)
                 mask |= bits << np.uint64(shifts[layer])
         # The lists, their memory asked for before the first of them is read.
         count, candidates = 0, 0
