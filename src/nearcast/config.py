@@ -127,6 +127,16 @@ RT_REPRESENTATIVES: Final = 2  # the most keywords that stand for a clause in th
 RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
 RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
 
+# --- BEQ-Tree, a rival store: all measured ---------------------------------------------------------------------------
+BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
+BEQ_DEPTH: Final = 24  # a leaf so deep is not split: its messages are all in one place
+BEQ_COUNTED: Final = 64  # tests of a clause that are counted, at most (a count fits into a byte)
+BEQ_SEARCH_COST: Final = 200  # finding a range takes as long as counting so many messages,
+BEQ_VERIFY_COST: Final = 32  # and verifying one as long as so many
+BEQ_GROWTH: Final = 4  # the cells are laid out anew when the messages have become so many times as many,
+BEQ_FIRST: Final = 1_024  # and at least so many
+BLOCK_ROOM: Final = 1.25  # room of a block when it moves, in sizes
+
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
 INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy
