@@ -128,7 +128,7 @@ RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
 RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
 
 # --- BEQ-Tree, a rival store: all measured ---------------------------------------------------------------------------
-BEQ_LEAF: Final = 512  # E_max: messages of a leaf before it is split
+BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
 BEQ_DEPTH: Final = 24  # a leaf so deep is not split: its messages are all in one place
 BEQ_COUNTED: Final = 64  # tests of a clause that are counted, at most (a count fits into a byte)
 BEQ_SEARCH_COST: Final = 100  # finding a range takes as long as counting so many messages,
