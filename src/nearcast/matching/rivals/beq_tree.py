@@ -68,7 +68,6 @@ class BEQTree(MessageStore):
     def _build(self) -> None:
         rows = np.flatnonzero(self.rows.alive)
         boxes = self.rows.stored.boxes[rows]
-        boxes = boxes[np.isfinite(boxes).all(axis=1)]
         frame = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)] if len(boxes) else [0.0, 0.0, 1.0, 1.0]
         self._children = GrowableArray(np.full(1, -1, np.int32), borrowed=False)
         self._boxes = GrowableArray(np.array([frame]), borrowed=False)
@@ -226,7 +225,7 @@ class BEQTree(MessageStore):
             held += size
             if not (homes[rows] == cell).all() or len(np.unique(rows)) < size:
                 found.append(f"cell {cell} does not hold the probe rows that say so")
-            if not np.array_equal(lists.boxes[at : at + size], stored.boxes[rows].astype(np.float32)):
+            if not np.array_equal(lists.boxes[at : at + size], _rounded(stored.boxes[rows])):
                 found.append(f"an entry of cell {cell} has another box than its probe row")
             if (keys[1:] < keys[:-1]).any():
                 found.append(f"a list of cell {cell} is not sorted")
@@ -244,16 +243,19 @@ class BEQTree(MessageStore):
 
 def keys_of(attributes: NDArray[np.int32], values: NDArray[np.float64]) -> NDArray[np.uint64]:
     """Return the keys of values: in the order of attributes, then of values rounded to float32."""
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, which keeps the order
-        rounded = values.astype(np.float32)
-    rounded += np.float32(0)  # -0 becomes 0, which it equals
+    rounded = _rounded(values) + np.float32(0)  # -0 becomes 0, which it equals
     bits = rounded.view(np.uint32)
     bits = np.where(rounded < 0, ~bits, bits | np.uint32(1 << 31))
     return attributes.astype(np.uint64) << np.uint64(32) | bits
 
 
+def _rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which keeps the order
+        return values.astype(np.float32)
+
+
 def _middle(low: float, high: float) -> float:
-    return low + (high - low) / 2
+    return min(max(low / 2 + high / 2, low), high)  # the sum may be no finite number
 
 
 @kernel
