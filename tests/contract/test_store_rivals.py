@@ -197,6 +197,14 @@ class TestRStarTreeStore:
         assert lows[:, 2:].tolist() == [[0, 0], [1, 1], [0.5, 0]]
         assert highs[:, 2:].tolist() == [[0, 1], [1, 1], [0.5, 0]]
 
+    def test_the_tiniest_areas_keep_their_extent(self):
+        """libspatialindex would take them for their lower corner."""
+        places = [[0, 0, 0, 0], [1, 1, 1, 1]]
+        store = build_store("r-star-tree", MessageBatch.from_arrays(None, [0] * 3, [], boxes=places))
+        store.insert(MessageBatch.from_arrays(None, [0, 0], [], boxes=[[1e-20, 1e-20, 3e-20, 3e-20]]))
+        table = SubscriptionTable.from_arrays([[2e-20, 2e-20, 1, 1]], [0, 0], [])
+        assert answers(store, table) == [{1, 2}]
+
     def test_without_the_package_the_error_names_the_extra(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "rtree.index", None)
         with pytest.raises(RuntimeUnavailableError, match=r"pip install nearcast\[bench\]"):
