@@ -122,7 +122,7 @@ def _tree(rows: NDArray[np.int64], lows: NDArray[np.float64], highs: NDArray[np.
 
 
 @kernel
-def coordinate(value: float, low: float, scale: float) -> float:
+def coordinate(value: float, low: float, scale: float) -> Any:
     """Return where a value of a domain stands on its dimension."""
     return np.floor(share(value, low, scale) * _STEPS) / _STEPS
 
