@@ -165,6 +165,7 @@ R_STAR_FEW: Final = 64  # so many changes at once are always made one by one,
 R_STAR_FEW_SHARE: Final = 0.02  # and this share of the clauses; for more the tree is packed anew
 R_STAR_BLOCK: Final = 64  # messages that it is asked for at a time
 R_STAR_ROOM: Final = 1_048_576  # candidates that a search starts with room for
+R_STAR_TOLD: Final = 10_000  # inserts between two words about the progress of a tree that is built by them
 
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from answers import answers
-from nearcast import MessageBatch, SubscriptionTable, build_store, config
+from nearcast import MessageBatch, SubscriptionTable, build_index, build_store, config
 from nearcast.errors import RuntimeUnavailableError
 from nearcast.matching.rivals.beq_tree import BEQTree, keys_of
 from nearcast.matching.rivals.blocks import Blocks
@@ -62,6 +62,21 @@ def test_changes_keep_structure_and_answers(name):
             store.remove(gone)
         assert ours.check() == []
         assert answers(ours, table) == answers(oracle, table)
+
+
+def test_a_tree_that_is_built_by_inserts_answers_alike():
+    """As the MO-Tree paper builds it; the progress is told."""
+    rng = np.random.default_rng(2)
+    batch, table, told = random_batch(rng, 300, areas=0.3), random_table(rng, 60), []
+    ours = build_store(
+        "r-star-tree", batch, packed=False, progress=lambda step, share: told.append((step, share))
+    )
+    assert answers(ours, table) == answers(build_store("scan", batch), table)
+    assert ours.check() == []
+    assert told == [("inserting into the tree", 0.0)]
+    index = build_index("r-star-tree", table, packed=False)
+    assert index.check() == []
+    assert answers(index, batch) == answers(build_index("scan", table), batch)
 
 
 def test_values_beyond_the_range_seen_at_build(name):

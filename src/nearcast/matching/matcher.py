@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.assembly import ClauseLists, Placed, cross, place
 from nearcast.columns import (
     Matches,
@@ -53,6 +54,7 @@ class Matcher(ABC):
         tuple[str, ...]
     ] = ()  # keyword arguments that the index takes beside messages and progress
     _rewrites: ClassVar[bool] = False  # whether there is a _rewrite
+    _room: ClassVar[int] = 4 * config.MATCH_ROOM  # answers that a search starts with room for
     part: tuple[GrowableArray, bool] | None = None  # holds only the clause rows that are marked so; None: all
     _build_seconds = 0.0
     _compactions = 0
@@ -68,7 +70,7 @@ class Matcher(ABC):
     ) -> None:
         """Build over *table*; *messages* is a sample that cost models may learn from, *progress* is told the steps."""
         started = time.perf_counter()
-        self.store, self._searches = ClauseStore(table), Searches()
+        self.store, self._searches = ClauseStore(table), Searches(self._room)
         self._sample, self._progress = messages, progress
         self._build()
         self._sample, self._progress = None, None
@@ -78,7 +80,7 @@ class Matcher(ABC):
     def over(cls: type[_Self], store: ClauseStore) -> _Self:
         """Return an index with default parameters over the clause rows of another one, not yet built or restored."""
         index = cls.__new__(cls)
-        index.store, index._searches = store, Searches()
+        index.store, index._searches = store, Searches(cls._room)
         return index
 
     def __len__(self) -> int:

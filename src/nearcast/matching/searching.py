@@ -24,8 +24,8 @@ Step: TypeAlias = Callable[[int, int, NDArray[np.int64], NDArray[np.int32], int]
 class Searches:
     """Runs searches; it remembers how much room single questions took."""
 
-    def __init__(self) -> None:
-        self._room = 4 * config.MATCH_ROOM  # answers that a search starts with room for, at least
+    def __init__(self, room: int = 4 * config.MATCH_ROOM) -> None:
+        self._room = room  # answers that a search starts with room for, at least
 
     def run(self, step: Step, n: int, threads: Any) -> Matches:
         """Return the answers to *n* questions, which threads may work on side by side."""

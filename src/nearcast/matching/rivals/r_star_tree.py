@@ -31,12 +31,18 @@ class RStarTree(Matcher):
     """An R*-Tree over place and attributes, with verification."""
 
     name: ClassVar[str] = "r-star-tree"
-    _room = config.R_STAR_ROOM  # plenty: to ask the tree again for want of room is dear
+    parameters: ClassVar[tuple[str, ...]] = ("packed",)
+    _packed = True
+    _room: ClassVar[int] = config.R_STAR_ROOM  # plenty: to ask the tree again for want of room is dear
+
+    def __init__(self, *arguments: Any, packed: bool = True, **keywords: Any) -> None:
+        """Build; *packed* or by inserting one clause after the other, as the paper does."""
+        self._packed = packed
+        super().__init__(*arguments, **keywords)
 
     def _build(self) -> None:
-        self._tell("packing the tree", 0.0)
         rows = np.flatnonzero(self.store.alive)
-        self._tree = BoxTree(rows, self._predicates(rows))
+        self._tree = BoxTree(rows, self._predicates(rows), packed=self._packed, tell=self._tell)
 
     def _predicates(self, rows: NDArray[np.int64]) -> Predicates:
         return predicates_of(self.store.clauses, rows)

@@ -30,11 +30,16 @@ class RStarTreeStore(MessageStore):
     """An R*-Tree over places and values, with verification."""
 
     name: ClassVar[str] = "r-star-tree"
+    parameters: ClassVar[tuple[str, ...]] = ("packed",)
+
+    def __init__(self, *arguments: Any, packed: bool = True, **keywords: Any) -> None:
+        """Build; *packed* or by inserting one message after the other, as the paper does."""
+        self._packed = packed
+        super().__init__(*arguments, **keywords)
 
     def _build(self) -> None:
-        self._tell("packing the tree", 0.0)
         rows = np.flatnonzero(self.rows.alive)
-        self._tree = BoxTree(rows, self._predicates(rows))
+        self._tree = BoxTree(rows, self._predicates(rows), packed=self._packed, tell=self._tell)
 
     def _predicates(self, rows: NDArray[np.int64]) -> Predicates:
         """Return what subscriptions must ask for to match the given probe rows: their sides and values."""
