@@ -18,9 +18,10 @@ from nearcast.matching.mo_tree.cells import Layers
 from nearcast.matching.mo_tree.choice import DIRECTORY, Figures, choose_layers
 from nearcast.matching.mo_tree.search import assign, search
 from nearcast.matching.scale import Scales, source_name
-from nearcast.matching.sketch import GROUPS
 
 __all__ = ["MOTree"]
+
+_WORDS = (2, 2)  # of a clause's sketch: the first and the last cells of its intervals, for each group
 
 
 class MOTree(Matcher):
@@ -74,7 +75,7 @@ class MOTree(Matcher):
             clauses, rows, messages, self._most_layers, self._levels, self._threshold
         )
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
-        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)), 2 * GROUPS)
+        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)), _WORDS)
         self._laid_for = len(rows)
         self._layouts += 1
         self._tell("assigning cells", 0.3)
@@ -83,8 +84,7 @@ class MOTree(Matcher):
         self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
-        n = len(rows)
-        entries = Entries(np.empty(n, np.int32), np.empty(n, np.uint64), np.empty((n, 2 * GROUPS), np.uint64))
+        entries = Entries.room(len(rows), _WORDS)
         assign(self._layers, self._scales, self._fields, self.store.clauses, rows, entries)
         return entries
 
@@ -178,7 +178,7 @@ class MOTree(Matcher):
     def _check(self) -> list[str]:
         found = []
         alive = self._members()
-        heads, codes, sketches, boxes, rows = self._buckets.pool
+        heads, codes, sketches, details, boxes, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} clauses")
         target, place = self._homes.values[alive].T
@@ -190,8 +190,11 @@ class MOTree(Matcher):
             found.append("an entry is not where its clause says")
         elif not np.array_equal(target, expected.targets) or not np.array_equal(codes[at], expected.codes):
             found.append("a clause is in another bucket than its cells say")
-        elif not np.array_equal(sketches[at], expected.sketches):
+        elif not (
+            np.array_equal(sketches[at], expected.sketches)
+            and np.array_equal(details[at, 2:], expected.details)
+        ):
             found.append("an entry has another sketch than its clause")
-        elif not np.array_equal(boxes[at], self.store.clauses.boxes[alive].astype(np.float32)):
+        elif not np.array_equal(boxes[at, :4], self.store.clauses.boxes[alive].astype(np.float32)):
             found.append("an entry has another box than its clause")
         return found

@@ -39,6 +39,8 @@ from nearcast.matching.sketch import FIELDS, GROUPS, interval_words, passes, val
 
 __all__ = ["MOTreeStore"]
 
+_WORDS = (0, 1)  # of a message's sketch: its cells in the first group are the code
+
 
 class MOTreeStore(MessageStore):
     """Messages in disjoint cells of place and values; a subscription looks into those that it intersects.
@@ -63,15 +65,14 @@ class MOTreeStore(MessageStore):
         self._fields = np.arange(DIRECTORY, len(sources), dtype=np.int32)
         self._cells = min(max(int(np.sqrt(len(rows)) / config.MO_STORE_STEM), 1), config.MO_TREE_CELLS)
         self._homes = GrowableArray(np.full((self.rows.rows, 2), -1, np.int32), borrowed=False)
-        self._buckets = Buckets((self._cells + 1) ** DIRECTORY, GROUPS - 1)
+        self._buckets = Buckets((self._cells + 1) ** DIRECTORY, _WORDS)
         self._laid_for = len(rows)
         self._layouts += 1
         self._tell("filling buckets", 0.5)
         self._buckets.build(self._homes.values, stored.boxes, rows, self._entries(rows))
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
-        n = len(rows)
-        entries = Entries(np.empty(n, np.int32), np.empty(n, np.uint64), np.empty((n, GROUPS - 1), np.uint64))
+        entries = Entries.room(len(rows), _WORDS)
         _assign(self._scales, self._fields, self._cells, self.rows.stored, rows, entries)
         return entries
 
@@ -139,7 +140,7 @@ class MOTreeStore(MessageStore):
     def _check(self) -> list[str]:
         found = []
         alive = np.flatnonzero(self.rows.alive)
-        heads, codes, next_codes, boxes, rows = self._buckets.pool
+        heads, codes, _, details, boxes, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} probe rows")
         target, place = self._homes.values[alive].T
@@ -152,10 +153,10 @@ class MOTreeStore(MessageStore):
         elif not (
             np.array_equal(target, expected.targets)
             and np.array_equal(codes[at], expected.codes)
-            and np.array_equal(next_codes[at], expected.sketches)
+            and np.array_equal(details[at, 2:], expected.details)
         ):
             found.append("a probe row is in another bucket than its cells say")
-        elif not np.array_equal(boxes[at], self.rows.stored.boxes[alive].astype(np.float32)):
+        elif not np.array_equal(boxes[at, :4], self.rows.stored.boxes[alive].astype(np.float32)):
             found.append("an entry has another box than its probe row")
         return found
 
@@ -224,7 +225,7 @@ def _assign(
     """Write the list and the cells of stored probe rows: one cell of each layer (section 4.3.1)."""
     _, knots, slopes, numbers = scales
     boxes, _, _, offsets, attributes, values, _ = stored
-    targets, codes, next_codes = entries
+    targets, codes, _, next_codes = entries
     places = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
         stored_positions(knots, slopes, numbers, rows[i], boxes, offsets, attributes, values, places)
@@ -263,10 +264,10 @@ def _search(
     expired is noted for removal.
     """
     sources, knots, slopes, numbers = scales
-    heads, codes, next_codes, boxes, rows = pool
+    heads, codes, _, details, boxes, rows = pool
     clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
-    expires = stored.expires
+    stored_boxes, _, _, value_offsets, value_attributes, stored_values, expires = stored
     touched = np.empty((DIRECTORY, cells + 1), np.int32)
     found = np.zeros(DIRECTORY, np.int64)
     ends = np.empty((knots.shape[0], 2))
@@ -295,24 +296,37 @@ def _search(
             for j in range(found[1]):
                 prefetch(codes, heads[row + touched[1, j], 0])
             for j in range(found[1]):
-                number = row + touched[1, j]
-                begin, size = heads[number, 0], heads[number, 1]
+                begin, size = heads[row + touched[1, j], 0], heads[row + touched[1, j], 1]
                 if last + size > out.size:
                     return c, filled
+                before = last
                 for at in range(begin, begin + size):
                     out[last] = at
                     last += passes(codes[at], first_cells, last_cells)
+                for k in range(before, last):
+                    prefetch(details, out[k])
         kept = filled
         for k in range(filled, last):
             at = out[k]
-            out[kept] = rows[at]
+            out[kept] = at
             kept += (
                 (boxes[at, 0] <= xmax)
                 & (boxes[at, 2] >= xmin)
                 & (boxes[at, 1] <= ymax)
                 & (boxes[at, 3] >= ymin)
-                & passes(next_codes[at, 0], next_first, next_last)
+                & passes(details[at, 2], next_first, next_last)
             )
+        for k in range(filled, kept):
+            prefetch(rows, out[k])
+        for k in range(filled, kept):
+            out[k] = rows[out[k]]
+            prefetch(expires, out[k])
+            prefetch(value_offsets, out[k])
+            prefetch(stored_boxes, out[k])
+        for k in range(filled, kept):
+            prefetch(value_attributes, value_offsets[out[k]])
+            prefetch(stored_values, value_offsets[out[k]])
+            prefetch(stored_values, value_offsets[out[k]] + 8)
         kept = keep_valid(expires, now, out, filled, kept, expired)
         kept = keep_satisfying(stored, clauses, c, out, filled, kept)
         counts[c - start] = kept - filled

@@ -14,7 +14,7 @@ from nearcast.matching.mo_tree.buckets import Entries, Pool
 from nearcast.matching.mo_tree.cells import Layers, cell_of, cells_touched, mask_of
 from nearcast.matching.mo_tree.choice import DIRECTORY
 from nearcast.matching.scale import ABSENT, Scales, clause_positions, probe_positions
-from nearcast.matching.sketch import GROUPS, interval_words, passes, value_word
+from nearcast.matching.sketch import interval_words, passes, value_word
 
 __all__ = ["assign", "search"]
 
@@ -33,7 +33,7 @@ def assign(
     _, knots, slopes, numbers = scales
     boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
-    targets, codes, sketches = entries
+    targets, codes, sketches, details = entries
     ends = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
         clause_positions(
@@ -49,8 +49,8 @@ def assign(
             else:
                 code |= np.uint64(1) << np.uint64(shifts[layer] + cell)
         targets[i], codes[i] = target, code
-        for group in range(GROUPS):
-            sketches[i, 2 * group], sketches[i, 2 * group + 1] = interval_words(fields, ends, group)
+        sketches[i, 0], sketches[i, 1] = interval_words(fields, ends, 0)
+        details[i, 0], details[i, 1] = interval_words(fields, ends, 1)
 
 
 @kernel
@@ -75,7 +75,9 @@ def search(
     """
     sources, firsts, level_counts, steps, rates, widths, untested, shifts = layers
     scale_sources, knots, slopes, _ = scales
-    heads, codes, sketches, boxes, rows = pool
+    heads, codes, sketches, details, boxes, rows = pool
+    clause_boxes, keyword_offsets, _, _, _, test_offsets = clauses[:6]
+    attributes, lows, highs, flags = clauses[6:]
     probe_boxes, _, _, values = probes
     most = untested.max() + 2
     cells = np.empty((DIRECTORY, most), np.int32)
@@ -133,17 +135,33 @@ def search(
             out[kept] = at
             kept += passes(word, sketches[at, 0], sketches[at, 1])
         last = kept
+        for k in range(filled, last):
+            prefetch(details, out[k])
         kept = filled
         for k in range(filled, last):
             at = out[k]
-            out[kept] = rows[at]
+            out[kept] = at
             kept += (
                 (boxes[at, 0] <= xmax)
                 & (boxes[at, 2] >= xmin)
                 & (boxes[at, 1] <= ymax)
                 & (boxes[at, 3] >= ymin)
-                & passes(next_word, sketches[at, 2], sketches[at, 3])
+                & passes(next_word, details[at, 2], details[at, 3])
             )
+        for k in range(filled, kept):
+            prefetch(rows, out[k])
+        for k in range(filled, kept):
+            out[k] = rows[out[k]]
+            prefetch(clause_boxes, out[k])
+            prefetch(keyword_offsets, out[k])
+            prefetch(test_offsets, out[k])
+        if attributes.size > 0:
+            for k in range(filled, kept):
+                first_test = test_offsets[out[k]]
+                prefetch(attributes, first_test)
+                prefetch(lows, first_test)
+                prefetch(highs, first_test)
+                prefetch(flags, first_test)
         kept = keep_satisfied(clauses, probes, p, out, filled, kept)
         counts[p - start] = kept - filled
         filled = kept
