@@ -1,6 +1,7 @@
-"""Put the results of ``nearcast bench ap-tree`` and ``bench lfilter`` into docs/experiments.md.
+"""Put the results of ``nearcast bench ap-tree``, ``bench lfilter`` and ``bench attributes`` into docs/experiments.md.
 
     nearcast bench ap-tree --out figures && nearcast bench lfilter --out figures
+    nearcast bench attributes --figure all --out figures
     python tools/write_experiments.py figures
 
 A table stands between two comments that name its figure; what is written around them stays.
@@ -21,7 +22,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
 def main(directory: Path) -> None:
     """Replace every table whose figure is in *directory*."""
     text = PAGE.read_text(encoding="utf-8")
-    for name in re.findall(r"<!-- ((?:ap-tree|lfilter)-\w+) -->", text):
+    for name in re.findall(r"<!-- ((?:ap-tree|lfilter|attributes)-[\w-]+) -->", text):
         file = directory / f"{name}.json"
         if not file.is_file():
             print(f"{name}: no {file.name}, kept as it is")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -29,6 +29,24 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+
+
+class _Stored(NamedTuple):
+    """The figures of a point that tell its size, by what is stored."""
+
+    heading: str
+    size: str
+    asking: str
+    asked: str
+    matches: str
+
+
+_STORED = {
+    "subscriptions": _Stored("subs", "subscriptions", "message", "messages", "matches_per_message"),
+    "messages": _Stored(
+        "messages", "stored_messages", "subscription", "asking_subscriptions", "matches_per_subscription"
+    ),
+}
 
 
 def document(benchmark: str, command: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +86,12 @@ def floors_as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def table(report: Mapping[str, Any]) -> RenderableType:
     """Return what a person reads of the document: title, table, and notes with the machine."""
-    tables = {"matching": _matching_table, "turnover": _turnover_table, "vocabulary": _vocabulary_table}
+    tables = {
+        "matching": _matching_table,
+        "turnover": _turnover_table,
+        "vocabulary": _vocabulary_table,
+        "attributes": _attributes_table,
+    }
     return tables[report["benchmark"]](report)
 
 
@@ -174,10 +197,52 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
     return _titled(title, table, [_machine_line(report)])
 
 
+def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each index, then one for each store."""
+    sizes, workload = report["sizes"], report["workload"]
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions, {sizes['messages']:,} messages, "
+        f"{workload['name']}, seed {workload['seed']}, one thread"
+    )
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for heading in ("queries", "µs\neach", "times\nmo-tree", "matches", "build\ns", "insert\nµs", "remove\nµs",
+                    "update\nµs", "MB over\nthe data", "MB\nin all"):  # fmt: skip
+        table.add_column(heading, justify="right", no_wrap=True)
+    for side in ("index", "store"):
+        table.add_row(f"[bold]{side}[/]")
+        for result in report["results"]:
+            if result["side"] == side:
+                table.add_row(
+                    result["name"],
+                    f"{result['queries']:,}",
+                    _figure(result["microseconds"]),
+                    f"{_figure(1 / result['speedup_over']['mo-tree'])}×",
+                    _figure(result["matches_per_query"]),
+                    _figure(result["build_seconds"]),
+                    _figure(result["insert_microseconds"]),
+                    _figure(result["remove_microseconds"]),
+                    _figure(result["update_microseconds"]),
+                    _figure(result["megabytes_of_structure"]),
+                    _figure(result["megabytes"]),
+                )
+        table.add_section()
+    agree = (
+        "DIFFER: see the mismatches" if report["mismatches"] else "equal those of the others and the scan's"
+    )
+    notes = [
+        "messages ask an index of subscriptions, subscriptions ask a store of messages; matches: of a query",
+        f"the answers of all {agree}; a slow one gets fewer queries, the first of the same",
+        "r-star-tree: the boxes and numbers of its entries, the least memory that it takes",
+        _machine_line(report),
+    ]
+    return _titled(title, table, notes)
+
+
 def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
     """Return the tables of an experiment: one for each panel and measure, lines as columns."""
     parts: list[RenderableType] = [
-        Text(f"Figure {figure['figure']}. {figure['title']}", style="bold"),
+        Text(_experiment_title(figure), style="bold"),
     ]
     for title, headings, rows in _experiment_rows(figure):
         grid = Table(title=title, title_justify="left", title_style="")
@@ -192,7 +257,7 @@ def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
 
 def experiment_markdown(figure: Mapping[str, Any]) -> str:
     """Return the same as Markdown, for a page of documentation."""
-    lines = [f"### Figure {figure['figure']}. {figure['title']}", ""]
+    lines = [f"### {_experiment_title(figure)}", ""]
     for title, headings, rows in _experiment_rows(figure):
         lines += [f"{title}:", "", *(f"| {' | '.join(row)} |" for row in (headings,))]
         lines += [f"|{'|'.join(['---', *['--:'] * (len(headings) - 1)])}|"]
@@ -200,9 +265,20 @@ def experiment_markdown(figure: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"{note}." for note in _experiment_notes(figure)), ""])
 
 
+def _experiment_title(figure: Mapping[str, Any]) -> str:
+    """Return the paper's name of the experiment, and what it is about.
+
+    >>> _experiment_title({"figure": "8-9", "title": "Changes"}), _experiment_title({"figure": "table5a", "title": "α"})
+    ('Figure 8-9. Changes', 'Table 5a. α')
+    """
+    name = figure["figure"]
+    kind, number = ("Table", name.removeprefix("table")) if name.startswith("table") else ("Figure", name)
+    return f"{kind} {number}. {figure['title']}"
+
+
 def _experiment_rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Yield the title, the headings and the rows of each table."""
-    points = figure["points"]
+    points, stored = figure["points"], _STORED[figure["stored"]]
     for panel in dict.fromkeys(point["panel"] for point in points):
         inside = [point for point in points if point["panel"] == panel]
         lines = list(dict.fromkeys(point["line"] for point in inside))
@@ -212,11 +288,11 @@ def _experiment_rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str]
                 here = {point["line"]: point for point in inside if point["x"] == x}
                 base = here[figure["baseline"]][measure] if figure["baseline"] else None
                 cells = [_compared(here[line][measure], base) for line in lines]
-                sizes = [_range(here.values(), name) for name in ("subscriptions", "matches_per_message")]
+                sizes = [_range(here.values(), name) for name in (stored.size, stored.matches)]
                 rows.append([label(x), *cells, *sizes])
             yield (
                 f"{panel}, {axis}" if panel else axis,
-                [figure["x"]["axis"], *lines, "subs", "matches"],
+                [figure["x"]["axis"], *lines, stored.heading, "matches"],
                 rows,
             )
 
@@ -238,9 +314,10 @@ def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def _experiment_notes(figure: Mapping[str, Any]) -> list[str]:
-    messages = _range(figure["points"], "messages")
+    stored = _STORED[figure["stored"]]
     lines = [
-        f"{messages} messages, seed {figure['seed']}, the best of {figure['repeat']}, one thread; matches: of a message"
+        f"{_range(figure['points'], stored.asked)} {stored.asking}s, seed {figure['seed']}, "
+        f"the best of {figure['repeat']}, one thread; matches: of a {stored.asking}"
     ]
     if figure["baseline"]:
         lines[0] += f"; in brackets: times {figure['baseline']}"
