@@ -127,6 +127,24 @@ RT_REPRESENTATIVES: Final = 2  # the most keywords that stand for a clause in th
 RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
 RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
 
+# --- Rival indexes that match attributes: TAMA, OpIndex, R*-Tree ----------------------------------------------------
+COUNTED_PREDICATES: Final = 100  # of a clause, at most: two operators each, and some to spare, fit a byte
+COUNTING_CHUNK: Final = 65_536  # clauses that are posted at a time
+COUNTING_SLACK: Final = 0.125  # room for newcomers in a list that is laid out, as a share of it
+RIVAL_GROWTH: Final = 4  # domains are measured anew when there are this many times the clauses,
+RIVAL_FIRST: Final = 64  # and at least so many
+TAMA_LEVEL: Final = 8  # the finest level: 2^8 cells a domain
+OP_TAIL: Final = 32  # newcomers of a list of OpIndex that are always left unsorted;
+OP_TAIL_SHARE: Final = 0.125  # and as a share of what is sorted
+R_STAR_ATTRIBUTES: Final = (
+    30  # dimensions of an R*-Tree beside x and y, at most: the most frequent attributes
+)
+R_STAR_CAPACITY: Final = 32  # entries of its nodes
+R_STAR_FEW: Final = 64  # so many changes at once are always made one by one,
+R_STAR_FEW_SHARE: Final = 0.02  # and this share of the clauses; for more the tree is packed anew
+R_STAR_BLOCK: Final = 64  # messages that it is asked for at a time
+R_STAR_ROOM: Final = 1_048_576  # candidates that a search starts with room for
+
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
 INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy

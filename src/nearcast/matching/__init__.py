@@ -15,6 +15,9 @@ Indexes over subscriptions are all behind one interface, and so are the stores o
 ``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
 ``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
+``tama``        a rival of the MO-Tree paper: counts predicates over cells of several levels
+``op-index``    a rival of the MO-Tree paper: counts predicates under pivot attributes, by operator
+``r-star-tree`` a rival of the MO-Tree paper: boxes over place and attributes (needs nearcast[bench])
 ==============  =====================================================================================
 
 :func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
@@ -40,7 +43,7 @@ from nearcast.matching.mo_tree import MOTree
 from nearcast.matching.packed_list import PackedList
 from nearcast.matching.pt_quadtree import PTQuadtree
 from nearcast.matching.ranked_list import RankedList
-from nearcast.matching.rivals import IQTree, RQTree, RTTree
+from nearcast.matching.rivals import TAMA, IQTree, OpIndex, RQTree, RStarTree, RTTree
 from nearcast.matching.scan import Scan
 from nearcast.matching.stores import STORES, build_store
 
@@ -61,6 +64,9 @@ INDEXES: dict[str, type[Matcher]] = {
         IQTree,
         RQTree,
         RTTree,
+        TAMA,
+        OpIndex,
+        RStarTree,
     )
 }
 

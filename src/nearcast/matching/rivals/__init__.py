@@ -4,11 +4,17 @@
 ``iq-tree``     a quadtree, with ranked-key lists in its cells: space first
 ``rq-tree``     ranked-key lists, with a quadtree inside each long one: words first
 ``rt-tree``     the R^t++-Tree: an R-tree whose nodes carry filters of representative tokens
+``tama``        counts predicates over cells of several levels for each attribute
+``op-index``    counts predicates in sorted lists, by pivot attribute, then attribute and operator
+``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex
 ==============  =====================================================================================
 """
 
 from nearcast.matching.rivals.iq_tree import IQTree
+from nearcast.matching.rivals.op_index import OpIndex
+from nearcast.matching.rivals.r_star_tree import RStarTree
 from nearcast.matching.rivals.rq_tree import RQTree
 from nearcast.matching.rivals.rt_tree import RTTree
+from nearcast.matching.rivals.tama import TAMA
 
-__all__ = ["IQTree", "RQTree", "RTTree"]
+__all__ = ["TAMA", "IQTree", "OpIndex", "RQTree", "RStarTree", "RTTree"]
