@@ -145,6 +145,16 @@ R_STAR_FEW_SHARE: Final = 0.02  # and this share of the clauses; for more the tr
 R_STAR_BLOCK: Final = 64  # messages that it is asked for at a time
 R_STAR_ROOM: Final = 1_048_576  # candidates that a search starts with room for
 
+# --- BEQ-Tree, a rival store: all measured ---------------------------------------------------------------------------
+BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
+BEQ_DEPTH: Final = 24  # a leaf so deep is not split: its messages are all in one place
+BEQ_COUNTED: Final = 64  # tests of a clause that are counted, at most (a count fits into a byte)
+BEQ_SEARCH_COST: Final = 200  # finding a range takes as long as counting so many messages,
+BEQ_VERIFY_COST: Final = 32  # and verifying one as long as so many
+BEQ_GROWTH: Final = 4  # the cells are laid out anew when the messages have become so many times as many,
+BEQ_FIRST: Final = 1_024  # and at least so many
+BLOCK_ROOM: Final = 1.25  # room of a block when it moves, in sizes
+
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
 INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy

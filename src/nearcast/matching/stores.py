@@ -2,6 +2,7 @@
 
 ==============  =====================================================================================
 ``mo-tree``     disjoint cells of place and attribute values (MO-Tree paper); the default
+``beq-tree``    a quadtree with sorted lists of values in its cells, and counting: a rival
 ``scan``        tests every message: the oracle and the fallback
 ==============  =====================================================================================
 """
@@ -17,10 +18,11 @@ from nearcast.matching.matcher import Progress
 from nearcast.matching.message_scan import MessageScan
 from nearcast.matching.message_store import MessageStore
 from nearcast.matching.mo_tree import MOTreeStore
+from nearcast.matching.rivals.beq_tree import BEQTree
 
 __all__ = ["STORES", "build_store"]
 
-STORES: dict[str, type[MessageStore]] = {store.name: store for store in (MOTreeStore, MessageScan)}
+STORES: dict[str, type[MessageStore]] = {store.name: store for store in (MOTreeStore, BEQTree, MessageScan)}
 
 
 def build_store(
