@@ -411,14 +411,13 @@ def _experiments(
             _console().print(report.experiment_tables(body))
         for mismatch in body["mismatches"]:
             talk.print(f"[bold red]wrong answer[/] figure {name}, {mismatch}", highlight=False)
-    if json:
-        text = report.to_json(
-            report.document(benchmark, command.format(",".join(names)), {"figures": bodies})
-        )
-        if json == "-":
-            sys.stdout.write(text)
-        else:
-            Path(json).write_text(text, encoding="utf-8")
+    everything = report.document(benchmark, command.format(",".join(names)), {"figures": bodies})
+    if json == "-":
+        sys.stdout.write(report.to_json(everything))
+    elif format == "table":
+        _console().print(report.machine_line(everything), style="dim", highlight=False)
+    if json and json != "-":
+        Path(json).write_text(report.to_json(everything), encoding="utf-8")
     if any(body["mismatches"] for body in bodies):
         raise typer.Exit(1)
 

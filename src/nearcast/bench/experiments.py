@@ -8,7 +8,6 @@ run only.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -232,7 +231,6 @@ def _measure(
         for start in range(first, size, config.BENCH_BATCH)
     ]
     early = side.stored.take(np.arange(first)) if late else side.stored
-    gc.collect()
     before = resident_bytes()
     building, structure = timed(lambda: side.built(name, early, **cell.parameters))
     after = resident_bytes()

@@ -30,7 +30,6 @@ PAIRS = {  # Figure 12: an index and a store, which together are what one MO-Tre
 }
 from nearcast import matching  # DEV
 
-INDEXES = tuple(n for n in INDEXES if n in matching.INDEXES)  # DEV
 STORES = tuple(n for n in STORES if n in matching.STORES)  # DEV
 PAIRS = {k: v for k, v in PAIRS.items() if v[0] in INDEXES and v[1] in STORES}  # DEV
 BASE = "mo-tree"

@@ -24,6 +24,7 @@ __all__ = [
     "floors_as_json",
     "floors_table",
     "label",
+    "machine_line",
     "table",
     "to_json",
 ]
@@ -147,7 +148,7 @@ def _matching_notes(report: Mapping[str, Any]) -> list[str]:
     ]
     if checked < report["sizes"]["messages"]:
         lines.append(f"* scan matched the first {checked:,} messages only, to keep the run short")
-    return [*lines, _machine_line(report)]
+    return [*lines, machine_line(report)]
 
 
 def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
@@ -175,7 +176,7 @@ def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
             _figure(result["bytes_per_subscription"]),
         )
     agree = "DIFFER: see the mismatches" if report["mismatches"] else "are those of a fresh build"
-    notes = [f"after all changes the answers {agree}", _machine_line(report)]
+    notes = [f"after all changes the answers {agree}", machine_line(report)]
     return _titled(title, table, notes)
 
 
@@ -194,7 +195,7 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
         first = result["workload"] != last
         last = result["workload"]
         table.add_row(last if first else "", result["index"], _figure(result["keywords_per_second"] / 1e6))
-    return _titled(title, table, [_machine_line(report)])
+    return _titled(title, table, [machine_line(report)])
 
 
 def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
@@ -234,7 +235,7 @@ def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
         "messages ask an index of subscriptions, subscriptions ask a store of messages; matches: of a query",
         f"the answers of all {agree}; a slow one gets fewer queries, the first of the same",
         "r-star-tree: the boxes and numbers of its entries, the least memory that it takes",
-        _machine_line(report),
+        machine_line(report),
     ]
     return _titled(title, table, notes)
 
@@ -348,7 +349,8 @@ def _titled(title: str, table: Table, notes: Sequence[str]) -> RenderableType:
     return Group(Text(title, style="bold"), table, Text("\n".join(notes), style="dim"))
 
 
-def _machine_line(report: Mapping[str, Any]) -> str:
+def machine_line(report: Mapping[str, Any]) -> str:
+    """Return on what machine the document was made, and with which versions."""
     version, host = report["versions"], report["machine"]
     memory = host["memory_bytes"]
     parts = [
