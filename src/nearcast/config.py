@@ -127,6 +127,16 @@ RT_REPRESENTATIVES: Final = 2  # the most keywords that stand for a clause in th
 RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
 RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
 
+# --- BEQ-Tree, a rival store: all measured ---------------------------------------------------------------------------
+BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
+BEQ_DEPTH: Final = 24  # a leaf so deep is not split: its messages are all in one place
+BEQ_COUNTED: Final = 64  # tests of a clause that are counted, at most (a count fits into a byte)
+BEQ_SEARCH_COST: Final = 100  # finding a range takes as long as counting so many messages,
+BEQ_VERIFY_COST: Final = 100  # and verifying one as long as so many
+BEQ_GROWTH: Final = 4  # the cells are laid out anew when the messages have become so many times as many,
+BEQ_FIRST: Final = 1_024  # and at least so many
+BLOCK_ROOM: Final = 1.25  # room of a block when it moves, in sizes
+
 # --- Rival indexes that match attributes: TAMA, OpIndex, R*-Tree ----------------------------------------------------
 COUNTED_PREDICATES: Final = 100  # of a clause, at most: two operators each, and some to spare, fit a byte
 COUNTING_CHUNK: Final = 65_536  # clauses that are posted at a time
@@ -144,16 +154,6 @@ R_STAR_FEW: Final = 64  # so many changes at once are always made one by one,
 R_STAR_FEW_SHARE: Final = 0.02  # and this share of the clauses; for more the tree is packed anew
 R_STAR_BLOCK: Final = 64  # messages that it is asked for at a time
 R_STAR_ROOM: Final = 1_048_576  # candidates that a search starts with room for
-
-# --- BEQ-Tree, a rival store: all measured ---------------------------------------------------------------------------
-BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
-BEQ_DEPTH: Final = 24  # a leaf so deep is not split: its messages are all in one place
-BEQ_COUNTED: Final = 64  # tests of a clause that are counted, at most (a count fits into a byte)
-BEQ_SEARCH_COST: Final = 200  # finding a range takes as long as counting so many messages,
-BEQ_VERIFY_COST: Final = 32  # and verifying one as long as so many
-BEQ_GROWTH: Final = 4  # the cells are laid out anew when the messages have become so many times as many,
-BEQ_FIRST: Final = 1_024  # and at least so many
-BLOCK_ROOM: Final = 1.25  # room of a block when it moves, in sizes
 
 # --- Kernels -------------------------------------------------------------------------------------------------------
 BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back

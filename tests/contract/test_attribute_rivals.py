@@ -277,7 +277,7 @@ class TestRStarTree:
         tests = [(0, 0, 1, 0), (4, 0, 1, 0), (2, 0, 1, 0)]
         index = build_index("r-star-tree", table([tests[:1], tests[:2], tests, tests[:2]]))
         assert index.stats()["dimensions"] == 4
-        assert np.flatnonzero(index._dimension_of >= 0).tolist() == [0, 1, PLACES, PLACES + 4]
+        assert np.flatnonzero(index._tree.dimension_of >= 0).tolist() == [0, 1, PLACES, PLACES + 4]
 
     def test_twenty_attributes(self):
         rng = np.random.default_rng(7)
@@ -320,7 +320,7 @@ class TestRStarTree:
         ("op-index", lambda index: index._needs.values.__setitem__(0, 9)),
         ("op-index", lambda index: index._groups.keys.__setitem__(0, 1 << 60)),
         ("op-index", lambda index: index._slots.values.__setitem__(0, 1)),
-        ("r-star-tree", lambda index: index._tree.insert(99, [0.0] * index._dimensions)),
+        ("r-star-tree", lambda index: index._tree.tree.insert(99, [0.0] * index._tree.dimensions)),
     ],
 )
 def test_damage_is_found(name, damage):

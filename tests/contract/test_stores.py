@@ -339,7 +339,7 @@ def test_wrong_arguments(name):
 
 
 def test_building_by_name():
-    with pytest.raises(UnknownError, match="there is no store 'quantum'; there are mo-tree, scan"):
+    with pytest.raises(UnknownError, match="there is no store 'quantum'; there are mo-tree, "):
         build_store("quantum", points(1))
     with pytest.raises(UnknownError, match="built over a MessageBatch"):
         build_store("scan", square())

@@ -3,6 +3,7 @@
 ==============  =====================================================================================
 ``mo-tree``     disjoint cells of place and attribute values (MO-Tree paper); the default
 ``beq-tree``    a quadtree with sorted lists of values in its cells, and counting: a rival
+``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex: a rival
 ``scan``        tests every message: the oracle and the fallback
 ==============  =====================================================================================
 """
@@ -19,10 +20,13 @@ from nearcast.matching.message_scan import MessageScan
 from nearcast.matching.message_store import MessageStore
 from nearcast.matching.mo_tree import MOTreeStore
 from nearcast.matching.rivals.beq_tree import BEQTree
+from nearcast.matching.rivals.r_star_tree_store import RStarTreeStore
 
 __all__ = ["STORES", "build_store"]
 
-STORES: dict[str, type[MessageStore]] = {store.name: store for store in (MOTreeStore, BEQTree, MessageScan)}
+STORES: dict[str, type[MessageStore]] = {
+    store.name: store for store in (MOTreeStore, BEQTree, RStarTreeStore, MessageScan)
+}
 
 
 def build_store(

@@ -27,7 +27,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
 from nearcast.matching.message_store import MessageStore
 from nearcast.matching.rivals.blocks import Blocks
-from nearcast.ragged import offsets_of, ragged_take
+from nearcast.ragged import ragged_take
 
 __all__ = ["BEQTree"]
 
@@ -126,13 +126,17 @@ class BEQTree(MessageStore):
         self._longest = max(self._longest, int(sizes.max(initial=0)))
         begins = np.flatnonzero(np.diff(homes, prepend=-1))
         cells, groups = homes[begins].astype(np.int64), np.append(begins, len(homes))
-        offsets, picks = ragged_take(
-            self.rows.stored.value_offsets, np.arange(len(self.rows.stored.values)), rows
-        )
-        keys = keys_of(self.rows.stored.value_attributes[picks], self.rows.stored.values[picks])
+        offsets, keys = self._keys(rows)
         self._entries.reserve(cells, np.diff(groups))
         self._postings.reserve(cells, np.diff(offsets[groups]))
         _merge(self._lists, boxes, cells, groups, rows, offsets, keys)
+
+    def _keys(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Return the keys of the values of rows, as (offsets, keys)."""
+        stored = self.rows.stored
+        offsets, values = ragged_take(stored.value_offsets, stored.values, rows)
+        _, attributes = ragged_take(stored.value_offsets, stored.value_attributes, rows)
+        return offsets, keys_of(attributes, values)
 
     def _split(self, leaf: int) -> NDArray[np.int64]:
         """Give a leaf four children; return the rows that stood in it, and now stand nowhere."""
@@ -226,8 +230,7 @@ class BEQTree(MessageStore):
                 found.append(f"an entry of cell {cell} has another box than its probe row")
             if (keys[1:] < keys[:-1]).any():
                 found.append(f"a list of cell {cell} is not sorted")
-            offsets, picks = ragged_take(stored.value_offsets, np.arange(len(stored.values)), rows)
-            expected = keys_of(stored.value_attributes[picks], stored.values[picks])
+            offsets, expected = self._keys(rows)
             order = np.lexsort((keys, slots))
             owners = np.repeat(np.arange(size), np.diff(offsets))
             if not np.array_equal(slots[order], owners) or not np.array_equal(keys[order], expected):
@@ -340,15 +343,24 @@ def _purge(
 
 
 @kernel
-def _bound(keys: NDArray[np.uint64], begin: int, end: int, key: int) -> int:
-    """Return the first place from *begin* to *end* whose key is not less than *key*."""
-    while begin < end:
-        middle = (begin + end) >> 1
-        if keys[middle] < key:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
+def _bounds(
+    keys: NDArray[np.uint64],
+    begin: int,
+    size: int,
+    wanted: NDArray[np.uint64],
+    number: int,
+    places: NDArray[np.int64],
+) -> None:
+    """Write for each of some wanted keys the first place of a sorted row whose key is not less.
+
+    The binary searches go in step, without branches, so that their waits for memory overlap.
+    """
+    places[:number] = begin
+    while size > 0:
+        half = (size + 1) >> 1
+        for k in range(number):
+            places[k] += half * (keys[places[k] + half - 1] < wanted[k])
+        size -= half
 
 
 @kernel
@@ -379,8 +391,8 @@ def _search(
     expires = stored.expires
     stack = np.empty(3 * _DEPTH + 4, np.int32)
     marks = np.empty(longest, np.uint8)
-    wanted = np.empty((_COUNTED, 2), np.uint64)
-    ranges = np.empty((_COUNTED, 2), np.int64)
+    wanted = np.empty(2 * _COUNTED, np.uint64)
+    places = np.empty(2 * _COUNTED, np.int64)
     region = np.empty(4, np.float64)
     rounded = np.empty(4, np.float32)
     for c in range(start, stop):
@@ -388,8 +400,8 @@ def _search(
         if any_tests:
             for t in range(test_offsets[c], test_offsets[c + 1]):
                 if flags[t] & NEGATED == 0 and tests < _COUNTED:
-                    wanted[tests, 0] = low_keys[t - test_offsets[start]]
-                    wanted[tests, 1] = high_keys[t - test_offsets[start]]
+                    wanted[2 * tests] = low_keys[t - test_offsets[start]]
+                    wanted[2 * tests + 1] = high_keys[t - test_offsets[start]] + np.uint64(1)
                     tests += 1
         for side in range(4):  # what lies beyond the cells is in the outermost ones
             low, high = cell_boxes[0, side & 1], cell_boxes[0, side & 1 | 2]
@@ -409,7 +421,7 @@ def _search(
                     and cell_boxes[cell, 1] >= region[1]
                     and cell_boxes[cell, 3] <= region[3]
                 )
-                last = _count(lists, cell, inside, rounded, tests, wanted, ranges, marks, out, last)
+                last = _count(lists, cell, inside, rounded, tests, wanted, places, marks, out, last)
             if children[cell] >= 0:
                 for child in range(children[cell], children[cell] + 4):
                     stack[depth] = child
@@ -434,7 +446,7 @@ def _count(
     region: NDArray[np.float32],
     tests: int,
     wanted: NDArray[np.uint64],
-    ranges: NDArray[np.int64],
+    places: NDArray[np.int64],
     marks: NDArray[np.uint8],
     out: NDArray[np.int32],
     last: int,
@@ -459,20 +471,22 @@ def _count(
             left += touches
     counted = 0
     if left * _VERIFY > tests * _SEARCH:
-        begin, end = posting_heads[cell, 0], posting_heads[cell, 0] + posting_heads[cell, 1]
+        _bounds(keys, posting_heads[cell, 0], posting_heads[cell, 1], wanted, 2 * tests, places)
         for t in range(tests):
-            first = _bound(keys, begin, end, wanted[t, 0])
-            beyond = _bound(keys, first, end, wanted[t, 1] + np.uint64(1))
+            first, beyond = places[2 * t], places[2 * t + 1]
             if first >= beyond:
                 return last
-            place = t  # in the order of lengths
-            while place > 0 and ranges[place - 1, 1] - ranges[place - 1, 0] > beyond - first:
-                ranges[place, 0], ranges[place, 1] = ranges[place - 1, 0], ranges[place - 1, 1]
-                place -= 1
-            ranges[place, 0], ranges[place, 1] = first, beyond
-        while counted < tests and left * _VERIFY > ranges[counted, 1] - ranges[counted, 0]:
+            rank = 2 * t  # in the order of lengths
+            while rank > 0 and places[rank - 1] - places[rank - 2] > beyond - first:
+                places[rank], places[rank + 1] = places[rank - 2], places[rank - 1]
+                rank -= 2
+            places[rank], places[rank + 1] = first, beyond
+        while counted < tests:
+            first, beyond = places[2 * counted], places[2 * counted + 1]
+            if left * _VERIFY <= beyond - first:
+                break
             left = 0
-            for posting in range(ranges[counted, 0], ranges[counted, 1]):
+            for posting in range(first, beyond):
                 slot = slots[posting]
                 hit = marks[slot] == counted
                 marks[slot] += hit

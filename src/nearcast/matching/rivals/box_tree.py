@@ -1,0 +1,138 @@
+"""Boxes over place and attributes, in an R*-Tree of libspatialindex.
+
+One dimension for x, one for y and one for each attribute (the most frequent ones, where they are many); where a row has
+no predicate on a dimension, it spans the whole domain. Dimensions are shares of domains, from 0 to 1, so that areas and
+margins of nodes mean something; what lies outside is taken to the edge. All of this finds too much at most.
+
+The tree is packed when it is made, and changed one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.errors import RuntimeUnavailableError
+from nearcast.kernels import kernel
+from nearcast.matching.rivals.counting import PLACES, Predicates
+from nearcast.matching.rivals.domains import Domains, domains_of, share
+from nearcast.ragged import offsets_of
+
+__all__ = ["BoxTree", "Boxes"]
+
+Boxes: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]  # lower and upper corners
+
+
+class BoxTree:
+    """A tree over rows, each of them the box that its predicates leave."""
+
+    def __init__(self, rows: NDArray[np.int64], predicates: Predicates) -> None:
+        """Pack the tree; the owners of *predicates* count in the order of *rows*."""
+        self.domains = domains_of(predicates)
+        frequency = np.bincount(predicates.attributes, minlength=PLACES)[PLACES:]
+        by_frequency = np.argsort(-frequency, kind="stable")[: config.R_STAR_ATTRIBUTES]
+        chosen = PLACES + np.sort(by_frequency[frequency[by_frequency] > 0])
+        self.dimensions = PLACES + len(chosen)
+        self.dimension_of = np.full(PLACES + len(frequency), -1)  # of x, y and each attribute
+        self.dimension_of[:PLACES] = np.arange(PLACES)
+        self.dimension_of[chosen] = np.arange(PLACES, self.dimensions)
+        self._packed = len(rows)
+        self.tree = _tree(rows, *self.boxes(len(rows), predicates))
+        self._alone = Lock()  # a search in libspatialindex takes nodes from pools that threads would share
+
+    def whole(self, count: int) -> Boxes:
+        """Return *count* boxes that span all domains."""
+        return np.zeros((count, self.dimensions)), np.ones((count, self.dimensions))
+
+    def boxes(self, count: int, predicates: Predicates) -> Boxes:
+        """Return *count* boxes, as narrow as the predicates that belong to them say."""
+        lows, highs = self.whole(count)
+        _narrow(self.domains, self.dimension_of, predicates, lows, highs)
+        return lows, highs
+
+    def worn(self, changes: int, living: int) -> bool:
+        """Tell whether packing anew takes less time than so many changes, or the domains are out of date."""
+        return changes > max(
+            config.R_STAR_FEW, config.R_STAR_FEW_SHARE * living
+        ) or living > config.RIVAL_GROWTH * max(self._packed, config.RIVAL_FIRST)
+
+    def insert(self, rows: NDArray[np.int64], predicates: Predicates) -> None:
+        """Take rows in."""
+        self._change(self.tree.insert, rows, predicates)
+
+    def delete(self, rows: NDArray[np.int64], predicates: Predicates) -> None:
+        """Take rows out; each is looked for in every node that contains its box."""
+        self._change(self.tree.delete, rows, predicates)
+
+    def _change(
+        self, change: Callable[[int, list[float]], None], rows: NDArray[np.int64], predicates: Predicates
+    ) -> None:
+        for row, box in zip(rows.tolist(), np.hstack(self.boxes(len(rows), predicates)).tolist()):
+            change(row, box)
+
+    def search(self, lows: NDArray[np.float64], highs: NDArray[np.float64]) -> Any:
+        """Return the rows whose boxes touch each of the given ones, as (offsets, rows)."""
+        with self._alone:
+            rows, sizes = self.tree.intersection_v(lows, highs)
+        return offsets_of(sizes), rows
+
+    def check(
+        self, alive: NDArray[np.int64], predicates_of: Callable[[NDArray[np.int64]], Predicates]
+    ) -> list[str]:
+        """Return the damage found, where these rows should be in the tree."""
+        held = np.sort(self.search(*self.whole(1))[1])
+        if not np.array_equal(held, alive):
+            return [f"the tree holds {len(held)} entries, not the {len(alive)} rows that are alive"]
+        leaves = self.tree.leaves()
+        rows = np.array([row for _, entries, _ in leaves for row in entries], np.int64)
+        bounds = np.array([bounds for _, _, bounds in leaves]).reshape(-1, 2 * self.dimensions)
+        around = np.repeat(bounds, [len(entries) for _, entries, _ in leaves], axis=0)
+        lows, highs = self.boxes(len(rows), predicates_of(rows))
+        if (lows < around[:, : self.dimensions]).any() or (highs > around[:, self.dimensions :]).any():
+            return ["a row reaches beyond its leaf"]
+        return []
+
+
+def _tree(rows: NDArray[np.int64], lows: NDArray[np.float64], highs: NDArray[np.float64]) -> Any:
+    """Return a tree of libspatialindex, packed with the given boxes."""
+    try:
+        from rtree.index import Index, Property, RT_Star
+    except ImportError:
+        raise RuntimeUnavailableError(
+            "'r-star-tree' needs rtree, which is not installed; pip install nearcast[bench]"
+        ) from None
+    properties = Property(
+        dimension=lows.shape[1],
+        variant=RT_Star,
+        leaf_capacity=config.R_STAR_CAPACITY,
+        index_capacity=config.R_STAR_CAPACITY,
+        near_minimum_overlap_factor=config.R_STAR_CAPACITY - 1,  # it must be less than a node holds
+    )
+    if not len(rows):
+        return Index(properties=properties)
+    return Index((rows, lows, highs), properties=properties)
+
+
+@kernel
+def _narrow(
+    domains: Domains,
+    dimension_of: NDArray[np.int64],
+    predicates: Predicates,
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+) -> None:
+    """Narrow boxes by the predicates that belong to them."""
+    owners, attributes, begins, ends = predicates
+    domain_lows, scales = domains
+    for i in range(attributes.size):
+        a, box = attributes[i], owners[i]
+        if a < dimension_of.size and dimension_of[a] >= 0:
+            d = dimension_of[a]
+            lows[box, d] = max(lows[box, d], share(begins[i], domain_lows[a], scales[a]))
+            # Two tests may exclude each other. A box must not be turned over, though.
+            highs[box, d] = max(min(highs[box, d], share(ends[i], domain_lows[a], scales[a])), lows[box, d])
