@@ -28,10 +28,6 @@ PAIRS = {  # Figure 12: an index and a store, which together are what one MO-Tre
     "op-index + beq-tree": ("op-index", "beq-tree"),
     "r-star-tree": ("r-star-tree", "r-star-tree"),
 }
-from nearcast import matching  # DEV
-
-STORES = tuple(n for n in STORES if n in matching.STORES)  # DEV
-PAIRS = {k: v for k, v in PAIRS.items() if v[0] in INDEXES and v[1] in STORES}  # DEV
 BASE = "mo-tree"
 PREDICATES = "predicates of a subscription"
 EXPONENT = "α of the Zipf law"
