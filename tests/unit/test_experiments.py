@@ -332,6 +332,9 @@ def test_the_table_of_attributes(bench, tmp_path):
     for name in attributes.CHANGED:
         assert all(results[name][f"{kind}_microseconds"] > 0 for kind in ("insert", "remove", "update"))
     assert (tmp_path / "out" / "attributes.svg").read_text(encoding="utf-8").startswith("<?xml")
+    text = report.attributes_markdown(document)
+    assert "| store | queries | µs each | times mo-tree |" in text
+    assert f"| mo-tree | 30 | {report._figure(ours['microseconds'])} | 1.00× |" in text
 
 
 def floors(directory):

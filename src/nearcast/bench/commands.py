@@ -363,6 +363,7 @@ def attributes(
         json=json or (str(out / "attributes.json") if out else None),
         plot=out / "attributes.svg" if out else None,
         floors=_floors_file(check, floors),
+        markdown=format == "markdown",
     )
 
 
@@ -458,6 +459,7 @@ def _measure(
     json: str | None,
     plot: Path | None,
     floors: Path | None,
+    markdown: bool = False,
 ) -> None:
     """Run, then show, write, draw and check; what cannot work is said before the measurement."""
     from nearcast.bench import floors as floor_files
@@ -478,7 +480,10 @@ def _measure(
     if json == "-":
         sys.stdout.write(report.to_json(document))
     else:
-        data.print(report.table(document))
+        if markdown:
+            sys.stdout.write(report.attributes_markdown(document))
+        else:
+            data.print(report.table(document))
         if json:
             Path(json).write_text(report.to_json(document), encoding="utf-8")
     if plot:

@@ -29,8 +29,8 @@ PAIRS = {  # Figure 12: an index and a store, which together are what one MO-Tre
     "r-star-tree": ("r-star-tree", "r-star-tree"),
 }
 BASE = "mo-tree"
-PREDICATES = "predicates of a subscription"
-EXPONENT = "α of the Zipf law"
+PREDICATES = "predicates"
+EXPONENT = "α"
 CHANGES = (
     f"{config.EXPERIMENT_CHANGES:,} of each, at most {config.EXPERIMENT_CHANGE_SHARE:.0%} of what is stored, "
     f"{config.BENCH_BATCH:,} at a time; fewer where they take more than {config.EXPERIMENT_CHANGE_SECONDS:.0f} s"
@@ -211,7 +211,7 @@ def memory(scene: AttributeScene) -> Experiment:
     return Experiment(
         "12",
         "Memory of subscriptions and messages",
-        "subscriptions, and as many messages",
+        "of each",
         [
             Cell(setting.subscriptions, line, setting, index, store=store)
             for setting in settings

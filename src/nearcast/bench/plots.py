@@ -100,8 +100,7 @@ def _attributes(report: Mapping[str, Any], path: Path) -> None:
         path,
         names=[result["index"] for result in report["results"]],
         values=[result["microseconds"] for result in report["results"]],
-        title=f"{sizes['subscriptions']:,} subscriptions asked by messages; "
-        f"{sizes['messages']:,} stored messages asked by subscriptions",
+        title=f"{sizes['subscriptions']:,} subscriptions, {sizes['messages']:,} stored messages",
         axis="µs a query (logarithmic)",
         line=None,
         highlight=lambda name: name.startswith(("mo-tree", "auto")),

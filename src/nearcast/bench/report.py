@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "attributes_markdown",
     "document",
     "experiment_markdown",
     "experiment_tables",
@@ -200,34 +201,52 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
 
 def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
     """One row for each index, then one for each store."""
+    title, headings, sides, notes = _attributes(report)
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for side, rows in sides.items():
+        table.add_row(f"[bold]{side}[/]")
+        for row in rows:
+            table.add_row(*row)
+        table.add_section()
+    return _titled(title, table, notes)
+
+
+def attributes_markdown(report: Mapping[str, Any]) -> str:
+    """Return the same as Markdown, for a page of documentation."""
+    title, headings, sides, notes = _attributes(report)
+    lines = [f"{title}:", ""]
+    for side, rows in sides.items():
+        lines += [f"| {' | '.join([side, *headings])} |", f"|---{'|--:' * len(headings)}|"]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), ""]
+    return "\n".join([*lines, *(f"{note}." for note in notes), ""])
+
+
+def _attributes(report: Mapping[str, Any]) -> tuple[str, list[str], dict[str, list[list[str]]], list[str]]:
+    """Return the title, the headings, the rows of indexes and those of stores, and the notes."""
     sizes, workload = report["sizes"], report["workload"]
     title = (
         f"{sizes['subscriptions']:,} subscriptions, {sizes['messages']:,} messages, "
         f"{workload['name']}, seed {workload['seed']}, one thread"
     )
-    table = Table()
-    table.add_column("", no_wrap=True)
-    for heading in ("queries", "µs\neach", "times\nmo-tree", "matches", "build\ns", "insert\nµs", "remove\nµs",
-                    "update\nµs", "MB over\nthe data", "MB\nin all"):  # fmt: skip
-        table.add_column(heading, justify="right", no_wrap=True)
-    for side in ("index", "store"):
-        table.add_row(f"[bold]{side}[/]")
-        for result in report["results"]:
-            if result["side"] == side:
-                table.add_row(
-                    result["name"],
-                    f"{result['queries']:,}",
-                    _figure(result["microseconds"]),
-                    f"{_figure(1 / result['speedup_over']['mo-tree'])}×",
-                    _figure(result["matches_per_query"]),
-                    _figure(result["build_seconds"]),
-                    _figure(result["insert_microseconds"]),
-                    _figure(result["remove_microseconds"]),
-                    _figure(result["update_microseconds"]),
-                    _figure(result["megabytes_of_structure"]),
-                    _figure(result["megabytes"]),
-                )
-        table.add_section()
+    headings = {  # beside the number of queries
+        "µs each": "microseconds",
+        "times mo-tree": "",
+        "matches": "matches_per_query",
+        "build s": "build_seconds",
+        "insert µs": "insert_microseconds",
+        "remove µs": "remove_microseconds",
+        "update µs": "update_microseconds",
+        "MB over the data": "megabytes_of_structure",
+        "MB in all": "megabytes",
+    }
+    sides: dict[str, list[list[str]]] = {"index": [], "store": []}
+    for result in report["results"]:
+        slower = f"{_figure(1 / result['speedup_over']['mo-tree'])}×"
+        figures = [_figure(result[name]) if name else slower for name in headings.values()]
+        sides[result["side"]].append([result["name"], f"{result['queries']:,}", *figures])
     agree = (
         "DIFFER: see the mismatches" if report["mismatches"] else "equal those of the others and the scan's"
     )
@@ -237,7 +256,7 @@ def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
         "r-star-tree: the boxes and numbers of its entries, the least memory that it takes",
         machine_line(report),
     ]
-    return _titled(title, table, notes)
+    return title, ["queries", *headings], sides, notes
 
 
 def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
