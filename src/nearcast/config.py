@@ -149,6 +149,7 @@ OP_TAIL_SHARE: Final = 0.125  # and as a share of what is sorted
 R_STAR_ATTRIBUTES: Final = (
     30  # dimensions of an R*-Tree beside x and y, at most: the most frequent attributes
 )
+R_STAR_STEPS: Final = 2.0**40  # of a domain: it takes boxes of less extent than 2^-52 for points
 R_STAR_CAPACITY: Final = 32  # entries of its nodes
 R_STAR_FEW: Final = 64  # so many changes at once are always made one by one,
 R_STAR_FEW_SHARE: Final = 0.02  # and this share of the clauses; for more the tree is packed anew

@@ -19,8 +19,7 @@ from nearcast.matching.matcher import Progress
 from nearcast.matching.message_scan import MessageScan
 from nearcast.matching.message_store import MessageStore
 from nearcast.matching.mo_tree import MOTreeStore
-from nearcast.matching.rivals.beq_tree import BEQTree
-from nearcast.matching.rivals.r_star_tree_store import RStarTreeStore
+from nearcast.matching.rivals import BEQTree, RStarTreeStore
 
 __all__ = ["STORES", "build_store"]
 

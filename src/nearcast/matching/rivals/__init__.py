@@ -8,13 +8,22 @@
 ``op-index``    counts predicates in sorted lists, by pivot attribute, then attribute and operator
 ``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex
 ==============  =====================================================================================
+
+And the stores of messages that the MO-Tree paper compares its own with:
+
+==============  =====================================================================================
+``beq-tree``    a quadtree, with sorted lists of values in its cells, and counting
+``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex
+==============  =====================================================================================
 """
 
+from nearcast.matching.rivals.beq_tree import BEQTree
 from nearcast.matching.rivals.iq_tree import IQTree
 from nearcast.matching.rivals.op_index import OpIndex
 from nearcast.matching.rivals.r_star_tree import RStarTree
+from nearcast.matching.rivals.r_star_tree_store import RStarTreeStore
 from nearcast.matching.rivals.rq_tree import RQTree
 from nearcast.matching.rivals.rt_tree import RTTree
 from nearcast.matching.rivals.tama import TAMA
 
-__all__ = ["TAMA", "IQTree", "OpIndex", "RQTree", "RStarTree", "RTTree"]
+__all__ = ["TAMA", "BEQTree", "IQTree", "OpIndex", "RQTree", "RStarTree", "RStarTreeStore", "RTTree"]

@@ -68,11 +68,10 @@ class BEQTree(MessageStore):
     def _build(self) -> None:
         rows = np.flatnonzero(self.rows.alive)
         boxes = self.rows.stored.boxes[rows]
-        boxes = boxes[np.isfinite(boxes).all(axis=1)]
         frame = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)] if len(boxes) else [0.0, 0.0, 1.0, 1.0]
         self._children = GrowableArray(np.full(1, -1, np.int32), borrowed=False)
         self._boxes = GrowableArray(np.array([frame]), borrowed=False)
-        self._levels = [0]
+        self._levels = GrowableArray(np.zeros(1, np.int32), borrowed=False)
         self._entries = Blocks(np.empty(0, np.int32), np.empty((0, 4), np.float32))
         self._postings = Blocks(np.empty(0, np.int32), np.empty(0, np.uint64))
         self._homes = GrowableArray(np.full(self.rows.rows, -1, np.int32), borrowed=False)
@@ -113,9 +112,9 @@ class BEQTree(MessageStore):
         self._tell("cells", 0.0)
         while True:
             homes = _locate(self._cells, boxes, rows)
-            sizes = self._entries.heads[:, 1] + np.bincount(homes, minlength=len(self._levels))
-            over = np.flatnonzero((self._children.values < 0) & (sizes > self.leaf))
-            over = over[np.array(self._levels)[over] < _DEPTH]
+            sizes = self._entries.heads[:, 1] + np.bincount(homes, minlength=len(self._levels.values))
+            splits = (self._children.values < 0) & (self._levels.values < _DEPTH)
+            over = np.flatnonzero(splits & (sizes > self.leaf))
             if not len(over):
                 break
             rows = np.concatenate([rows, *[self._split(leaf) for leaf in over.tolist()]])
@@ -146,16 +145,16 @@ class BEQTree(MessageStore):
         self._postings.clear(leaf)
         left, low, right, high = self._boxes.values[leaf].tolist()
         x, y = _middle(left, right), _middle(low, high)
-        self._children.values[leaf] = len(self._levels)
+        self._children.values[leaf] = len(self._levels.values)
         self._children.fill(4, -1)
         self._boxes.extend([[left, low, x, y], [x, low, right, y], [left, y, x, high], [x, y, right, high]])
-        self._levels += [self._levels[leaf] + 1] * 4
+        self._levels.fill(4, self._levels.values[leaf] + 1)
         self._open_cells()
         return rows
 
     def _open_cells(self) -> None:
-        self._entries.open(len(self._levels))
-        self._postings.open(len(self._levels))
+        self._entries.open(len(self._levels.values))
+        self._postings.open(len(self._levels.values))
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -197,9 +196,9 @@ class BEQTree(MessageStore):
         entries = self._entries.heads[:, 1]
         leaves = self._children.values < 0
         return super().stats() | {
-            "cells": len(self._levels),
+            "cells": len(leaves),
             "leaves": int(leaves.sum()),
-            "levels": max(self._levels) + 1,
+            "levels": int(self._levels.values.max()) + 1,
             "longest_list": int(entries.max(initial=0)),
             "in_inner_cells": int(entries[~leaves].sum()),
             "postings": int(self._postings.heads[:, 1].sum()),
@@ -209,7 +208,7 @@ class BEQTree(MessageStore):
         return (
             self._entries.nbytes
             + self._postings.nbytes
-            + sum(column.nbytes for column in (self._children, self._boxes, self._homes))
+            + sum(column.nbytes for column in (self._children, self._boxes, self._levels, self._homes))
         )
 
     def _check(self) -> list[str]:
@@ -219,14 +218,14 @@ class BEQTree(MessageStore):
         if not np.array_equal(homes[alive], _locate(self._cells, stored.boxes, alive)):
             found.append("a probe row is in another cell than its place says")
         held = 0
-        for cell, level in enumerate(self._levels):
+        for cell, level in enumerate(self._levels.values):
             (at, size, _), (posting, postings, _) = lists.entry_heads[cell], lists.posting_heads[cell]
             rows = lists.rows[at : at + size].astype(np.int64)
             slots, keys = lists.slots[posting : posting + postings], lists.keys[posting : posting + postings]
             held += size
             if not (homes[rows] == cell).all() or len(np.unique(rows)) < size:
                 found.append(f"cell {cell} does not hold the probe rows that say so")
-            if not np.array_equal(lists.boxes[at : at + size], stored.boxes[rows].astype(np.float32)):
+            if not np.array_equal(lists.boxes[at : at + size], _rounded(stored.boxes[rows])):
                 found.append(f"an entry of cell {cell} has another box than its probe row")
             if (keys[1:] < keys[:-1]).any():
                 found.append(f"a list of cell {cell} is not sorted")
@@ -244,16 +243,19 @@ class BEQTree(MessageStore):
 
 def keys_of(attributes: NDArray[np.int32], values: NDArray[np.float64]) -> NDArray[np.uint64]:
     """Return the keys of values: in the order of attributes, then of values rounded to float32."""
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, which keeps the order
-        rounded = values.astype(np.float32)
-    rounded += np.float32(0)  # -0 becomes 0, which it equals
+    rounded = _rounded(values) + np.float32(0)  # -0 becomes 0, which it equals
     bits = rounded.view(np.uint32)
     bits = np.where(rounded < 0, ~bits, bits | np.uint32(1 << 31))
     return attributes.astype(np.uint64) << np.uint64(32) | bits
 
 
+def _rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, which keeps the order
+        return values.astype(np.float32)
+
+
 def _middle(low: float, high: float) -> float:
-    return low + (high - low) / 2
+    return min(max(low / 2 + high / 2, low), high)  # the sum may be no finite number
 
 
 @kernel

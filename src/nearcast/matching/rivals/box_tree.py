@@ -2,7 +2,8 @@
 
 One dimension for x, one for y and one for each attribute (the most frequent ones, where they are many); where a row has
 no predicate on a dimension, it spans the whole domain. Dimensions are shares of domains, from 0 to 1, so that areas and
-margins of nodes mean something; what lies outside is taken to the edge. All of this finds too much at most.
+margins of nodes mean something; what lies outside is taken to the edge. Shares are rounded down to coarse steps, as
+libspatialindex takes the tiniest boxes for points. All of this finds too much at most.
 
 The tree is packed when it is made, and changed one by one.
 """
@@ -23,7 +24,9 @@ from nearcast.matching.rivals.counting import PLACES, Predicates
 from nearcast.matching.rivals.domains import Domains, domains_of, share
 from nearcast.ragged import offsets_of
 
-__all__ = ["BoxTree", "Boxes"]
+__all__ = ["BoxTree", "Boxes", "coordinate"]
+
+_STEPS = config.R_STAR_STEPS
 
 Boxes: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]  # lower and upper corners
 
@@ -119,6 +122,12 @@ def _tree(rows: NDArray[np.int64], lows: NDArray[np.float64], highs: NDArray[np.
 
 
 @kernel
+def coordinate(value: float, low: float, scale: float) -> Any:
+    """Return where a value of a domain stands on its dimension."""
+    return np.floor(share(value, low, scale) * _STEPS) / _STEPS
+
+
+@kernel
 def _narrow(
     domains: Domains,
     dimension_of: NDArray[np.int64],
@@ -133,6 +142,8 @@ def _narrow(
         a, box = attributes[i], owners[i]
         if a < dimension_of.size and dimension_of[a] >= 0:
             d = dimension_of[a]
-            lows[box, d] = max(lows[box, d], share(begins[i], domain_lows[a], scales[a]))
+            lows[box, d] = max(lows[box, d], coordinate(begins[i], domain_lows[a], scales[a]))
             # Two tests may exclude each other. A box must not be turned over, though.
-            highs[box, d] = max(min(highs[box, d], share(ends[i], domain_lows[a], scales[a])), lows[box, d])
+            highs[box, d] = max(
+                min(highs[box, d], coordinate(ends[i], domain_lows[a], scales[a])), lows[box, d]
+            )

@@ -20,9 +20,9 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.matcher import Matcher
-from nearcast.matching.rivals.box_tree import BoxTree
+from nearcast.matching.rivals.box_tree import BoxTree, coordinate
 from nearcast.matching.rivals.counting import PLACES, Predicates, predicates_of
-from nearcast.matching.rivals.domains import Domains, share
+from nearcast.matching.rivals.domains import Domains
 
 __all__ = ["RStarTree"]
 
@@ -119,8 +119,8 @@ def _probe_boxes(
             begin = boxes[p, a] if a < PLACES else values[p, a - PLACES]
             end = boxes[p, a + 2] if a < PLACES else begin
             if d >= 0 and not np.isnan(begin):
-                lows[i, d] = share(begin, domain_lows[a], scales[a])
-                highs[i, d] = share(end, domain_lows[a], scales[a])
+                lows[i, d] = coordinate(begin, domain_lows[a], scales[a])
+                highs[i, d] = coordinate(end, domain_lows[a], scales[a])
 
 
 @kernel
