@@ -61,6 +61,11 @@ class Side(NamedTuple):
         index = isinstance(self.stored, SubscriptionTable)
         return ("subscription", "message") if index else ("message", "subscription")
 
+    @property
+    def checked(self) -> SubscriptionTable | MessageBatch:
+        """The first queries, on which every structure must equal the scan."""
+        return self.queries.take(np.arange(min(config.EXPERIMENT_CHECKED, len(self.queries))))
+
     def built(
         self, name: str, stored: SubscriptionTable | MessageBatch | None = None, **parameters: Any
     ) -> Structure:
@@ -143,6 +148,24 @@ def digest(found: Matches) -> Digest:
     return Digest(found.counts, total[found.offsets[1:]] - total[found.offsets[:-1]])
 
 
+class Answers:
+    """The answers to one workload, by what asks: those of the scan, then those of whoever answered more queries."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[tuple[str, Digest]]] = {}
+
+    def compared(self, where: str, side: Side, found: Digest) -> list[str | None]:
+        """Return how the answers given at *where* differ from each of those that are known."""
+        asking = side.nouns[1]
+        if asking not in self._known:
+            self._known[asking] = [("scan", digest(side.built("scan").match(side.checked)))]
+        known = self._known[asking]
+        differences = [_difference(asking, found, *other) for other in known]
+        if len(found.counts) > len(known[-1][1].counts):
+            known.append((where, found))
+        return differences
+
+
 def run(
     experiment: Experiment,
     *,
@@ -163,7 +186,7 @@ def run(
     for setting in dict.fromkeys(cell.setting for cell in experiment.cells):
         tell(f"making the workload, {setting.name}", share())
         case = setting.make(seed)
-        answers: dict[str, list[tuple[str, Digest]]] = {}  # by what asks: who answered, and what
+        answers = Answers()
         for number, cell in enumerate(experiment.cells):
             if cell.setting != setting:
                 continue
@@ -184,24 +207,18 @@ def run(
                 if name is None:
                     continue
                 assert side is not None, f"{setting} has nothing for {name}"
-                stored, asking = side.nouns
-                kind = (stored, name, str(cell.parameters), cell.changes)
+                kind = (side.nouns[0], name, str(cell.parameters), cell.changes)
                 if kind not in warm:  # compile what is going to be timed
                     _measure(name, side.first(config.EXPERIMENT_WARM_UP), cell, 1, 0.0)
                     warm.add(kind)
-                if asking not in answers:
-                    few = side.queries.take(np.arange(min(config.EXPERIMENT_CHECKED, len(side.queries))))
-                    answers[asking] = [("scan", digest(side.built("scan").match(few)))]
                 figures, found, problems = _measure(name, side, cell, repeat, seconds)
                 point |= {
                     key: point[key] + value if key in _ADDED and key in point else value
                     for key, value in figures.items()
                 }
                 where = f"{cell.panel} {cell.line} at {label(cell.x)}".strip()
-                problems += [_difference(asking, found, *known) for known in answers[asking]]
+                problems += answers.compared(where, side, found)
                 mismatches += [f"{where}: {text}" for text in problems if text]
-                if len(found.counts) > len(answers[asking][-1][1].counts):
-                    answers[asking].append((where, found))
             points[number] = point
     tell("done", 1.0)
     return {
@@ -267,8 +284,7 @@ def _changed(structure: Structure, side: Side) -> tuple[dict[str, float | None],
     times, done = changes.apply(structure, made, config.EXPERIMENT_CHANGE_SECONDS)
     scan = side.built("scan")
     changes.apply(scan, {kind: calls[: done[kind]] for kind, calls in made.items()}, math.inf)
-    few = side.queries.take(np.arange(min(config.EXPERIMENT_CHECKED, len(side.queries))))
-    found, expected = digest(structure.match(few)), digest(scan.match(few))
+    found, expected = digest(structure.match(side.checked)), digest(scan.match(side.checked))
     return times, _difference(side.nouns[1], found, "the scan after the same changes", expected)
 
 
