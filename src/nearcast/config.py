@@ -222,15 +222,19 @@ MO_HOT_SPOTS: Final = 150
 MO_HOT_SPOT_SPREAD: Final = 0.02
 MO_BACKGROUND: Final = 0.2
 
-# --- Benchmarks: the experiments of the AP-Tree and LFILTER papers ----------------------------------------------------
+# --- Benchmarks: the experiments of the papers -----------------------------------------------------------------------
 EXPERIMENT_SUBSCRIPTIONS: Final = 200_000  # the papers have 5 and 10 million
 EXPERIMENT_MESSAGES: Final = 10_000
 EXPERIMENT_SECONDS: Final = 0.5  # an index gets as many of the messages as it can match in this time
 EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the scan
 EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
-EXPERIMENT_WARM_UP: Final = 500  # subscriptions of the index that compiles the kernels
+EXPERIMENT_WARM_UP: Final = 2_000  # rows of the structure that compiles the kernels
 EXPERIMENT_OPTIMAL_SHARE: Final = 0.1  # of the subscriptions, where the optimal partition takes part
 EXPERIMENT_MAINTENANCE_SHARE: Final = 0.25  # of the subscriptions, where most of them are inserted
+EXPERIMENT_CHANGES: Final = 10_000  # inserts, updates and removals of each kind, where these are measured,
+EXPERIMENT_CHANGE_SHARE: Final = 0.05  # but no more than this share of what is stored
+EXPERIMENT_CHANGE_SECONDS: Final = 10.0  # for each kind of change; a slow structure makes fewer
+EXPERIMENT_NUDGE: Final = 0.01  # by how much of its size an updated region moves at most
 EXPERIMENT_LONG_SHARE: Final = 0.1  # of the messages, where they are long
 AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: cities, their spread, background
     "tweets": (AP_VOCABULARY, AP_MESSAGE_KEYWORDS, AP_CITIES, AP_CITY_SPREAD, AP_BACKGROUND),
@@ -240,6 +244,12 @@ AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: 
 }
 AP_SMALL_AREA: Final = (0.000_005, 0.000_015)  # AP-Tree, Fig. 11: 0.001% of the space on average
 AP_GROWTH: Final = (0.2, 0.5, 1.0, 2.0, 4.0)  # AP-Tree, Figs. 15 and 18: 1 to 20 million, by default 5
+MO_GROWTH: Final = (1, 2, 3, 4, 5)  # MO-Tree, Table 4: 1 to 5 million
+MO_PREDICATES_TRIED: Final = (4, 6, 8, 10)  # MO-Tree, Figs. 5 and 7
+MO_EXPONENTS_TRIED: Final = (1.0, 0.75, 0.5, 0.25, 0.0)  # MO-Tree, Table 5
+MO_QUERIES: Final = 10_000  # of either kind; the paper's number
+MO_HISTORY: Final = 10_000  # before them, that cost models learn from
+MO_SECONDS: Final = 5.0  # in the table of all, a structure gets as many queries as it can answer in this time
 LFILTER_GROWTH: Final = (0.2, 0.4, 0.6, 0.8, 1.0)  # LFILTER, Fig. 11: 2 to 10 million, by default 10
 LFILTER_PLACES_KEYWORDS: Final = (1, 6)  # LFILTER, Table 1: of a subscription in the USA dataset
 LFILTER_AREA: Final = (0.0001, 0.01)  # of a range message, as a share of the space; a guess

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -9,18 +10,33 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from nearcast.bench import ap_tree_figures, experiments, lfilter_figures, plots, report, sampling, workloads
+from nearcast import config
+from nearcast.bench import (
+    ap_tree_figures,
+    attributes,
+    changes,
+    commands,
+    experiments,
+    lfilter_figures,
+    mo_tree_figures,
+    plots,
+    report,
+    sampling,
+    workloads,
+)
 from nearcast.bench.experiments import Cell, Experiment
+from nearcast.bench.mo_tree_figures import AttributeScene, AttributeSetting
 from nearcast.bench.scenes import scene
 from nearcast.bench.workloads import Recipe
 from nearcast.cli import app
 from nearcast.columns import Matches
-from nearcast.matching import INDEXES
+from nearcast.matching import INDEXES, STORES
+from nearcast.matching.message_scan import MessageScan
 from nearcast.matching.ranked_list import RankedList
+from nearcast.matching.scan import Scan
 
-FIGURES = [("ap-tree", name) for name in ap_tree_figures.FIGURES] + [
-    ("lfilter", name) for name in lfilter_figures.FIGURES
-]
+PAPERS = {"ap-tree": ap_tree_figures, "lfilter": lfilter_figures, "attributes": mo_tree_figures}
+FIGURES = [(benchmark, name) for benchmark, paper in PAPERS.items() for name in paper.FIGURES]
 
 
 class Forgetful(RankedList):
@@ -45,6 +61,9 @@ class Mistaken(RankedList):
         return Matches(found.offsets, rows)
 
 
+TINY = AttributeScene(subscriptions=300, messages=400, queries=40)
+
+
 @pytest.fixture
 def bench():
     runner = CliRunner()
@@ -64,22 +83,31 @@ def cells(setting, *indexes, **changes):
 
 
 @pytest.mark.parametrize(("benchmark", "figure"), FIGURES)
-def test_every_figure_runs(bench, tmp_path, benchmark, figure):
+def test_every_figure_runs(bench, tmp_path, monkeypatch, benchmark, figure):
+    for name in ("MO_GROWTH", "MO_PREDICATES_TRIED", "MO_EXPONENTS_TRIED"):  # the first and the last suffice
+        monkeypatch.setattr(config, name, getattr(config, name)[:: len(getattr(config, name)) - 1])
+    sizes = ("--messages", 30) if benchmark != "attributes" else ("--messages", 300, "--queries", 30)
     result = bench(
-        benchmark, "--figure", figure, "--subscriptions", 300, "--messages", 30, "--repeat", 1,
+        benchmark, "--figure", figure, "--subscriptions", 300, *sizes, "--repeat", 1,
         "--seed", 3, "--out", tmp_path / "out",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert f"Figure {figure}. " in result.stdout
+    assert f"{'Table ' + figure[5:] if figure.startswith('table') else 'Figure ' + figure}. " in result.stdout
     assert "matches" in result.stdout
+    assert f"Numba {report.versions()['numba']}" in result.stdout
     document = json.loads((tmp_path / "out" / f"{benchmark}-{figure}.json").read_text(encoding="utf-8"))
     assert (document["figure"], document["mismatches"]) == (figure, [])
     assert str(tmp_path) not in json.dumps(document)
     for point in document["points"]:
         assert point["seed"] == 3
-        assert point["subscriptions"] >= 30
-        assert 1 <= point["messages"] <= 30
-        assert point["matches_per_message"] >= 0
+        if point["index"]:
+            assert point["subscriptions"] >= 30
+            assert 1 <= point["messages"] <= 30
+            assert point["matches_per_message"] >= 0
+        if point["store"]:
+            assert point["stored_messages"] >= 300
+            assert 1 <= point["asking_subscriptions"] <= 30
+            assert point["matches_per_subscription"] >= 0
         for measure in document["measures"]:
             assert point[measure] > 0
     picture = (tmp_path / "out" / f"{benchmark}-{figure}.svg").read_text(encoding="utf-8")
@@ -87,8 +115,8 @@ def test_every_figure_runs(bench, tmp_path, benchmark, figure):
 
 
 def test_every_point_of_a_figure_is_there_once(tiny):
-    for figure in (*ap_tree_figures.FIGURES.values(), *lfilter_figures.FIGURES.values()):
-        experiment = figure(tiny)
+    for benchmark, figure in FIGURES:
+        experiment = PAPERS[benchmark].FIGURES[figure](TINY if benchmark == "attributes" else tiny)
         places = [(cell.panel, cell.x, cell.line) for cell in experiment.cells]
         assert len(set(places)) == len(places)
         panels = {panel for panel, _, _ in places}
@@ -125,8 +153,8 @@ def test_run(tiny):
     body = experiments.run(experiment, seed=4, repeat=1, progress=lambda *step: told.append(step))
     assert body["mismatches"] == []
     assert [point["line"] for point in body["points"]] == ["ranked-list", "scan"]
-    made, _, messages = setting.make(4)
-    expected = len(INDEXES["scan"](made.subscriptions).match(messages).rows)
+    side = setting.make(4).index
+    expected = len(INDEXES["scan"](side.stored).match(side.queries).rows)
     for point in body["points"]:
         assert point["matches_per_message"] == pytest.approx(expected / 60)
         assert (point["subscriptions"], point["clauses"], point["messages"]) == (600, 600, 60)
@@ -139,11 +167,12 @@ def test_run(tiny):
 
 def test_history_comes_before_the_measured_messages(tiny):
     setting = replace(tiny.setting(tiny.tweets), messages=5)
-    made, history, messages = setting.make(0)
-    assert (len(history), len(messages)) == (100_000 // 9, 5)
-    assert np.array_equal(messages.probes.boxes, made.messages.probes.boxes[-5:])
+    side = setting.make(0).index
+    assert (len(side.sample), len(side.queries)) == (100_000 // 9, 5)
+    made = tiny.tweets.make(600, 100_000 // 9 + 5, seed=0)
+    assert np.array_equal(side.queries.probes.boxes, made.messages.probes.boxes[-5:])
     long = replace(setting, recipe=Recipe(message_keywords=1000)).make(0)
-    assert len(long[1]) == 100
+    assert len(long.index.sample) == 100
 
 
 @pytest.mark.parametrize("boolean", [False, True])
@@ -189,6 +218,148 @@ def test_a_slow_line_matches_fewer_messages(tiny):
     assert body["points"][0]["messages"] == 8
 
 
+# --- Attributes: indexes and stores, changes, memory ------------------------------------------------------------------
+
+
+def test_a_setting_of_attributes():
+    both = AttributeSetting(400, 300, 20, predicates=4).make(5)
+    assert both.facts["predicates_per_subscription"] == 4
+    for side, stored in ((both.index, 400), (both.store, 300)):
+        assert [len(part) for part in side] == [stored, config.MO_HISTORY, 20, stored // 20]
+    assert np.array_equal(np.diff(both.index.stored.clauses.test_offsets), np.full(400, 4))
+    alone = AttributeSetting(0, 300, 20, predicates=4).make(5)
+    assert alone.index is None
+    assert np.array_equal(alone.store.stored.probes.boxes, both.store.stored.probes.boxes)
+
+
+def test_a_number_stands_for_its_pair_and_its_letters():
+    known = list(mo_tree_figures.FIGURES)
+    assert commands._figure_names("9,8,table5,12", known) == ["8-9", "table5a", "table5b", "12"]
+
+
+def test_changes_are_made_and_checked():
+    case = AttributeSetting(60_000, 3_000, 20).make(1)
+    for name, side in (("mo-tree", case.index), ("mo-tree", case.store)):
+        made = changes.make(side.stored, side.newcomers)
+        count = len(side.newcomers)
+        assert all(sum(call.rows for call in calls) == count for calls in made.values())
+        assert [call.rows for call in made["insert"]][:2] == [1, min(count - 1, config.BENCH_BATCH)]
+        ours, scan = side.built(name), side.built("scan")
+        times, done = changes.apply(ours, made, math.inf)
+        assert all(time > 0 for time in times.values())
+        assert done == {kind: len(calls) for kind, calls in made.items()}
+        changes.apply(scan, made, math.inf)
+        assert len(ours) == len(scan) == len(side.stored)
+        assert np.array_equal(ours.match(side.queries).sorted().rows, scan.match(side.queries).sorted().rows)
+        hurried = changes.apply(side.built(name), made, 0.0)[1]
+        assert set(hurried.values()) == {min(2, len(made["insert"]))}
+
+
+def test_an_update_mostly_stays_in_its_place():
+    table = AttributeSetting(300, 0, 5).make(0).index.stored
+    moved = changes.nudged(table, np.random.default_rng(0))
+    apart = moved.clauses.boxes - table.clauses.boxes
+    sides = table.clauses.boxes[:, 2:] - table.clauses.boxes[:, :2]
+    assert (np.abs(apart[:, :2]) <= config.EXPERIMENT_NUDGE * sides * 1.001).all()
+    assert np.allclose(apart[:, :2], apart[:, 2:])
+    assert (apart != 0).all()
+
+
+class Stubborn(Scan):
+    """Wrong on purpose: does not update."""
+
+    name = "stubborn"
+
+    def update(self, rows, table):
+        pass
+
+
+class Hoarding(MessageScan):
+    """Wrong on purpose: does not remove."""
+
+    name = "hoarding"
+
+    def remove(self, rows):
+        pass
+
+
+def test_wrong_answers_after_changes_are_caught(monkeypatch):
+    monkeypatch.setitem(INDEXES, "stubborn", Stubborn)
+    monkeypatch.setitem(STORES, "hoarding", Hoarding)
+    monkeypatch.setattr(config, "EXPERIMENT_CHANGE_SHARE", 0.5)
+    monkeypatch.setattr(config, "EXPERIMENT_NUDGE", 100.0)  # else hardly any answer would change
+    monkeypatch.setattr(config, "EXPERIMENT_CHECKED", 200)
+    setting = AttributeSetting(8_000, 8_000, 200, predicates=1)
+    pair = [
+        Cell(1, "index", setting, "stubborn", changes=True),
+        Cell(1, "store", setting, None, store="hoarding", changes=True),
+    ]
+    body = experiments.run(Experiment("0", "title", "x", pair), repeat=1)
+    first, second = body["mismatches"]
+    assert re.match(r"index at 1: \d+ of 200 messages differ from the scan after the same changes", first)
+    assert re.match(
+        r"store at 1: \d+ of 200 subscriptions differ from the scan after the same changes", second
+    )
+
+
+def test_an_index_and_a_store_together():
+    setting = AttributeSetting(500, 500, 20)
+    three = [
+        Cell(1, "index", setting, "scan"),
+        Cell(1, "store", setting, None, store="scan"),
+        Cell(1, "both", setting, "scan", store="scan"),
+    ]
+    index, store, both = experiments.run(Experiment("0", "title", "x", three), repeat=1)["points"]
+    assert both["megabytes"] == pytest.approx(index["megabytes"] + store["megabytes"])
+    assert both["matches_per_message"] == index["matches_per_message"]
+    assert both["matches_per_subscription"] == store["matches_per_subscription"]
+    assert (both["subscriptions"], both["stored_messages"]) == (500, 500)
+
+
+def test_the_table_of_attributes(bench, tmp_path):
+    sizes = ("--subscriptions", 400, "--messages", 300, "--queries", 30, "--repeat", 1, "--seed", 2)
+    result = bench("attributes", *sizes, "--out", tmp_path / "out", "--check", "--floors", floors(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "400 subscriptions, 300 messages, mo-tree, seed 2, one thread" in result.stdout
+    assert result.stdout.count("reached") == 2
+    document = json.loads((tmp_path / "out" / "attributes.json").read_text(encoding="utf-8"))
+    assert document["sizes"] == {"subscriptions": 400, "messages": 300}
+    assert document["mismatches"] == []
+    results = {result["index"]: result for result in document["results"]}
+    assert list(results) == [*mo_tree_figures.INDEXES, *(f"{name}-store" for name in mo_tree_figures.STORES)]
+    ours, theirs = results["mo-tree-store"], results["scan-store"]
+    assert ours["speedup_over"]["scan"] == pytest.approx(theirs["microseconds"] / ours["microseconds"])
+    for name in attributes.CHANGED:
+        assert all(results[name][f"{kind}_microseconds"] > 0 for kind in ("insert", "remove", "update"))
+    assert (tmp_path / "out" / "attributes.svg").read_text(encoding="utf-8").startswith("<?xml")
+    text = report.attributes_markdown(document)
+    assert "| store | queries | µs each | times mo-tree |" in text
+    assert f"| mo-tree | 30 | {report._figure(ours['microseconds'])} | 1.00× |" in text
+
+
+def floors(directory):
+    """Write two floors that every run reaches."""
+    file = directory / "floors.toml"
+    file.write_text(
+        """
+        [[floor]]
+        benchmark = "attributes"
+        index = "mo-tree"
+        subscriptions = 400
+        measure = "speedup_over.scan"
+        at_least = 0
+        [[floor]]
+        benchmark = "attributes"
+        index = "mo-tree-store"
+        messages = 300
+        measure = "remove_microseconds"
+        at_least = 0
+        """,
+        encoding="utf-8",
+    )
+    return file
+
+
 # --- Showing ----------------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +378,7 @@ def body_of(**changes):
         "x": {"axis": "words", "logarithmic": False},
         "measures": {"microseconds_per_message": "µs a message", "build_seconds": "seconds to build"},
         "baseline": "a",
+        "stored": "subscriptions",
         "seed": 1,
         "repeat": 3,
         "points": points,
@@ -241,6 +413,12 @@ def test_pictures_repeat(tmp_path):
         (("lfilter", "--json", "no-such-directory/run.json"), "its directory does not exist"),
         (("lfilter", "--out", "a-file"), "cannot write"),
         (("ap-tree", "--subscriptions", "0"), "--subscriptions"),
+        (
+            ("attributes", "--figure", "3"),
+            "no figure '3'; there are 4, 5, 6, 7, table5a, table5b, 8-9, 10-11, 12",
+        ),
+        (("attributes", "--figure", "4", "--check"), "leave --figure out"),
+        (("attributes", "--out", "a-file"), "it is not a directory"),
     ],
 )
 def test_usage_errors_end_with_2(bench, tmp_path, monkeypatch, arguments, message):
@@ -252,13 +430,12 @@ def test_usage_errors_end_with_2(bench, tmp_path, monkeypatch, arguments, messag
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("command", ["ap-tree", "lfilter"])
+@pytest.mark.parametrize("command", PAPERS)
 def test_help_has_an_example_and_the_figures(bench, command):
     text = " ".join(bench(command, "--help").stdout.split())
     assert f"nearcast bench {command}" in text
-    figures = {"ap-tree": ap_tree_figures, "lfilter": lfilter_figures}[command].FIGURES
     words = re.split("[ │,;]+", text)
-    assert set(figures) <= set(words)
+    assert set(PAPERS[command].FIGURES) <= set(words)
 
 
 # --- The workloads of the experiments ---------------------------------------------------------------------------------

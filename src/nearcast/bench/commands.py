@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from nearcast.bench.experiments import Experiment
     from nearcast.bench.measure import Progress
-    from nearcast.bench.scenes import Scene
 
 __all__ = ["app"]
+
+_Scene = TypeVar("_Scene")  # what the experiments of one paper share
 
 app = typer.Typer(
     name="bench",
@@ -240,19 +241,12 @@ def ap_tree(
     nearcast bench ap-tree --figure 13,15 --subscriptions 50000 --out figures
     """
     from nearcast.bench.ap_tree_figures import FIGURES
+    from nearcast.bench.scenes import scene
 
+    sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
+    where = scene(subscriptions, messages, data)
     _experiments(
-        "ap-tree",
-        FIGURES,
-        figure,
-        subscriptions,
-        messages,
-        seed,
-        repeat,
-        data,
-        out=out,
-        json=json,
-        format=format,
+        "ap-tree", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
     )
 
 
@@ -281,52 +275,120 @@ def lfilter(
     nearcast bench lfilter --figure 8 --subscriptions 50000 --out figures
     """
     from nearcast.bench.lfilter_figures import FIGURES
+    from nearcast.bench.scenes import scene
 
+    sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
+    where = scene(subscriptions, messages, data)
     _experiments(
-        "lfilter",
-        FIGURES,
-        figure,
-        subscriptions,
-        messages,
-        seed,
-        repeat,
-        data,
-        out=out,
-        json=json,
-        format=format,
+        "lfilter", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
+    )
+
+
+@app.command()
+def attributes(
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N[,N…]",
+            help="4, 5, 6, 7, table5a, table5b, 8-9, 10-11, 12, or all; none unless given.",
+        ),
+    ] = None,
+    subscriptions: Annotated[
+        int | None,
+        typer.Option(
+            help="How many subscriptions are indexed; in a figure, where they are the fewest.", min=1
+        ),
+    ] = None,
+    messages: Annotated[
+        int | None, typer.Option(help="How many messages are stored, likewise.", min=1)
+    ] = None,
+    queries: Annotated[
+        int, typer.Option(help="How many messages and subscriptions ask.", min=1)
+    ] = config.MO_QUERIES,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    out: OutDirectory = None,
+    json: JsonFile = None,
+    format: Format = "table",
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Compare the MO-Tree with its rivals, or run its paper's experiments.
+
+    Subscriptions with six intervals over 20 attributes and a region: messages
+    ask for subscriptions, subscriptions for stored messages; inserts, updates,
+    removals and memory. One table of all, over a million of each; with --figure
+    the experiments of the MO-Tree paper (Figures 4 to 12, Table 5), over
+    200,000 and more. All must give the same answers.
+
+    For example:
+
+    nearcast bench attributes --figure 4,table5 --subscriptions 50000 --out figures
+    """
+    from nearcast.bench import attributes as benchmark
+    from nearcast.bench.mo_tree_figures import FIGURES, AttributeScene
+
+    usual = config.EXPERIMENT_SUBSCRIPTIONS if figure else config.BENCH_SUBSCRIPTIONS
+    where = AttributeScene(subscriptions or usual, messages or usual, queries)
+    sizes = f"--subscriptions {where.subscriptions} --messages {where.messages} --queries {queries}"
+    if figure:
+        if check:
+            raise InputError("--check compares the table of all with its floors; leave --figure out")
+        asked = None if figure == "all" else figure
+        _experiments(
+            "attributes",
+            FIGURES,
+            where,
+            asked,
+            sizes,
+            seed=seed,
+            repeat=repeat,
+            out=out,
+            json=json,
+            format=format,
+        )
+        return
+
+    def run(tell: Progress) -> dict[str, Any]:
+        return benchmark.run(
+            where.subscriptions, where.messages, queries, seed=seed, repeat=repeat, progress=tell
+        )
+
+    if out:
+        _make_directory(out)
+    _measure(
+        "attributes",
+        f"nearcast bench attributes {sizes} --seed {seed} --repeat {repeat}",
+        run,
+        json=json or (str(out / "attributes.json") if out else None),
+        plot=out / "attributes.svg" if out else None,
+        floors=_floors_file(check, floors),
+        markdown=format == "markdown",
     )
 
 
 def _experiments(
     benchmark: str,
-    figures: Mapping[str, Callable[[Scene], Experiment]],
+    figures: Mapping[str, Callable[[_Scene], Experiment]],
+    where: _Scene,
     asked: str | None,
-    subscriptions: int,
-    messages: int,
+    sizes: str,
+    *,
     seed: int,
     repeat: int,
-    data: Path | None,
-    *,
     out: Path | None,
     json: str | None,
     format: str,
 ) -> None:
-    """Run the figures that were asked for, and show each as soon as it is there."""
+    """Run the figures that were asked for, and show each as soon as it is there; *sizes* are the command's options."""
     from nearcast.bench import experiments, plots, report
-    from nearcast.bench.scenes import scene
 
     names = _figure_names(asked, list(figures))
-    where = scene(subscriptions, messages, data)
     if out:
         plots.check(out / "figure.svg")
-        if out.exists() and not out.is_dir():
-            raise InputError(f"cannot write to {shown(str(out))}: it is not a directory")
-        out.mkdir(parents=True, exist_ok=True)
+        _make_directory(out)
     _check_writable(Path(json) if json and json != "-" else None)
-    command = (
-        f"nearcast bench {benchmark} --figure {{}} --subscriptions {subscriptions} --messages {messages} "
-        f"--seed {seed} --repeat {repeat}" + (" --data DIR" if data else "")
-    )
+    command = f"nearcast bench {benchmark} --figure {{}} {sizes} --seed {seed} --repeat {repeat}"
     talk = _console(stderr=True)
     bodies: list[dict[str, Any]] = []
     for number, name in enumerate(names):
@@ -350,29 +412,34 @@ def _experiments(
             _console().print(report.experiment_tables(body))
         for mismatch in body["mismatches"]:
             talk.print(f"[bold red]wrong answer[/] figure {name}, {mismatch}", highlight=False)
-    if json:
-        text = report.to_json(
-            report.document(benchmark, command.format(",".join(names)), {"figures": bodies})
-        )
-        if json == "-":
-            sys.stdout.write(text)
-        else:
-            Path(json).write_text(text, encoding="utf-8")
+    everything = report.document(benchmark, command.format(",".join(names)), {"figures": bodies})
+    if json == "-":
+        sys.stdout.write(report.to_json(everything))
+    elif format == "table":
+        _console().print(report.machine_line(everything), style="dim", highlight=False)
+    if json and json != "-":
+        Path(json).write_text(report.to_json(everything), encoding="utf-8")
     if any(body["mismatches"] for body in bodies):
         raise typer.Exit(1)
 
 
 def _figure_names(asked: str | None, known: list[str]) -> list[str]:
-    """Return the figures of ``10,12``, each once; one number stands for all its letters."""
+    """Return the figures of ``10,12``, each once; a number stands for all its letters, and for a pair like 8-9."""
     if asked is None:
         return known
     names: list[str] = []
     for name in (part.strip() for part in asked.split(",")):
-        found = [figure for figure in known if name in (figure, figure.rstrip("ab"))]
+        found = [figure for figure in known if name in (figure, figure.rstrip("ab"), *figure.split("-"))]
         if not found:
             raise UnknownError(f"no figure {shown(name)}; there are {', '.join(known)}")
         names += found
     return list(dict.fromkeys(names))
+
+
+def _make_directory(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"cannot write to {shown(str(out))}: it is not a directory")
+    out.mkdir(parents=True, exist_ok=True)
 
 
 def _check_writable(*files: Path | None) -> None:
@@ -392,6 +459,7 @@ def _measure(
     json: str | None,
     plot: Path | None,
     floors: Path | None,
+    markdown: bool = False,
 ) -> None:
     """Run, then show, write, draw and check; what cannot work is said before the measurement."""
     from nearcast.bench import floors as floor_files
@@ -412,7 +480,10 @@ def _measure(
     if json == "-":
         sys.stdout.write(report.to_json(document))
     else:
-        data.print(report.table(document))
+        if markdown:
+            sys.stdout.write(report.attributes_markdown(document))
+        else:
+            data.print(report.table(document))
         if json:
             Path(json).write_text(report.to_json(document), encoding="utf-8")
     if plot:

@@ -1,58 +1,122 @@
 """Experiments of the papers as data, and the one loop that runs them.
 
-An :class:`Experiment` is a list of cells: one index with its parameters (a *line* of the picture) over one workload at
-one x of one panel. Cells over the same workload must give the same answers, whatever their index or parameters, and
-those of the scan on the first messages; ``mismatches`` tells where they do not. Times compare within one run only.
+An :class:`Experiment` is a list of cells: one index or store with its parameters (a *line* of the picture) over one
+workload at one x of one panel. Cells over the same workload must give the same answers, whatever their structure or
+parameters, and those of the scan on the first queries; ``mismatches`` tells where they do not. Times compare within one
+run only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from nearcast import config
-from nearcast.bench.matching import affordable
-from nearcast.bench.measure import Progress, best_of, timed
+from nearcast.bench import changes
+from nearcast.bench.measure import Progress, Structure, affordable, best_of, resident_bytes, timed
 from nearcast.bench.report import label
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.matching import Matcher, build_index
+from nearcast.matching import build_index, build_store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.scenes import Setting
-
-__all__ = ["MEASURES", "Cell", "Experiment", "run"]
+__all__ = ["MEASURES", "Case", "Cell", "Experiment", "Setting", "Side", "run"]
 
 # what can be plotted, with the name of its axis
 MEASURES = {
     "microseconds_per_message": "µs a message",
+    "microseconds_per_subscription": "µs a subscription",
     "build_seconds": "seconds to build",
     "bytes_per_subscription": "bytes a subscription",
     "insert_microseconds": "µs an insert",
+    "remove_microseconds": "µs a removal",
+    "update_microseconds": "µs an update",
+    "megabytes": "MB in all",
+    "megabytes_of_structure": "MB over the data",
 }
+_ADDED = (
+    "build_seconds",
+    "megabytes",
+    "megabytes_of_structure",
+    "resident_megabytes",
+)  # of an index and a store
 
-Build = Callable[..., Matcher]
+
+class Side(NamedTuple):
+    """What one structure is measured with: an index holds subscriptions and messages ask it, a store the reverse."""
+
+    stored: SubscriptionTable | MessageBatch
+    sample: SubscriptionTable | MessageBatch  # queries before the measured ones, for cost models
+    queries: SubscriptionTable | MessageBatch
+    newcomers: SubscriptionTable | MessageBatch | None = None  # to be inserted, where changes are measured
+
+    @property
+    def nouns(self) -> tuple[str, str]:
+        """What is stored, and what asks."""
+        index = isinstance(self.stored, SubscriptionTable)
+        return ("subscription", "message") if index else ("message", "subscription")
+
+    @property
+    def checked(self) -> SubscriptionTable | MessageBatch:
+        """The first queries, on which every structure must equal the scan."""
+        return self.queries.take(np.arange(min(config.EXPERIMENT_CHECKED, len(self.queries))))
+
+    def built(
+        self, name: str, stored: SubscriptionTable | MessageBatch | None = None, **parameters: Any
+    ) -> Structure:
+        """Return the index or the store of this name over what is stored, or over *stored* instead."""
+        held = self.stored if stored is None else stored
+        if isinstance(held, SubscriptionTable):
+            return build_index(name, held, messages=self.sample, **parameters)  # type: ignore[arg-type]
+        return build_store(name, held, subscriptions=self.sample, **parameters)  # type: ignore[arg-type]
+
+    def first(self, rows: int) -> Side:
+        """Return the same with so few rows of each kind at most."""
+        return Side(*(None if part is None else part.take(np.arange(min(rows, len(part)))) for part in self))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload as cells use it; *facts* are the numbers that define it."""
+
+    facts: dict[str, Any]
+    index: Side | None = None
+    store: Side | None = None
+
+
+class Setting(Protocol):
+    """All that decides a workload but the seed. Equal settings share one; they are hashable."""
+
+    @property
+    def name(self) -> str:
+        """What the data is called."""
+
+    def make(self, seed: int) -> Case:
+        """Return the workload."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the picture: an index over a workload.
+    """One point of the picture: an index over the subscriptions of a workload, a store of its messages, or both.
 
-    The index is built over the first *built* of the subscriptions; the others are inserted before matching begins.
+    The structure is built over the first *built* of what is stored; the others are inserted before matching begins.
+    With *changes*, newcomers are inserted after it, and others updated and removed.
     """
 
     x: float | str
     line: str
     setting: Setting
-    index: str
+    index: str | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     panel: str = ""
     built: float = 1.0
+    store: str | None = None
+    changes: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +134,7 @@ class Experiment:
 
 
 class Digest(NamedTuple):
-    """What is kept of the answers: how many each message has, and a sum over them that no order changes."""
+    """What is kept of the answers: how many each query has, and a sum over them that no order changes."""
 
     counts: NDArray[np.int64]
     sums: NDArray[np.uint64]
@@ -84,6 +148,24 @@ def digest(found: Matches) -> Digest:
     return Digest(found.counts, total[found.offsets[1:]] - total[found.offsets[:-1]])
 
 
+class Answers:
+    """The answers to one workload, by what asks: those of the scan, then those of whoever answered more queries."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[tuple[str, Digest]]] = {}
+
+    def compared(self, where: str, side: Side, found: Digest) -> list[str | None]:
+        """Return how the answers given at *where* differ from each of those that are known."""
+        asking = side.nouns[1]
+        if asking not in self._known:
+            self._known[asking] = [("scan", digest(side.built("scan").match(side.checked)))]
+        known = self._known[asking]
+        differences = [_difference(asking, found, *other) for other in known]
+        if len(found.counts) > len(known[-1][1].counts):
+            known.append((where, found))
+        return differences
+
+
 def run(
     experiment: Experiment,
     *,
@@ -91,36 +173,53 @@ def run(
     repeat: int = config.BENCH_REPEAT,
     seconds: float = config.EXPERIMENT_SECONDS,
     progress: Progress | None = None,
-    build: Build = build_index,
 ) -> dict[str, Any]:
     """Measure every cell of *experiment*; return the body of its report."""
     tell = progress or (lambda _text, _share: None)
     points: dict[int, dict[str, Any]] = {}
     mismatches: list[str] = []
-    warm: set[tuple[str, str]] = set()
+    warm: set[tuple[str, str, str, bool]] = set()
+
+    def share() -> float:
+        return len(points) / len(experiment.cells)
+
     for setting in dict.fromkeys(cell.setting for cell in experiment.cells):
-        tell(
-            f"making {setting.subscriptions:,} subscriptions, {setting.dataset.name}",
-            _share(points, experiment),
-        )
-        workload, history, messages = setting.make(seed)
-        few = messages.take(np.arange(min(config.EXPERIMENT_CHECKED, len(messages))))
-        answers = [("scan", digest(build("scan", workload.subscriptions).match(few)))]
+        tell(f"making the workload, {setting.name}", share())
+        case = setting.make(seed)
+        answers = Answers()
         for number, cell in enumerate(experiment.cells):
             if cell.setting != setting:
                 continue
-            tell(f"{cell.line}, {experiment.x_axis} {label(cell.x)}", _share(points, experiment))
-            if (cell.index, str(cell.parameters)) not in warm:
-                _warm_up(cell, workload.subscriptions, history, build)
-                warm.add((cell.index, str(cell.parameters)))
-            points[number], found = _measure(
-                cell, workload.subscriptions, history, messages, repeat, seconds, build
-            )
-            points[number] |= {"seed": seed, "facts": workload.facts}
-            where = f"{cell.panel} {cell.line} at {label(cell.x)}".strip()
-            mismatches += [text for known in answers if (text := _difference(where, found, *known))]
-            if len(found.counts) > len(answers[-1][1].counts):
-                answers.append((where, found))
+            tell(f"{cell.line}, {experiment.x_axis} {label(cell.x)}", share())
+            point = {
+                "panel": cell.panel,
+                "x": cell.x,
+                "line": cell.line,
+                "index": cell.index,
+                "store": cell.store,
+                "parameters": {k: "inf" if v == math.inf else v for k, v in cell.parameters.items()},
+                "dataset": setting.name,
+                "built_share": cell.built,
+                "seed": seed,
+                "facts": case.facts,
+            }
+            for name, side in ((cell.index, case.index), (cell.store, case.store)):
+                if name is None:
+                    continue
+                assert side is not None, f"{setting} has nothing for {name}"
+                kind = (side.nouns[0], name, str(cell.parameters), cell.changes)
+                if kind not in warm:  # compile what is going to be timed
+                    _measure(name, side.first(config.EXPERIMENT_WARM_UP), cell, 1, 0.0)
+                    warm.add(kind)
+                figures, found, problems = _measure(name, side, cell, repeat, seconds)
+                point |= {
+                    key: point[key] + value if key in _ADDED and key in point else value
+                    for key, value in figures.items()
+                }
+                where = f"{cell.panel} {cell.line} at {label(cell.x)}".strip()
+                problems += answers.compared(where, side, found)
+                mismatches += [f"{where}: {text}" for text in problems if text]
+            points[number] = point
     tell("done", 1.0)
     return {
         "figure": experiment.figure,
@@ -129,6 +228,7 @@ def run(
         "x": {"axis": experiment.x_axis, "logarithmic": experiment.logarithmic},
         "measures": {name: MEASURES[name] for name in experiment.measures},
         "baseline": experiment.baseline,
+        "stored": "subscriptions" if any(cell.index for cell in experiment.cells) else "messages",
         "seed": seed,
         "repeat": repeat,
         "points": [points[number] for number in range(len(points))],
@@ -136,73 +236,73 @@ def run(
     }
 
 
-def _share(points: Mapping[int, Any], experiment: Experiment) -> float:
-    return len(points) / len(experiment.cells)
-
-
-def _warm_up(cell: Cell, table: SubscriptionTable, history: MessageBatch, build: Build) -> None:
-    """Compile everything that is going to be timed, on a few rows."""
-    rows = np.arange(min(config.EXPERIMENT_WARM_UP, len(table)))
-    sample = history.take(np.arange(min(10, len(history))))
-    index = build(cell.index, table.take(rows), messages=sample, **cell.parameters)
-    if cell.built < 1:
-        index.insert(table.take(rows))
-    index.match(sample)
-
-
 def _measure(
-    cell: Cell,
-    table: SubscriptionTable,
-    history: MessageBatch,
-    messages: MessageBatch,
-    repeat: int,
-    seconds: float,
-    build: Build,
-) -> tuple[dict[str, Any], Digest]:
-    """Return the figures of one cell, and the digest of its answers."""
-    size = len(table)
+    name: str, side: Side, cell: Cell, repeat: int, seconds: float
+) -> tuple[dict[str, Any], Digest, list[str | None]]:
+    """Return the figures of one structure, the digest of its answers, and what was wrong after changes."""
+    stored, asking = side.nouns
+    size = len(side.stored)
     first = max(1, round(size * cell.built))
     late = [
-        table.take(np.arange(start, min(start + config.BENCH_BATCH, size)))
+        side.stored.take(np.arange(start, min(start + config.BENCH_BATCH, size)))
         for start in range(first, size, config.BENCH_BATCH)
     ]
-    early = table.take(np.arange(first)) if late else table
-    building, index = timed(lambda: build(cell.index, early, messages=history, **cell.parameters))
-    inserting, _ = timed(lambda: [index.insert(batch) for batch in late])
-    index.match(
-        messages.take(np.arange(min(8, len(messages))))
+    early = side.stored.take(np.arange(first)) if late else side.stored
+    before = resident_bytes()
+    building, structure = timed(lambda: side.built(name, early, **cell.parameters))
+    after = resident_bytes()
+    inserting, _ = timed(lambda: [structure.insert(batch) for batch in late])
+    structure.match(
+        side.queries.take(np.arange(min(8, len(side.queries))))
     )  # or the guess would count what a first call costs
-    batch = affordable(index, messages, 1, seconds)
-    matching, found = best_of(repeat, lambda: index.match(batch))
+    queries = affordable(structure, side.queries, 1, seconds)
+    matching, found = best_of(repeat, lambda: structure.match(queries))
+    stats = structure.stats()
     figures = {
-        "panel": cell.panel,
-        "x": cell.x,
-        "line": cell.line,
-        "index": cell.index,
-        "parameters": {k: "inf" if v == math.inf else v for k, v in cell.parameters.items()},
-        "dataset": cell.setting.dataset.name,
-        "subscriptions": size,
-        "clauses": len(table.owners),
-        "built_share": cell.built,
-        "messages": len(batch),
-        "matches_per_message": len(found.rows) / len(batch),
-        "microseconds_per_message": matching / len(batch) * 1e6,
+        **_sizes(side, len(queries)),
+        f"matches_per_{asking}": len(found.rows) / len(queries),
+        f"microseconds_per_{asking}": matching / len(queries) * 1e6,
         "build_seconds": building,
-        "bytes_per_subscription": index.stats()["bytes"] / size,
+        f"bytes_per_{stored}": stats["bytes"] / size,
+        "megabytes": stats["bytes"] / 1e6,
+        "megabytes_of_structure": stats["bytes_of_structure"] / 1e6,
+        "resident_megabytes": (after - before) / 1e6 if before and after else 0.0,
         "insert_microseconds": inserting / (size - first) * 1e6 if late else None,
     }
-    return figures, digest(found)
+    problems: list[str | None] = []
+    if cell.changes:
+        times, problem = _changed(structure, side)
+        figures |= times
+        problems = [problem]
+    return figures, digest(found), problems
 
 
-def _difference(where: str, found: Digest, other: str, expected: Digest) -> str | None:
-    """Say on which of the messages that both matched the answers differ first, if they do."""
+def _changed(structure: Structure, side: Side) -> tuple[dict[str, float | None], str | None]:
+    """Return what changes cost, and where the answers after them differ from those of the scan after the same."""
+    assert side.newcomers is not None, "no newcomers to insert"
+    made = changes.make(side.stored, side.newcomers)
+    times, done = changes.apply(structure, made, config.EXPERIMENT_CHANGE_SECONDS)
+    scan = side.built("scan")
+    changes.apply(scan, {kind: calls[: done[kind]] for kind, calls in made.items()}, math.inf)
+    found, expected = digest(structure.match(side.checked)), digest(scan.match(side.checked))
+    return times, _difference(side.nouns[1], found, "the scan after the same changes", expected)
+
+
+def _sizes(side: Side, asked: int) -> dict[str, int]:
+    if isinstance(side.stored, SubscriptionTable):
+        return {"subscriptions": len(side.stored), "clauses": len(side.stored.owners), "messages": asked}
+    return {"stored_messages": len(side.stored), "asking_subscriptions": asked}
+
+
+def _difference(asking: str, found: Digest, other: str, expected: Digest) -> str | None:
+    """Say on which of the queries that both answered the answers differ first, if they do."""
     both = min(len(found.counts), len(expected.counts))
     differ = (found.counts[:both] != expected.counts[:both]) | (found.sums[:both] != expected.sums[:both])
     if not differ.any():
         return None
-    message = int(differ.argmax())
+    query = int(differ.argmax())
     return (
-        f"{where}: {int(differ.sum()):,} of {both:,} messages differ from {other}; "
-        f"message {message} has {found.counts[message]} matches, not {expected.counts[message]}"
-        + (" (others of the same number)" if found.counts[message] == expected.counts[message] else "")
+        f"{int(differ.sum()):,} of {both:,} {asking}s differ from {other}; "
+        f"{asking} {query} has {found.counts[query]} matches, not {expected.counts[query]}"
+        + (" (others of the same number)" if found.counts[query] == expected.counts[query] else "")
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import config
-from nearcast.bench.measure import Progress, best_of, each, resident_bytes, timed
+from nearcast.bench.measure import Progress, affordable, best_of, each, resident_bytes, timed
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 
     from nearcast.bench.workloads import Workload
 
-__all__ = ["affordable", "run", "touch"]
+__all__ = ["run", "touch"]
 
-_CALIBRATION = 8  # messages from which the speed of a slow index is guessed
-_CALIBRATIONS = 3  # times that they are matched; the best counts
 _SHOWN_MISMATCHES = 5
 
 Build = Callable[[str, SubscriptionTable], Matcher]
@@ -195,15 +193,6 @@ def _warm_up(workload: Workload, names: Sequence[str], threads: int, build: Buil
         index = build(name, few)
         index.match(batch, threads=threads)
         index.remove(index.insert(more))
-
-
-def affordable(index: Matcher, batch: MessageBatch, threads: int, seconds: float) -> MessageBatch:
-    """Return as many of the first messages as *index* can match in so many seconds, but at least a few."""
-    few = min(_CALIBRATION * threads, len(batch))
-    first = batch.take(np.arange(few))
-    took, _ = best_of(_CALIBRATIONS, lambda: index.match(first, threads=threads))
-    count = int(seconds / max(took, 1e-9) * few)
-    return batch if count >= len(batch) else batch.take(np.arange(max(count, few)))
 
 
 def _latency(index: Matcher, batch: MessageBatch, count: int) -> dict[str, float]:

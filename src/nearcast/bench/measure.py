@@ -10,15 +10,60 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-__all__ = ["Progress", "best_of", "each", "machine", "resident_bytes", "timed", "versions"]
+from nearcast.columns import Matches
+
+__all__ = [
+    "Columns",
+    "Progress",
+    "Structure",
+    "affordable",
+    "best_of",
+    "each",
+    "machine",
+    "resident_bytes",
+    "timed",
+    "versions",
+]
 
 Progress = Callable[[str, float], None]  # what is being done, and the share of it that is over (0 to 1)
 
+_CALIBRATION = 8  # queries from which the speed of a slow structure is guessed
+_CALIBRATIONS = 3  # times that they are asked; the best counts
+
 _T = TypeVar("_T")
+
+
+class Columns(Protocol):
+    """Rows of one kind: a ``SubscriptionTable`` or a ``MessageBatch``."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def take(self, rows: Any, /) -> Self:
+        """Return the given rows."""
+
+
+class Structure(Protocol):
+    """What is measured: a ``Matcher``, which messages ask, or a ``MessageStore``, which subscriptions ask."""
+
+    def match(self, queries: Any, /, *, threads: int = 1) -> Matches:
+        """Return the rows that each query matches."""
+
+    def insert(self, more: Any, /) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """Add rows."""
+
+    def remove(self, rows: Any, /) -> None:
+        """Remove rows."""
+
+    def stats(self) -> dict[str, Any]:
+        """Return plain figures."""
+
+
+_Queries = TypeVar("_Queries", bound=Columns)
 
 
 def timed(call: Callable[[], _T]) -> tuple[float, _T]:
@@ -49,6 +94,15 @@ def best_of(repeat: int, call: Callable[[], _T]) -> tuple[float, _T]:
 def each(calls: Iterable[Callable[[], object]]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the seconds of each call, made one after the other."""
     return np.array([timed(call)[0] for call in calls])
+
+
+def affordable(structure: Structure, queries: _Queries, threads: int, seconds: float) -> _Queries:
+    """Return as many of the first queries as *structure* can answer in so many seconds, but at least a few."""
+    few = min(_CALIBRATION * threads, len(queries))
+    first = queries.take(np.arange(few))
+    took, _ = best_of(_CALIBRATIONS, lambda: structure.match(first, threads=threads))
+    count = int(seconds / max(took, 1e-9) * few)
+    return queries if count >= len(queries) else queries.take(np.arange(max(count, few)))
 
 
 def resident_bytes() -> int | None:

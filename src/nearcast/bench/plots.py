@@ -43,7 +43,12 @@ def check(path: Path) -> None:
 def draw(report: Mapping[str, Any], path: Path) -> None:
     """Draw the document of a benchmark into *path*."""
     check(path)
-    pictures = {"matching": _matching, "turnover": _turnover, "vocabulary": _vocabulary}
+    pictures = {
+        "matching": _matching,
+        "turnover": _turnover,
+        "vocabulary": _vocabulary,
+        "attributes": _attributes,
+    }
     pictures[report["benchmark"]](report, path)
 
 
@@ -85,6 +90,20 @@ def _vocabulary(report: Mapping[str, Any], path: Path) -> None:
         axis="million keywords a second, one core (logarithmic)",
         line=None,
         highlight=lambda name: name.startswith("Vocabulary"),
+    )
+
+
+def _attributes(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the microseconds a query of each index and each store."""
+    sizes = report["sizes"]
+    _bars(
+        path,
+        names=[result["index"] for result in report["results"]],
+        values=[result["microseconds"] for result in report["results"]],
+        title=f"{sizes['subscriptions']:,} subscriptions, {sizes['messages']:,} stored messages",
+        axis="µs a query (logarithmic)",
+        line=None,
+        highlight=lambda name: name.startswith(("mo-tree", "auto")),
     )
 
 

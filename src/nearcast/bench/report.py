@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,17 +18,37 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "attributes_markdown",
     "document",
     "experiment_markdown",
     "experiment_tables",
     "floors_as_json",
     "floors_table",
     "label",
+    "machine_line",
     "table",
     "to_json",
 ]
 
 SCHEMA_VERSION = 1
+
+
+class _Stored(NamedTuple):
+    """The figures of a point that tell its size, by what is stored."""
+
+    heading: str
+    size: str
+    asking: str
+    asked: str
+    matches: str
+
+
+_STORED = {
+    "subscriptions": _Stored("subs", "subscriptions", "message", "messages", "matches_per_message"),
+    "messages": _Stored(
+        "messages", "stored_messages", "subscription", "asking_subscriptions", "matches_per_subscription"
+    ),
+}
 
 
 def document(benchmark: str, command: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +88,12 @@ def floors_as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def table(report: Mapping[str, Any]) -> RenderableType:
     """Return what a person reads of the document: title, table, and notes with the machine."""
-    tables = {"matching": _matching_table, "turnover": _turnover_table, "vocabulary": _vocabulary_table}
+    tables = {
+        "matching": _matching_table,
+        "turnover": _turnover_table,
+        "vocabulary": _vocabulary_table,
+        "attributes": _attributes_table,
+    }
     return tables[report["benchmark"]](report)
 
 
@@ -124,7 +149,7 @@ def _matching_notes(report: Mapping[str, Any]) -> list[str]:
     ]
     if checked < report["sizes"]["messages"]:
         lines.append(f"* scan matched the first {checked:,} messages only, to keep the run short")
-    return [*lines, _machine_line(report)]
+    return [*lines, machine_line(report)]
 
 
 def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
@@ -152,7 +177,7 @@ def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
             _figure(result["bytes_per_subscription"]),
         )
     agree = "DIFFER: see the mismatches" if report["mismatches"] else "are those of a fresh build"
-    notes = [f"after all changes the answers {agree}", _machine_line(report)]
+    notes = [f"after all changes the answers {agree}", machine_line(report)]
     return _titled(title, table, notes)
 
 
@@ -171,13 +196,73 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
         first = result["workload"] != last
         last = result["workload"]
         table.add_row(last if first else "", result["index"], _figure(result["keywords_per_second"] / 1e6))
-    return _titled(title, table, [_machine_line(report)])
+    return _titled(title, table, [machine_line(report)])
+
+
+def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each index, then one for each store."""
+    title, headings, sides, notes = _attributes(report)
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for side, rows in sides.items():
+        table.add_row(f"[bold]{side}[/]")
+        for row in rows:
+            table.add_row(*row)
+        table.add_section()
+    return _titled(title, table, notes)
+
+
+def attributes_markdown(report: Mapping[str, Any]) -> str:
+    """Return the same as Markdown, for a page of documentation."""
+    title, headings, sides, notes = _attributes(report)
+    lines = [f"{title}:", ""]
+    for side, rows in sides.items():
+        lines += [f"| {' | '.join([side, *headings])} |", f"|---{'|--:' * len(headings)}|"]
+        lines += [*(f"| {' | '.join(row)} |" for row in rows), ""]
+    return "\n".join([*lines, *(f"{note}." for note in notes), ""])
+
+
+def _attributes(report: Mapping[str, Any]) -> tuple[str, list[str], dict[str, list[list[str]]], list[str]]:
+    """Return the title, the headings, the rows of indexes and those of stores, and the notes."""
+    sizes, workload = report["sizes"], report["workload"]
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions, {sizes['messages']:,} messages, "
+        f"{workload['name']}, seed {workload['seed']}, one thread"
+    )
+    headings = {  # beside the number of queries
+        "µs each": "microseconds",
+        "times mo-tree": "",
+        "matches": "matches_per_query",
+        "build s": "build_seconds",
+        "insert µs": "insert_microseconds",
+        "remove µs": "remove_microseconds",
+        "update µs": "update_microseconds",
+        "MB over the data": "megabytes_of_structure",
+        "MB in all": "megabytes",
+    }
+    sides: dict[str, list[list[str]]] = {"index": [], "store": []}
+    for result in report["results"]:
+        slower = f"{_figure(1 / result['speedup_over']['mo-tree'])}×"
+        figures = [_figure(result[name]) if name else slower for name in headings.values()]
+        sides[result["side"]].append([result["name"], f"{result['queries']:,}", *figures])
+    agree = (
+        "DIFFER: see the mismatches" if report["mismatches"] else "equal those of the others and the scan's"
+    )
+    notes = [
+        "messages ask an index of subscriptions, subscriptions ask a store of messages; matches: of a query",
+        f"the answers of all {agree}; a slow one gets fewer queries, the first of the same",
+        "r-star-tree: the boxes and numbers of its entries, the least memory that it takes",
+        machine_line(report),
+    ]
+    return title, ["queries", *headings], sides, notes
 
 
 def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
     """Return the tables of an experiment: one for each panel and measure, lines as columns."""
     parts: list[RenderableType] = [
-        Text(f"Figure {figure['figure']}. {figure['title']}", style="bold"),
+        Text(_experiment_title(figure), style="bold"),
     ]
     for title, headings, rows in _experiment_rows(figure):
         grid = Table(title=title, title_justify="left", title_style="")
@@ -192,7 +277,7 @@ def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
 
 def experiment_markdown(figure: Mapping[str, Any]) -> str:
     """Return the same as Markdown, for a page of documentation."""
-    lines = [f"### Figure {figure['figure']}. {figure['title']}", ""]
+    lines = [f"### {_experiment_title(figure)}", ""]
     for title, headings, rows in _experiment_rows(figure):
         lines += [f"{title}:", "", *(f"| {' | '.join(row)} |" for row in (headings,))]
         lines += [f"|{'|'.join(['---', *['--:'] * (len(headings) - 1)])}|"]
@@ -200,9 +285,20 @@ def experiment_markdown(figure: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"{note}." for note in _experiment_notes(figure)), ""])
 
 
+def _experiment_title(figure: Mapping[str, Any]) -> str:
+    """Return the paper's name of the experiment, and what it is about.
+
+    >>> _experiment_title({"figure": "8-9", "title": "Changes"}), _experiment_title({"figure": "table5a", "title": "α"})
+    ('Figure 8-9. Changes', 'Table 5a. α')
+    """
+    name = figure["figure"]
+    kind, number = ("Table", name.removeprefix("table")) if name.startswith("table") else ("Figure", name)
+    return f"{kind} {number}. {figure['title']}"
+
+
 def _experiment_rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Yield the title, the headings and the rows of each table."""
-    points = figure["points"]
+    points, stored = figure["points"], _STORED[figure["stored"]]
     for panel in dict.fromkeys(point["panel"] for point in points):
         inside = [point for point in points if point["panel"] == panel]
         lines = list(dict.fromkeys(point["line"] for point in inside))
@@ -212,11 +308,11 @@ def _experiment_rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str]
                 here = {point["line"]: point for point in inside if point["x"] == x}
                 base = here[figure["baseline"]][measure] if figure["baseline"] else None
                 cells = [_compared(here[line][measure], base) for line in lines]
-                sizes = [_range(here.values(), name) for name in ("subscriptions", "matches_per_message")]
+                sizes = [_range(here.values(), name) for name in (stored.size, stored.matches)]
                 rows.append([label(x), *cells, *sizes])
             yield (
                 f"{panel}, {axis}" if panel else axis,
-                [figure["x"]["axis"], *lines, "subs", "matches"],
+                [figure["x"]["axis"], *lines, stored.heading, "matches"],
                 rows,
             )
 
@@ -238,9 +334,10 @@ def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def _experiment_notes(figure: Mapping[str, Any]) -> list[str]:
-    messages = _range(figure["points"], "messages")
+    stored = _STORED[figure["stored"]]
     lines = [
-        f"{messages} messages, seed {figure['seed']}, the best of {figure['repeat']}, one thread; matches: of a message"
+        f"{_range(figure['points'], stored.asked)} {stored.asking}s, seed {figure['seed']}, "
+        f"the best of {figure['repeat']}, one thread; matches: of a {stored.asking}"
     ]
     if figure["baseline"]:
         lines[0] += f"; in brackets: times {figure['baseline']}"
@@ -271,7 +368,8 @@ def _titled(title: str, table: Table, notes: Sequence[str]) -> RenderableType:
     return Group(Text(title, style="bold"), table, Text("\n".join(notes), style="dim"))
 
 
-def _machine_line(report: Mapping[str, Any]) -> str:
+def machine_line(report: Mapping[str, Any]) -> str:
+    """Return on what machine the document was made, and with which versions."""
     version, host = report["versions"], report["machine"]
     memory = host["memory_bytes"]
     parts = [

@@ -16,12 +16,11 @@ import numpy as np
 
 from nearcast import config
 from nearcast.bench import workloads
+from nearcast.bench.experiments import Case, Side
 from nearcast.bench.workloads import PLAIN, Recipe, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from nearcast.columns import MessageBatch
 
 __all__ = ["Dataset", "Scene", "Setting", "scene"]
 
@@ -44,8 +43,13 @@ class Setting:
     messages: int
     recipe: Recipe = PLAIN
 
-    def make(self, seed: int) -> tuple[Workload, MessageBatch, MessageBatch]:
-        """Return the workload, the messages before the measured ones, and the measured ones.
+    @property
+    def name(self) -> str:
+        """What the data is called."""
+        return self.dataset.name
+
+    def make(self, seed: int) -> Case:
+        """Return the workload: subscriptions, the measured messages, and messages before these.
 
         Cost models learn from the earlier ones, which are as many however few are measured: the papers' streams are
         long.
@@ -54,7 +58,8 @@ class Setting:
         before = max(1, config.EXPERIMENT_HISTORY_WORDS // length)
         made = self.dataset.make(self.subscriptions, before + self.messages, seed=seed, recipe=self.recipe)
         rows = np.arange(before + self.messages)
-        return made, made.messages.take(rows[:before]), made.messages.take(rows[before:])
+        earlier, measured = made.messages.take(rows[:before]), made.messages.take(rows[before:])
+        return Case(made.facts, index=Side(made.subscriptions, earlier, measured))
 
 
 class Scene(NamedTuple):

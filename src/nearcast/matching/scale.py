@@ -99,10 +99,10 @@ def position(knots: NDArray[np.float64], slopes: NDArray[np.float64], scale: int
         return 0.0
     if value >= knots[scale, _KNOTS]:
         return 1.0
-    low = 0  # knots[low] <= value; halving without a jump
+    low = 0  # knots[low] <= value; halving by arithmetic, which has no jumps to guess
     for halving in range(_HALVINGS):
-        middle = low + (_KNOTS >> (halving + 1))
-        low = middle if knots[scale, middle] <= value else low
+        half = _KNOTS >> (halving + 1)
+        low += half * (knots[scale, low + half] <= value)
     return (low + min((value - knots[scale, low]) * slopes[scale, low], 1.0)) / _KNOTS
 
 
