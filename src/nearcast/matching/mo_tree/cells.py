@@ -51,14 +51,13 @@ def cell_of(
             continue
         middle = int((centre - width / 2) * rates[layer, level] + 0.5)
         middle = min(max(middle, 0), counts[layer, level] - 1)
-        best, nearest = -1, np.inf
-        for j in range(max(middle - 1, 0), min(middle + 2, counts[layer, level])):
+        start = step * middle
+        if low >= start and high <= start + width:
+            return firsts[layer, level] + middle
+        for j in (middle - 1, middle + 1):  # as near, but for rounding
             start = step * j
-            distance = abs(start + width / 2 - centre)
-            if low >= start and high <= start + width and distance < nearest:
-                best, nearest = j, distance
-        if best >= 0:
-            return firsts[layer, level] + best
+            if 0 <= j < counts[layer, level] and low >= start and high <= start + width:
+                return firsts[layer, level] + j
     return firsts[layer, levels - 1]
 
 
