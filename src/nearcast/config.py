@@ -107,7 +107,7 @@ AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where no sample tel
 AP_TREE_DP_WORDS: Final = 10_000  # words that are cut optimally; of more, groups are
 
 # --- MO-Tree: L and η from section 6.1.3 of its paper; the rest is measured -------------------------------------------
-MO_TREE_LAYERS: Final = 16  # H, at most; as many as fit into a code of 64 bits
+MO_TREE_LAYERS: Final = 10  # H, at most: two in the directory, eight in a code of 64 bits
 MO_TREE_LEVELS: Final = 4  # L
 MO_TREE_THRESHOLD: Final = 6.5  # η
 MO_TREE_FINENESS: Final = (

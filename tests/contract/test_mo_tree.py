@@ -12,7 +12,7 @@ from nearcast.matching.mo_tree import widths as section5
 from nearcast.matching.mo_tree.cells import cell_of, cells_touched
 from nearcast.matching.mo_tree.choice import DIRECTORY
 from nearcast.matching.scale import knots_of, position, scales_of
-from nearcast.matching.sketch import passes
+from nearcast.matching.sketch import RUN_CELLS, RUN_GUARDS, passes, run_code, value_code
 
 shares = st.floats(0, 1)
 
@@ -169,6 +169,23 @@ def test_eight_comparisons_at_once(values, firsts, lasts):
     assert told == all(low <= value <= high for low, value, high in zip(firsts, values, lasts))
 
 
+@given(st.lists(st.tuples(shares, shares, shares, st.booleans(), st.booleans()), min_size=1, max_size=8))
+def test_runs_of_cells_in_one_word(layers):
+    """A message that lies in every interval meets the code; one that lacks a tested attribute does not."""
+    fields = np.arange(len(layers), dtype=np.int32)
+    clause = np.array([sorted(ends[:2]) if tested else [-1, -1] for *ends, tested, _ in layers])
+    message = np.array([[value, value] if there else [-1, -1] for _, _, value, _, there in layers])
+    met = bool((value_code(fields, message) - run_code(fields, clause)) & RUN_GUARDS == RUN_GUARDS)
+
+    def cell(place):
+        return min(int(place * RUN_CELLS), RUN_CELLS - 1)
+
+    assert met == all(
+        low == -1 or (value != -1 and cell(low) <= cell(value) <= cell(high))
+        for (low, high), (value, _) in zip(clause.tolist(), message.tolist())
+    )
+
+
 # --- The index --------------------------------------------------------------------------------------------------------
 def crowd(rows, seed=0, attributes=12):
     """Subscriptions with places, intervals with all kinds of ends on many attributes, a few words."""
@@ -295,7 +312,7 @@ def test_update_refuses_what_does_not_fit(name):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"layers": 1}, "layers must be a whole number from 2 to 64, not 1"),
+        ({"layers": 1}, "layers must be a whole number from 2 to 10, not 1"),
         ({"levels": True}, "levels must be a whole number from 2 to 8, not True"),
         ({"threshold": 2.0}, "threshold must be at least the number of levels, 4, not 2.0"),
     ],

@@ -2,12 +2,11 @@
 
 The paper stacks H layers into as many buckets as there are combinations of cells, and most of them are empty. Here a
 combination of cells of the two layers of the directory is a *list*. Each clause, or each stored message, stands in one
-list, as an *entry*: the cells of its further layers in a 64-bit *code*, a sketch, the details (box and further sketch)
-in one place, its row. The cells of a clause are one bit each, and a message turns the cells that it touches into a
-mask: an entry is in one of its buckets if its code has no bit outside the mask. The cells of a message are one byte
-each (those of eight attributes in the code, of eight more in the details), and a clause compares them with the first
-and the last cell of its intervals. So one comparison stands for a walk down all layers, an empty bucket costs nothing,
-and what is read lies in a row.
+list, as an *entry*: the cells of its further layers in a 64-bit *code*, its details (box and sketch) in one place, its
+row. In such a layer a message lies in one of equal cells, and a clause in the smallest run of them that contains its
+interval: the paper's partition with the least widths of Lemma 3, w_i = t_i = i / L and c_i = L - i + 1. Whether the run
+of each layer contains the message's cell is one subtraction for eight layers (``sketch``). So one comparison stands for
+a walk down all layers, an empty bucket costs nothing, and what is read lies in a row.
 
 Lists have room to grow; a full one moves to the end of the pool with more of it. ``homes`` knows where each row stands,
 so that it is removed (the last entry takes its place) or rewritten in constant time.
@@ -24,7 +23,9 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.ragged import offsets_of
 
-__all__ = ["Buckets", "Entries", "Pool"]
+__all__ = ["BLOCK", "Buckets", "Entries", "Pool"]
+
+BLOCK = 32  # entries of a list that are looked at together
 
 _SPARE = config.MO_TREE_SPARE
 
@@ -34,8 +35,7 @@ class Pool(NamedTuple):
 
     heads: NDArray[np.int32]  # [list, 3]: first entry, entries, room
     codes: NDArray[np.uint64]
-    sketches: NDArray[np.uint64]  # [entry, words]: the first group of a clause
-    details: NDArray[np.uint64]  # [entry, 2 + words]: the box, and the second group
+    details: NDArray[np.uint64]  # [entry, 2 + words]: the box, and the sketch
     boxes: NDArray[np.float32]  # the same memory: a row begins with the four sides of the box
     rows: NDArray[np.int32]
 
@@ -45,25 +45,18 @@ class Entries(NamedTuple):
 
     targets: NDArray[np.int32]
     codes: NDArray[np.uint64]
-    sketches: NDArray[np.uint64]
-    details: NDArray[np.uint64]  # [row, words]: the second group
+    sketches: NDArray[np.uint64]  # [row, words]
 
     @classmethod
-    def room(cls, rows: int, words: tuple[int, int]) -> Entries:
-        """Return room for so many rows, with so many *words* of sketch in the first and in the second group."""
-        first, second = words
-        return cls(
-            np.empty(rows, np.int32),
-            np.empty(rows, np.uint64),
-            np.empty((rows, first), np.uint64),
-            np.empty((rows, second), np.uint64),
-        )
+    def room(cls, rows: int, words: int) -> Entries:
+        """Return room for so many rows, with so many *words* of sketch."""
+        return cls(np.empty(rows, np.int32), np.empty(rows, np.uint64), np.empty((rows, words), np.uint64))
 
 
 class Buckets:
-    """The pool, and how it grows; entries have so many *words* of sketch in the first and in the second group."""
+    """The pool, and how it grows; entries have so many *words* of sketch."""
 
-    def __init__(self, lists: int, words: tuple[int, int]) -> None:
+    def __init__(self, lists: int, words: int) -> None:
         self._words = words
         self.pool = self._room(np.zeros((lists, 3), np.int32), 0)
         self._used = 0
@@ -115,7 +108,6 @@ class Buckets:
         return {
             "heads": pool.heads,
             "codes": pool.codes[:used],
-            "sketches": pool.sketches[:used],
             "details": pool.details[:used],
             "rows": pool.rows[:used],
         }
@@ -123,11 +115,9 @@ class Buckets:
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]]) -> Buckets:
         """Restore on mapped arrays."""
-        heads, codes, sketches, details, rows = (
-            arrays[name] for name in ("heads", "codes", "sketches", "details", "rows")
-        )
-        buckets = cls(0, (sketches.shape[1], details.shape[1] - 2))
-        buckets.pool = Pool(heads, codes, sketches, details, details.view(np.float32), rows)
+        heads, codes, details, rows = (arrays[name] for name in ("heads", "codes", "details", "rows"))
+        buckets = cls(0, details.shape[1] - 2)
+        buckets.pool = Pool(heads, codes, details, details.view(np.float32), rows)
         buckets._used, buckets.entries = len(rows), int(heads[:, 1].sum())
         return buckets
 
@@ -143,12 +133,10 @@ class Buckets:
         self.pool = wider
 
     def _room(self, heads: NDArray[np.int32], entries: int) -> Pool:
-        first, second = self._words
-        details = np.empty((entries, 2 + second), np.uint64)
+        details = np.empty((entries, 2 + self._words), np.uint64)
         return Pool(
             heads,
             np.empty(entries, np.uint64),
-            np.empty((entries, first), np.uint64),
             details,
             details.view(np.float32),
             np.empty(entries, np.int32),
@@ -158,7 +146,6 @@ class Buckets:
 @kernel
 def _write(
     codes: NDArray[np.uint64],
-    sketches: NDArray[np.uint64],
     details: NDArray[np.uint64],
     sides: NDArray[np.float32],
     entry_rows: NDArray[np.int32],
@@ -167,24 +154,20 @@ def _write(
     row: int,
     new_codes: NDArray[np.uint64],
     new_sketches: NDArray[np.uint64],
-    new_details: NDArray[np.uint64],
     i: int,
 ) -> None:
     """Write entry number *i* of the new ones, for a row, to place *at*."""
     codes[at] = new_codes[i]
-    for word in range(new_sketches.shape[1]):
-        sketches[at, word] = new_sketches[i, word]
     for side in range(4):
         sides[at, side] = np.float32(boxes[row, side])
-    for word in range(new_details.shape[1]):
-        details[at, 2 + word] = new_details[i, word]
+    for word in range(new_sketches.shape[1]):
+        details[at, 2 + word] = new_sketches[i, word]
     entry_rows[at] = row
 
 
 @kernel
 def _copy(pool: Pool, first: int, into: Pool, at: int, count: int) -> None:
     into.codes[at : at + count] = pool.codes[first : first + count]
-    into.sketches[at : at + count] = pool.sketches[first : first + count]
     into.details[at : at + count] = pool.details[first : first + count]
     into.rows[at : at + count] = pool.rows[first : first + count]
 
@@ -201,8 +184,8 @@ def _add(
     start_room: int,
 ) -> Any:
     """Append entries from number *begin* on; return (next, used) when done or when the pool is full."""
-    heads, codes, sketches, details, sides, entry_rows = pool
-    targets, new_codes, new_sketches, new_details = entries
+    heads, codes, details, sides, entry_rows = pool
+    targets, new_codes, new_sketches = entries
     room = entry_rows.size
     for i in range(begin, rows.size):
         target = targets[i]
@@ -215,20 +198,7 @@ def _add(
             heads[target, 0], heads[target, 2] = used, wider
             used += wider
         at = heads[target, 0] + size
-        _write(
-            codes,
-            sketches,
-            details,
-            sides,
-            entry_rows,
-            at,
-            boxes,
-            rows[i],
-            new_codes,
-            new_sketches,
-            new_details,
-            i,
-        )
+        _write(codes, details, sides, entry_rows, at, boxes, rows[i], new_codes, new_sketches, i)
         homes[rows[i], 0], homes[rows[i], 1] = target, size
         heads[target, 1] = size + 1
     return rows.size, used
@@ -237,14 +207,13 @@ def _add(
 @kernel
 def _remove(pool: Pool, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
     """Take entries out; the last one of the list takes the free place."""
-    heads, codes, sketches, details, _, entry_rows = pool
+    heads, codes, details, _, entry_rows = pool
     for row in rows:
         target, position = homes[row, 0], homes[row, 1]
         first, last = heads[target, 0], heads[target, 1] - 1
         if position != last:
             to, source = first + position, first + last
             codes[to] = codes[source]
-            sketches[to] = sketches[source]
             details[to] = details[source]
             entry_rows[to] = entry_rows[source]
             homes[entry_rows[to], 1] = position
@@ -261,28 +230,15 @@ def _rewrite(
     entries: Entries,
 ) -> NDArray[np.int64]:
     """Write entries anew where their list is still the same; return the numbers of the others."""
-    heads, codes, sketches, details, sides, entry_rows = pool
-    targets, new_codes, new_sketches, new_details = entries
+    heads, codes, details, sides, entry_rows = pool
+    targets, new_codes, new_sketches = entries
     movers = np.empty(rows.size, np.int64)
     count = 0
     for i in range(rows.size):
         row = rows[i]
         if homes[row, 0] == targets[i]:
             at = heads[targets[i], 0] + homes[row, 1]
-            _write(
-                codes,
-                sketches,
-                details,
-                sides,
-                entry_rows,
-                at,
-                boxes,
-                row,
-                new_codes,
-                new_sketches,
-                new_details,
-                i,
-            )
+            _write(codes, details, sides, entry_rows, at, boxes, row, new_codes, new_sketches, i)
         else:
             movers[count] = i
             count += 1

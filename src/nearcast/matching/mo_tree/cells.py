@@ -1,4 +1,4 @@
-"""The layers of an MO-Tree: multi-level overlapping cells for intervals, section 4.3 of its paper.
+"""The layers of an MO-Tree's directory: multi-level overlapping cells for intervals, section 4.3 of its paper.
 
 A layer belongs to an axis of the place or to an attribute. On each level its domain, normalised by the attribute's
 scale, is cut into cells that overlap; an interval belongs to the smallest cell that contains it, on one level to the
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
 
-__all__ = ["Layers", "cell_of", "cells_touched", "mask_of"]
+__all__ = ["Layers", "cell_of", "cells_touched"]
 
 
 class Layers(NamedTuple):
-    """The layers, those of the directory first; a row each, and in a row a column for each level."""
+    """The layers of the directory; a row each, and in a row a column for each level."""
 
     sources: NDArray[np.int32]  # X, Y or the number of an attribute; the layers have the first scales
     firsts: NDArray[np.int32]  # number of the first cell of each level
@@ -28,7 +28,6 @@ class Layers(NamedTuple):
     rates: NDArray[np.float64]  # cells that begin on a unit, 0 where there is only one
     widths: NDArray[np.float64]  # w_i
     untested: NDArray[np.int32]  # number of the cell for clauses without a test: as many as the levels have
-    shifts: NDArray[np.int64]  # first bit of a layer in the code, for those that are not in the directory
 
 
 @kernel
@@ -88,22 +87,3 @@ def cells_touched(
             found += start <= high and start + width >= low
     out[found] = firsts[layer, levels - 1]
     return found + 1
-
-
-@kernel
-def mask_of(
-    counts: NDArray[np.int32],
-    firsts: NDArray[np.int32],
-    steps: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    widths: NDArray[np.float64],
-    layer: int,
-    low: float,
-    high: float,
-    room: NDArray[np.int32],
-) -> Any:
-    """Return the cells that the interval touches as bits."""
-    bits = np.uint64(0)
-    for i in range(cells_touched(counts, firsts, steps, rates, widths, layer, low, high, room)):
-        bits |= np.uint64(1) << np.uint64(room[i])
-    return bits

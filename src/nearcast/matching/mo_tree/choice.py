@@ -3,7 +3,7 @@
 The three guidelines (popularity, selectivity, uniformity) are measured together by one figure: the share of clauses
 whose cell a message touches on the average. An attribute that few clauses test, whose intervals are wide, or whose
 intervals crowd in few cells leaves many. The two layers that leave the fewest are the directory, with cells as fine as
-their intervals; the next ones are kept as bits of a code, with the paper's number of cells.
+their intervals and as wide as section 5 says; the next ones are kept as runs of equal cells in a code.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from nearcast.matching.scale import (
     scales_of,
     tests_of,
 )
-from nearcast.matching.sketch import FIELDS, GROUPS
+from nearcast.matching.sketch import FIELDS, GROUPS, RUN_CELLS
 
-__all__ = ["CODE_BITS", "DIRECTORY", "Figures", "choose_layers"]
+__all__ = ["DIRECTORY", "Choice", "Figures", "choose_layers"]
 
 DIRECTORY = 2  # layers whose cells number the lists of clauses
-CODE_BITS = 64
 
 
 class Figures(NamedTuple):
     """What section 4.2 asks about a layer; for ``stats()``."""
 
+    source: int
+    cells: int
     popularity: float  # share of clauses that test it
     selectivity: float  # share of those that a message is spared
     uniformity: float  # entropy of their cells, of what it would be if all cells had as many
@@ -64,6 +65,16 @@ class _Layer(NamedTuple):
     figures: Figures
 
 
+class Choice(NamedTuple):
+    """What an MO-Tree is laid out by."""
+
+    layers: Layers  # of the directory
+    scales: Scales  # of all that follows, those of the directory first
+    coded: NDArray[np.int32]  # numbers of the scales whose layers are in the code
+    sketched: NDArray[np.int32]  # and of those in the sketch
+    figures: list[Figures]  # of the directory's layers, then of those in the code
+
+
 def choose_layers(
     clauses: Clauses,
     rows: NDArray[np.int64],
@@ -71,32 +82,32 @@ def choose_layers(
     layers: int,
     levels: int,
     threshold: float,
-) -> tuple[Layers, Scales, NDArray[np.int32], list[Figures]]:
-    """Choose at most *layers* (H) of *levels* (L) for clause *rows* and what messages look like.
-
-    Returns the layers, the scales that they and the sketch are on, the numbers of the sketch's scales, and the figures.
-    """
+) -> Choice:
+    """Choose at most *layers* (H), the directory's of *levels* (L), for clause *rows* and a sample of messages."""
     rng = np.random.default_rng(0)
     sample = rows if len(rows) <= config.MO_TREE_SAMPLE else np.sort(rng.choice(rows, config.MO_TREE_SAMPLE))
     tested = most_tested(clauses, sample, config.MO_TREE_CANDIDATES)
     candidates = _candidates(clauses, sample, [X, Y, *tested], messages)
     finest = min(max(levels, int(np.sqrt(len(rows)) / config.MO_TREE_STEM)), config.MO_TREE_CELLS)
-    fine = [
-        _layer(candidate, levels, threshold * config.MO_TREE_FINENESS, finest) for candidate in candidates
-    ]
+    fine = [_layer(candidate, levels, threshold, finest) for candidate in candidates]
     order = sorted(range(len(fine)), key=lambda i: (fine[i].left, i))
-    chosen = [fine[i] for i in order[:DIRECTORY]]
-    coarse = [_layer(candidates[i], levels, threshold, None) for i in sorted(order[DIRECTORY:])]
-    coarse.sort(key=lambda layer: layer.left)
-    bits = int(level_counts(levels).sum()) + 1
-    room = max(min(CODE_BITS // bits, layers - DIRECTORY), 0)
-    chosen += [layer for layer in coarse[:room] if layer.left < config.MO_TREE_USEFUL]
-    sketched = tested[: GROUPS * FIELDS]
-    sources = list(dict.fromkeys([*(layer.source for layer in chosen), *sketched]))
+    directory = [fine[i] for i in order[:DIRECTORY]]
+    runs = level_counts(RUN_CELLS), np.arange(1, RUN_CELLS + 1) / RUN_CELLS
+    further = [_measured(candidates[i], *runs) for i in sorted(order[DIRECTORY:])]
+    further.sort(key=lambda layer: layer.left)
+    code = [
+        layer for layer in further[: min(FIELDS, layers - DIRECTORY)] if layer.left < config.MO_TREE_USEFUL
+    ]
+    sketch = tested[: GROUPS * FIELDS]
+    sources = list(dict.fromkeys([*(layer.source for layer in directory + code), *sketch]))
     knots = {candidate.source: candidate.knots for candidate in candidates}
-    scales = scales_of(sources, [knots[source] for source in sources])
-    fields = np.array([sources.index(source) for source in sketched], np.int32)
-    return _laid_out(chosen, levels, bits), scales, fields, [layer.figures for layer in chosen]
+    return Choice(
+        _laid_out(directory),
+        scales_of(sources, [knots[source] for source in sources]),
+        np.array([sources.index(layer.source) for layer in code], np.int32),
+        np.array([sources.index(source) for source in sketch], np.int32),
+        [layer.figures for layer in directory + code],
+    )
 
 
 def _candidates(
@@ -133,24 +144,22 @@ def _candidates(
     return candidates
 
 
-def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int | None) -> _Layer:
-    """Return a layer with the paper's number of cells, or with as many as its intervals ask for, up to *finest*."""
-    points = np.linspace(0, len(candidate.lows) - 1, min(len(candidate.lows), config.MO_TREE_POINTS)).astype(
-        int
-    )
-    widths = (candidate.highs - candidate.lows)[points]
+def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int) -> _Layer:
+    """Return a layer with as many cells as its intervals ask for, up to *finest* on a level, or the paper's number."""
+    n = len(candidate.lows)
+    points = np.linspace(0, n - 1, min(n, config.MO_TREE_POINTS)).astype(np.int64)
     values = None if candidate.values is None else candidate.values[: config.MO_TREE_POINTS]
-    law = Law(widths if len(widths) else np.ones(1), candidate.lows[points] if len(widths) else None, values)
+    law = Law((candidate.highs - candidate.lows)[points], candidate.lows[points], values)
+    if not n:
+        law = Law(np.ones(1), None, values)
     counts = paper = level_counts(levels)
     targets = even_targets(counts, law.widths)
-    if finest is not None:
-        for _ in range(
-            2
-        ):  # the number of cells follows from the widths, and the widths of each level from them
-            wanted = np.ceil(config.MO_TREE_FINENESS / np.maximum(targets, 1e-6)).astype(np.int64)
-            counts = np.maximum(paper, np.minimum(wanted, finest))
-            counts[-1] = 1
-            targets = even_targets(counts, law.widths)
+    for _ in range(2):  # the numbers of cells follow from the targets, and these from them
+        wanted = np.ceil(config.MO_TREE_FINENESS / np.maximum(targets, 1e-6)).astype(np.int64)
+        counts = np.maximum(paper, np.minimum(wanted, finest))
+        counts[-1] = 1
+        targets = even_targets(counts, law.widths)
+    threshold *= config.MO_TREE_FINENESS
     return _measured(candidate, counts, optimal_widths(counts, targets, threshold, law, config.MO_TREE_STEPS))
 
 
@@ -184,7 +193,9 @@ def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[
     shares = np.bincount(cells, minlength=int(counts.sum())) / max(len(cells), 1)
     entropy = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
     uniformity = entropy / float(np.log(len(shares))) if len(shares) > 1 else 0.0
-    figures = Figures(round(popularity, 4), round(1 - met, 4), round(uniformity, 4))
+    figures = Figures(
+        candidate.source, int(counts.sum()), round(popularity, 4), round(1 - met, 4), round(uniformity, 4)
+    )
     return _Layer(candidate.source, counts, widths, 1 - popularity * (1 - met), figures)
 
 
@@ -196,20 +207,17 @@ def _rates(steps: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(1.0, steps, out=np.zeros_like(steps), where=steps > 0)
 
 
-def _laid_out(chosen: list[_Layer], levels: int, bits: int) -> Layers:
-    counts = np.array([layer.counts for layer in chosen], np.int32).reshape(-1, levels)
-    widths = np.array([layer.widths for layer in chosen]).reshape(-1, levels)
-    steps = np.array([_steps(layer.counts, layer.widths) for layer in chosen]).reshape(-1, levels)
-    number = np.arange(len(chosen))
+def _laid_out(chosen: list[_Layer]) -> Layers:
+    counts = np.array([layer.counts for layer in chosen], np.int32)
+    steps = np.array([_steps(layer.counts, layer.widths) for layer in chosen])
     return Layers(
         np.array([layer.source for layer in chosen], np.int32),
         (np.cumsum(counts, axis=1) - counts).astype(np.int32),
         counts,
         steps,
         _rates(steps),
-        widths,
+        np.array([layer.widths for layer in chosen]),
         counts.sum(axis=1).astype(np.int32),
-        np.maximum(number - DIRECTORY, 0) * bits,
     )
 
 

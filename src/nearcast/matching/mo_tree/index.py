@@ -15,13 +15,14 @@ from nearcast.kernels.verify import Probes
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mo_tree.buckets import Buckets, Entries
 from nearcast.matching.mo_tree.cells import Layers
-from nearcast.matching.mo_tree.choice import DIRECTORY, Figures, choose_layers
+from nearcast.matching.mo_tree.choice import DIRECTORY, Choice, Figures, choose_layers
 from nearcast.matching.mo_tree.search import assign, search
 from nearcast.matching.scale import Scales, source_name
+from nearcast.matching.sketch import FIELDS, GROUPS
 
 __all__ = ["MOTree"]
 
-_WORDS = (2, 2)  # of a clause's sketch: the first and the last cells of its intervals, for each group
+_WORDS = 2 * GROUPS  # of a clause's sketch: the first and the last cells of its intervals
 
 
 class MOTree(Matcher):
@@ -32,9 +33,9 @@ class MOTree(Matcher):
     layers
         H, the most attributes that are indexed, both axes of the place among them.
     levels
-        L, of overlapping cells in a layer.
+        L, of overlapping cells in a layer of the directory.
     threshold
-        η, how many cells of a layer a value may lie in on the average.
+        η, how many cells of such a layer a value may lie in on the average, where it has as many as the paper's.
     """
 
     name: ClassVar[str] = "mo-tree"
@@ -55,7 +56,10 @@ class MOTree(Matcher):
         levels: int = config.MO_TREE_LEVELS,
         threshold: float = config.MO_TREE_THRESHOLD,
     ) -> None:
-        for what, value, least, most in (("layers", layers, 2, 64), ("levels", levels, 2, 8)):
+        for what, value, least, most in (
+            ("layers", layers, DIRECTORY, DIRECTORY + FIELDS),
+            ("levels", levels, 2, 8),
+        ):
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise ColumnError(f"{what} must be a whole number from {least} to {most}, not {shown(value)}")
         if not isinstance(threshold, int | float) or not threshold >= levels:
@@ -71,11 +75,11 @@ class MOTree(Matcher):
         clauses = self.store.clauses
         self._tell("choosing attributes", 0.0)
         messages = None if self._sample is None else self._sample.probes
-        self._layers, self._scales, self._fields, self._figures = choose_layers(
+        self._choice = choose_layers(
             clauses, rows, messages, self._most_layers, self._levels, self._threshold
         )
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
-        self._buckets = Buckets(int(np.prod(self._layers.untested[:DIRECTORY] + 1)), _WORDS)
+        self._buckets = Buckets(int(np.prod(self._choice.layers.untested + 1)), _WORDS)
         self._laid_for = len(rows)
         self._layouts += 1
         self._tell("assigning cells", 0.3)
@@ -85,7 +89,8 @@ class MOTree(Matcher):
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
         entries = Entries.room(len(rows), _WORDS)
-        assign(self._layers, self._scales, self._fields, self.store.clauses, rows, entries)
+        layers, scales, coded, sketched, _ = self._choice
+        assign(layers, scales, coded, sketched, self.store.clauses, rows, entries)
         return entries
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
@@ -116,11 +121,13 @@ class MOTree(Matcher):
         out: NDArray[np.int32],
         filled: int,
     ) -> tuple[int, int]:
+        layers, scales, coded, sketched, _ = self._choice
         done: tuple[int, int] = search(
             self.store.clauses,
-            self._layers,
-            self._scales,
-            self._fields,
+            layers,
+            scales,
+            coded,
+            sketched,
             self._buckets.pool,
             probes,
             start,
@@ -138,11 +145,10 @@ class MOTree(Matcher):
         return super().stats() | {
             "layers": [
                 {
-                    "attribute": source_name(int(source), self.store.attributes),
-                    "cells": int(cells),
-                    **figures._asdict(),
+                    "attribute": source_name(source, self.store.attributes),
+                    **dict(zip(Figures._fields[1:], figures)),
                 }
-                for source, cells, figures in zip(self._layers.sources, self._layers.untested, self._figures)
+                for source, *figures in self._choice.figures
             ],
             "lists": len(heads),
             "lists_in_use": len(sizes),
@@ -156,10 +162,11 @@ class MOTree(Matcher):
             "parameters": np.array(
                 [self._most_layers, self._levels, self._threshold, self._laid_for, self._layouts]
             ),
-            "figures": np.array(self._figures).reshape(-1, len(Figures._fields)),
-            **{f"layer_{name}": array for name, array in self._layers._asdict().items()},
-            **{f"scale_{name}": array for name, array in self._scales._asdict().items()},
-            "fields": self._fields,
+            "figures": np.array(self._choice.figures),
+            **{f"layer_{name}": array for name, array in self._choice.layers._asdict().items()},
+            **{f"scale_{name}": array for name, array in self._choice.scales._asdict().items()},
+            "coded": self._choice.coded,
+            "sketched": self._choice.sketched,
             **self._buckets.arrays(),
         }
 
@@ -168,17 +175,20 @@ class MOTree(Matcher):
         self._most_layers, self._levels, self._laid_for, self._layouts = (
             int(number) for number in (layers, levels, laid_for, layouts)
         )
-        self._figures = [Figures(*row) for row in arrays["figures"].tolist()]
-        self._layers = Layers(**{name: arrays[f"layer_{name}"] for name in Layers._fields})
-        self._scales = Scales(**{name: arrays[f"scale_{name}"] for name in Scales._fields})
-        self._fields = arrays["fields"]
+        self._choice = Choice(
+            Layers(**{name: arrays[f"layer_{name}"] for name in Layers._fields}),
+            Scales(**{name: arrays[f"scale_{name}"] for name in Scales._fields}),
+            arrays["coded"],
+            arrays["sketched"],
+            [Figures(int(row[0]), int(row[1]), *row[2:]) for row in arrays["figures"].tolist()],
+        )
         self._homes = GrowableArray(arrays["homes"], borrowed=False)
         self._buckets = Buckets.restored(arrays)
 
     def _check(self) -> list[str]:
         found = []
         alive = self._members()
-        heads, codes, sketches, details, boxes, rows = self._buckets.pool
+        heads, codes, details, boxes, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} clauses")
         target, place = self._homes.values[alive].T
@@ -190,10 +200,7 @@ class MOTree(Matcher):
             found.append("an entry is not where its clause says")
         elif not np.array_equal(target, expected.targets) or not np.array_equal(codes[at], expected.codes):
             found.append("a clause is in another bucket than its cells say")
-        elif not (
-            np.array_equal(sketches[at], expected.sketches)
-            and np.array_equal(details[at, 2:], expected.details)
-        ):
+        elif not np.array_equal(details[at, 2:], expected.sketches):
             found.append("an entry has another sketch than its clause")
         elif not np.array_equal(boxes[at, :4], self.store.clauses.boxes[alive].astype(np.float32)):
             found.append("an entry has another box than its clause")

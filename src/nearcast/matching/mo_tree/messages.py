@@ -20,7 +20,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
 from nearcast.matching.message_store import MessageStore
-from nearcast.matching.mo_tree.buckets import Buckets, Entries, Pool
+from nearcast.matching.mo_tree.buckets import BLOCK, Buckets, Entries, Pool
 from nearcast.matching.mo_tree.choice import DIRECTORY
 from nearcast.matching.scale import (
     ABSENT,
@@ -39,7 +39,7 @@ from nearcast.matching.sketch import FIELDS, GROUPS, interval_words, passes, val
 
 __all__ = ["MOTreeStore"]
 
-_WORDS = (0, 1)  # of a message's sketch: its cells in the first group are the code
+_WORDS = GROUPS - 1  # of a message's sketch: its cells in the first group are the code
 
 
 class MOTreeStore(MessageStore):
@@ -140,7 +140,7 @@ class MOTreeStore(MessageStore):
     def _check(self) -> list[str]:
         found = []
         alive = np.flatnonzero(self.rows.alive)
-        heads, codes, _, details, boxes, rows = self._buckets.pool
+        heads, codes, details, boxes, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} probe rows")
         target, place = self._homes.values[alive].T
@@ -153,7 +153,7 @@ class MOTreeStore(MessageStore):
         elif not (
             np.array_equal(target, expected.targets)
             and np.array_equal(codes[at], expected.codes)
-            and np.array_equal(details[at, 2:], expected.details)
+            and np.array_equal(details[at, 2:], expected.sketches)
         ):
             found.append("a probe row is in another bucket than its cells say")
         elif not np.array_equal(boxes[at, :4], self.rows.stored.boxes[alive].astype(np.float32)):
@@ -225,7 +225,7 @@ def _assign(
     """Write the list and the cells of stored probe rows: one cell of each layer (section 4.3.1)."""
     _, knots, slopes, numbers = scales
     boxes, _, _, offsets, attributes, values, _ = stored
-    targets, codes, _, next_codes = entries
+    targets, codes, next_codes = entries
     places = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
         stored_positions(knots, slopes, numbers, rows[i], boxes, offsets, attributes, values, places)
@@ -264,7 +264,7 @@ def _search(
     expired is noted for removal.
     """
     sources, knots, slopes, numbers = scales
-    heads, codes, _, details, boxes, rows = pool
+    heads, codes, details, boxes, rows = pool
     clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     stored_boxes, _, _, value_offsets, value_attributes, stored_values, expires = stored
@@ -299,12 +299,22 @@ def _search(
                 begin, size = heads[row + touched[1, j], 0], heads[row + touched[1, j], 1]
                 if last + size > out.size:
                     return c, filled
-                before = last
-                for at in range(begin, begin + size):
-                    out[last] = at
-                    last += passes(codes[at], first_cells, last_cells)
-                for k in range(before, last):
-                    prefetch(details, out[k])
+                at, end = begin, begin + size
+                while at < end:
+                    # Most blocks hold nothing: they are only looked at, many entries in one instruction.
+                    block = min(at + BLOCK, end)
+                    some = block - at < BLOCK
+                    if not some:
+                        for k in range(BLOCK):
+                            some |= passes(codes[at + k], first_cells, last_cells)
+                    if some:
+                        before = last
+                        for k in range(at, block):
+                            out[last] = k
+                            last += passes(codes[k], first_cells, last_cells)
+                        for k in range(before, last):
+                            prefetch(details, out[k])
+                    at = block
         kept = filled
         for k in range(filled, last):
             at = out[k]
