@@ -318,7 +318,9 @@ def test_an_index_and_a_store_together():
 
 def test_the_table_of_attributes(bench, tmp_path):
     sizes = ("--subscriptions", 400, "--messages", 300, "--queries", 30, "--repeat", 1, "--seed", 2)
-    result = bench("attributes", *sizes, "--out", tmp_path / "out", "--check", "--floors", floors(tmp_path))
+    result = bench(
+        "attributes", *sizes, "--inserted", "--out", tmp_path / "out", "--check", "--floors", floors(tmp_path)
+    )
     assert result.exit_code == 0, result.output
     assert "400 subscriptions, 300 messages, mo-tree, seed 2, one thread" in result.stdout
     assert result.stdout.count("reached") == 2
@@ -326,7 +328,9 @@ def test_the_table_of_attributes(bench, tmp_path):
     assert document["sizes"] == {"subscriptions": 400, "messages": 300}
     assert document["mismatches"] == []
     results = {result["index"]: result for result in document["results"]}
-    assert list(results) == [*mo_tree_figures.INDEXES, *(f"{name}-store" for name in mo_tree_figures.STORES)]
+    inserted = [attributes.INSERTED, f"{attributes.INSERTED}-store"]
+    stores = [f"{name}-store" for name in mo_tree_figures.STORES]
+    assert list(results) == [*mo_tree_figures.INDEXES, *stores, *inserted]
     ours, theirs = results["mo-tree-store"], results["scan-store"]
     assert ours["speedup_over"]["scan"] == pytest.approx(theirs["microseconds"] / ours["microseconds"])
     for name in attributes.CHANGED:

@@ -305,6 +305,13 @@ def attributes(
     queries: Annotated[
         int, typer.Option(help="How many messages and subscriptions ask.", min=1)
     ] = config.MO_QUERIES,
+    inserted: Annotated[
+        bool,
+        typer.Option(
+            "--inserted",
+            help="Also build the R*-Trees by inserts, as the paper does; minutes at a million.",
+        ),
+    ] = False,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     out: OutDirectory = None,
@@ -351,14 +358,20 @@ def attributes(
 
     def run(tell: Progress) -> dict[str, Any]:
         return benchmark.run(
-            where.subscriptions, where.messages, queries, seed=seed, repeat=repeat, progress=tell
+            where.subscriptions,
+            where.messages,
+            queries,
+            inserted=inserted,
+            seed=seed,
+            repeat=repeat,
+            progress=tell,
         )
 
     if out:
         _make_directory(out)
     _measure(
         "attributes",
-        f"nearcast bench attributes {sizes} --seed {seed} --repeat {repeat}",
+        f"nearcast bench attributes {sizes}{' --inserted' if inserted else ''} --seed {seed} --repeat {repeat}",
         run,
         json=json or (str(out / "attributes.json") if out else None),
         plot=out / "attributes.svg" if out else None,
