@@ -2,11 +2,12 @@
 
 The paper stacks H layers into as many buckets as there are combinations of cells, and most of them are empty. Here a
 combination of cells of the two layers of the directory is a *list*. Each clause, or each stored message, stands in one
-list, as an *entry*: the cells of its further layers in a 64-bit *code*, its details (box and sketch) in one place, its
-row. In such a layer a message lies in one of equal cells, and a clause in the smallest run of them that contains its
-interval: the paper's partition with the least widths of Lemma 3, w_i = t_i = i / L and c_i = L - i + 1. Whether the run
-of each layer contains the message's cell is one subtraction for eight layers (``sketch``). So one comparison stands for
-a walk down all layers, an empty bucket costs nothing, and what is read lies in a row.
+list, as an *entry*: the cells of its further layers in a 64-bit *code*, its details (box and sketch) in half a line of
+memory, what does not fit there, its row. In such a layer a message lies in one of equal cells, and a clause in the
+smallest run of them that contains its interval: the paper's partition with the least widths of Lemma 3, w_i = t_i =
+i / L and c_i = L - i + 1. Whether the run of each layer contains the message's cell is one subtraction for eight layers
+(``sketch``). So one comparison stands for a walk down all layers, an empty bucket costs nothing, and what is read lies
+in a row.
 
 Lists have room to grow; a full one moves to the end of the pool with more of it. ``homes`` knows where each row stands,
 so that it is removed (the last entry takes its place) or rewritten in constant time.
@@ -23,9 +24,7 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.ragged import offsets_of
 
-__all__ = ["BLOCK", "Buckets", "Entries", "Pool"]
-
-BLOCK = 32  # entries of a list that are looked at together
+__all__ = ["Buckets", "Entries", "Pool"]
 
 _SPARE = config.MO_TREE_SPARE
 
@@ -35,8 +34,9 @@ class Pool(NamedTuple):
 
     heads: NDArray[np.int32]  # [list, 3]: first entry, entries, room
     codes: NDArray[np.uint64]
-    details: NDArray[np.uint64]  # [entry, 2 + words]: the box, and the sketch
+    details: NDArray[np.uint64]  # [entry, 2 + words]: the box, and the first words of the sketch
     boxes: NDArray[np.float32]  # the same memory: a row begins with the four sides of the box
+    more: NDArray[np.uint64]  # [entry, words]: the others
     rows: NDArray[np.int32]
 
 
@@ -54,9 +54,9 @@ class Entries(NamedTuple):
 
 
 class Buckets:
-    """The pool, and how it grows; entries have so many *words* of sketch."""
+    """The pool, and how it grows; *words* of the sketch are in the details, and how many are beside them."""
 
-    def __init__(self, lists: int, words: int) -> None:
+    def __init__(self, lists: int, words: tuple[int, int]) -> None:
         self._words = words
         self.pool = self._room(np.zeros((lists, 3), np.int32), 0)
         self._used = 0
@@ -109,15 +109,18 @@ class Buckets:
             "heads": pool.heads,
             "codes": pool.codes[:used],
             "details": pool.details[:used],
+            "more": pool.more[:used],
             "rows": pool.rows[:used],
         }
 
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]]) -> Buckets:
         """Restore on mapped arrays."""
-        heads, codes, details, rows = (arrays[name] for name in ("heads", "codes", "details", "rows"))
-        buckets = cls(0, details.shape[1] - 2)
-        buckets.pool = Pool(heads, codes, details, details.view(np.float32), rows)
+        heads, codes, details, more, rows = (
+            arrays[name] for name in ("heads", "codes", "details", "more", "rows")
+        )
+        buckets = cls(0, (details.shape[1] - 2, more.shape[1]))
+        buckets.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)
         buckets._used, buckets.entries = len(rows), int(heads[:, 1].sum())
         return buckets
 
@@ -133,12 +136,13 @@ class Buckets:
         self.pool = wider
 
     def _room(self, heads: NDArray[np.int32], entries: int) -> Pool:
-        details = np.empty((entries, 2 + self._words), np.uint64)
+        details = np.empty((entries, 2 + self._words[0]), np.uint64)
         return Pool(
             heads,
             np.empty(entries, np.uint64),
             details,
             details.view(np.float32),
+            np.empty((entries, self._words[1]), np.uint64),
             np.empty(entries, np.int32),
         )
 
@@ -148,6 +152,7 @@ def _write(
     codes: NDArray[np.uint64],
     details: NDArray[np.uint64],
     sides: NDArray[np.float32],
+    more: NDArray[np.uint64],
     entry_rows: NDArray[np.int32],
     at: int,
     boxes: NDArray[np.float64],
@@ -160,8 +165,10 @@ def _write(
     codes[at] = new_codes[i]
     for side in range(4):
         sides[at, side] = np.float32(boxes[row, side])
-    for word in range(new_sketches.shape[1]):
+    for word in range(details.shape[1] - 2):
         details[at, 2 + word] = new_sketches[i, word]
+    for word in range(more.shape[1]):
+        more[at, word] = new_sketches[i, details.shape[1] - 2 + word]
     entry_rows[at] = row
 
 
@@ -169,6 +176,7 @@ def _write(
 def _copy(pool: Pool, first: int, into: Pool, at: int, count: int) -> None:
     into.codes[at : at + count] = pool.codes[first : first + count]
     into.details[at : at + count] = pool.details[first : first + count]
+    into.more[at : at + count] = pool.more[first : first + count]
     into.rows[at : at + count] = pool.rows[first : first + count]
 
 
@@ -184,7 +192,7 @@ def _add(
     start_room: int,
 ) -> Any:
     """Append entries from number *begin* on; return (next, used) when done or when the pool is full."""
-    heads, codes, details, sides, entry_rows = pool
+    heads, codes, details, sides, more, entry_rows = pool
     targets, new_codes, new_sketches = entries
     room = entry_rows.size
     for i in range(begin, rows.size):
@@ -198,7 +206,7 @@ def _add(
             heads[target, 0], heads[target, 2] = used, wider
             used += wider
         at = heads[target, 0] + size
-        _write(codes, details, sides, entry_rows, at, boxes, rows[i], new_codes, new_sketches, i)
+        _write(codes, details, sides, more, entry_rows, at, boxes, rows[i], new_codes, new_sketches, i)
         homes[rows[i], 0], homes[rows[i], 1] = target, size
         heads[target, 1] = size + 1
     return rows.size, used
@@ -207,7 +215,7 @@ def _add(
 @kernel
 def _remove(pool: Pool, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
     """Take entries out; the last one of the list takes the free place."""
-    heads, codes, details, _, entry_rows = pool
+    heads, codes, details, _, more, entry_rows = pool
     for row in rows:
         target, position = homes[row, 0], homes[row, 1]
         first, last = heads[target, 0], heads[target, 1] - 1
@@ -215,6 +223,7 @@ def _remove(pool: Pool, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> No
             to, source = first + position, first + last
             codes[to] = codes[source]
             details[to] = details[source]
+            more[to] = more[source]
             entry_rows[to] = entry_rows[source]
             homes[entry_rows[to], 1] = position
         heads[target, 1] = last
@@ -230,7 +239,7 @@ def _rewrite(
     entries: Entries,
 ) -> NDArray[np.int64]:
     """Write entries anew where their list is still the same; return the numbers of the others."""
-    heads, codes, details, sides, entry_rows = pool
+    heads, codes, details, sides, more, entry_rows = pool
     targets, new_codes, new_sketches = entries
     movers = np.empty(rows.size, np.int64)
     count = 0
@@ -238,7 +247,7 @@ def _rewrite(
         row = rows[i]
         if homes[row, 0] == targets[i]:
             at = heads[targets[i], 0] + homes[row, 1]
-            _write(codes, details, sides, entry_rows, at, boxes, row, new_codes, new_sketches, i)
+            _write(codes, details, sides, more, entry_rows, at, boxes, row, new_codes, new_sketches, i)
         else:
             movers[count] = i
             count += 1

@@ -18,11 +18,11 @@ from nearcast.matching.mo_tree.cells import Layers
 from nearcast.matching.mo_tree.choice import DIRECTORY, Choice, Figures, choose_layers
 from nearcast.matching.mo_tree.search import assign, search
 from nearcast.matching.scale import Scales, source_name
-from nearcast.matching.sketch import FIELDS, GROUPS
+from nearcast.matching.sketch import FIELDS
 
 __all__ = ["MOTree"]
 
-_WORDS = 2 * GROUPS  # of a clause's sketch: the first and the last cells of its intervals
+_WORDS = (2, 2)  # of a clause's sketch: the first and the last cells of its intervals, for each group
 
 
 class MOTree(Matcher):
@@ -88,7 +88,7 @@ class MOTree(Matcher):
         self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
-        entries = Entries.room(len(rows), _WORDS)
+        entries = Entries.room(len(rows), sum(_WORDS))
         layers, scales, coded, sketched, _ = self._choice
         assign(layers, scales, coded, sketched, self.store.clauses, rows, entries)
         return entries
@@ -188,7 +188,7 @@ class MOTree(Matcher):
     def _check(self) -> list[str]:
         found = []
         alive = self._members()
-        heads, codes, details, boxes, rows = self._buckets.pool
+        heads, codes, details, boxes, more, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} clauses")
         target, place = self._homes.values[alive].T
@@ -200,7 +200,7 @@ class MOTree(Matcher):
             found.append("an entry is not where its clause says")
         elif not np.array_equal(target, expected.targets) or not np.array_equal(codes[at], expected.codes):
             found.append("a clause is in another bucket than its cells say")
-        elif not np.array_equal(details[at, 2:], expected.sketches):
+        elif not np.array_equal(np.hstack([details[at, 2:], more[at]]), expected.sketches):
             found.append("an entry has another sketch than its clause")
         elif not np.array_equal(boxes[at, :4], self.store.clauses.boxes[alive].astype(np.float32)):
             found.append("an entry has another box than its clause")

@@ -20,7 +20,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
 from nearcast.matching.message_store import MessageStore
-from nearcast.matching.mo_tree.buckets import BLOCK, Buckets, Entries, Pool
+from nearcast.matching.mo_tree.buckets import Buckets, Entries, Pool
 from nearcast.matching.mo_tree.choice import DIRECTORY
 from nearcast.matching.scale import (
     ABSENT,
@@ -39,7 +39,8 @@ from nearcast.matching.sketch import FIELDS, GROUPS, interval_words, passes, val
 
 __all__ = ["MOTreeStore"]
 
-_WORDS = GROUPS - 1  # of a message's sketch: its cells in the first group are the code
+_WORDS = (1, 0)  # of a message's sketch: its cells in the first group are the code
+_BLOCK = 32  # entries that are looked at together: few pass, so most of them are done then
 
 
 class MOTreeStore(MessageStore):
@@ -72,7 +73,7 @@ class MOTreeStore(MessageStore):
         self._buckets.build(self._homes.values, stored.boxes, rows, self._entries(rows))
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
-        entries = Entries.room(len(rows), _WORDS)
+        entries = Entries.room(len(rows), sum(_WORDS))
         _assign(self._scales, self._fields, self._cells, self.rows.stored, rows, entries)
         return entries
 
@@ -140,7 +141,7 @@ class MOTreeStore(MessageStore):
     def _check(self) -> list[str]:
         found = []
         alive = np.flatnonzero(self.rows.alive)
-        heads, codes, details, boxes, rows = self._buckets.pool
+        heads, codes, details, boxes, _, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} probe rows")
         target, place = self._homes.values[alive].T
@@ -264,7 +265,7 @@ def _search(
     expired is noted for removal.
     """
     sources, knots, slopes, numbers = scales
-    heads, codes, details, boxes, rows = pool
+    heads, codes, details, boxes, _, rows = pool
     clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
     attributes, lows, highs, flags = clauses[6:]
     stored_boxes, _, _, value_offsets, value_attributes, stored_values, expires = stored
@@ -302,10 +303,10 @@ def _search(
                 at, end = begin, begin + size
                 while at < end:
                     # Most blocks hold nothing: they are only looked at, many entries in one instruction.
-                    block = min(at + BLOCK, end)
-                    some = block - at < BLOCK
+                    block = min(at + _BLOCK, end)
+                    some = block - at < _BLOCK
                     if not some:
-                        for k in range(BLOCK):
+                        for k in range(_BLOCK):
                             some |= passes(codes[at + k], first_cells, last_cells)
                     if some:
                         before = last

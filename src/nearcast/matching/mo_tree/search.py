@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.mo_tree.buckets import BLOCK, Entries, Pool
+from nearcast.matching.mo_tree.buckets import Entries, Pool
 from nearcast.matching.mo_tree.cells import Layers, cell_of, cells_touched
 from nearcast.matching.mo_tree.choice import DIRECTORY
 from nearcast.matching.scale import ABSENT, Scales, clause_positions, probe_positions
@@ -83,7 +83,7 @@ def search(
     """
     sources, firsts, level_counts, steps, rates, widths, untested = layers
     scale_sources, knots, slopes, _ = scales
-    heads, codes, details, boxes, rows = pool
+    heads, codes, details, boxes, more, rows = pool
     clause_boxes, keyword_offsets, _, _, _, test_offsets = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
     probe_boxes, _, _, values = probes
@@ -121,23 +121,12 @@ def search(
         cell_code = value_code(coded, ends)
         last = filled
         for k in range(count):
-            at = heads[lists[k], 0]
-            end = at + heads[lists[k], 1]
-            while at < end:
-                # Most blocks hold nothing: they are only looked at, many entries in one instruction.
-                block = min(at + BLOCK, end)
-                some = block - at < BLOCK
-                if not some:
-                    for i in range(BLOCK):
-                        some |= (cell_code - codes[at + i]) & RUN_GUARDS == RUN_GUARDS
-                if some:
-                    before = last
-                    for i in range(at, block):
-                        out[last] = i
-                        last += (cell_code - codes[i]) & RUN_GUARDS == RUN_GUARDS
-                    for i in range(before, last):
-                        prefetch(details, out[i])
-                at = block
+            first, before = heads[lists[k], 0], last
+            for at in range(first, first + heads[lists[k], 1]):
+                out[last] = at
+                last += (cell_code - codes[at]) & RUN_GUARDS == RUN_GUARDS
+            for i in range(before, last):
+                prefetch(details, out[i])
         word, next_word = value_word(sketched, ends, 0), value_word(sketched, ends, 1)
         xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
         xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
@@ -151,8 +140,14 @@ def search(
                 & (boxes[at, 1] <= ymax)
                 & (boxes[at, 3] >= ymin)
                 & passes(word, details[at, 2], details[at, 3])
-                & passes(next_word, details[at, 4], details[at, 5])
             )
+        last, kept = kept, filled
+        for k in range(filled, last):
+            prefetch(more, out[k])
+        for k in range(filled, last):
+            at = out[k]
+            out[kept] = at
+            kept += passes(next_word, more[at, 0], more[at, 1])
         for k in range(filled, kept):
             prefetch(rows, out[k])
         for k in range(filled, kept):
