@@ -114,7 +114,7 @@ MO_TREE_FINENESS: Final = (
     2.0  # cells of a level of the directory to the width of its intervals; η is as many times as large
 )
 MO_TREE_CELLS: Final = 256  # the most on one level
-MO_TREE_STEM: Final = 4  # a level has no more than the root of the clauses divided by this
+MO_TREE_STEM: Final = 3  # a level has no more than the root of the clauses divided by this
 MO_TREE_SAMPLE: Final = 20_000  # clauses and messages that layers are chosen by
 MO_TREE_POINTS: Final = 512  # of them that the widths of cells are computed from,
 MO_TREE_STEPS: Final = 64  # out of so many widths

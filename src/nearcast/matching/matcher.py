@@ -23,7 +23,7 @@ from nearcast.columns import (
 from nearcast.errors import ColumnError, IndexFileError, UnknownError, shown
 from nearcast.geometry import Planar, as_region
 from nearcast.growable import GrowableArray
-from nearcast.kernels.verify import Probes
+from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching import files
 from nearcast.matching.refine import resolve
 from nearcast.matching.searching import Searches
@@ -208,7 +208,7 @@ class Matcher(ABC):
             )
         table = self.store.coded(table)
         if self._rewrites and (clause_rows := self.store.overwrite(picks, table)) is not None:
-            self._rewrite(clause_rows)
+            self._rewrite(clause_rows, table.clauses)
             return
         self._drop(self.store.retire(picks))
         self._add(self.store.append(table, picks[table.owners].astype(np.int32)))
@@ -287,8 +287,8 @@ class Matcher(ABC):
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         """Take clause rows out of the structure; the store still holds their columns."""
 
-    def _rewrite(self, clause_rows: NDArray[np.int64]) -> None:
-        """Bring the structure up to date after the columns of clause rows were overwritten."""
+    def _rewrite(self, clause_rows: NDArray[np.int64], clauses: Clauses) -> None:
+        """Bring the structure up to date after the columns of clause rows were overwritten by *clauses*."""
         raise NotImplementedError
 
     @abstractmethod

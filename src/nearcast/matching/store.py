@@ -19,6 +19,7 @@ from nearcast import config
 from nearcast.columns import SubscriptionTable, take_clauses, with_offsets
 from nearcast.errors import ColumnError
 from nearcast.growable import GrowableArray
+from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses
 from nearcast.matching.recode import recoded
 from nearcast.shapes import NO_SHAPES, Shapes
@@ -231,21 +232,20 @@ class ClauseStore:
         clause_rows = self.clause_rows(rows)
         if len(clause_rows) != len(rows) or not np.array_equal(table.owners, np.arange(len(rows))):
             return None
-        places: dict[str, NDArray[np.int64]] = {}
+        columns = self._columns
+        ragged = []
         for name, values in _RAGGED.items():
-            old, new = getattr(self.clauses, name), getattr(table.clauses, name)
-            if not len(getattr(self.clauses, values[0])):
+            old, new = columns[name].values, getattr(table.clauses, name)
+            if not len(columns[values[0]].values):
                 if len(getattr(table.clauses, values[0])):
                     return None
-                continue
-            starts, counts = old[clause_rows], old[clause_rows + 1] - old[clause_rows]
-            if not np.array_equal(counts, np.diff(new)):
+            elif _as_long(old, clause_rows, new):
+                ragged += [(old, new, value) for value in values if len(getattr(table.clauses, value))]
+            else:
                 return None
-            places[name] = np.arange(new[-1]) + np.repeat(starts - new[:-1], counts)
-        self._columns["boxes"].own()[clause_rows] = table.clauses.boxes
-        for name, place in places.items():
-            for value in _RAGGED[name]:
-                self._columns[value].own()[place] = getattr(table.clauses, value)
+        columns["boxes"].own()[clause_rows] = table.clauses.boxes
+        for old, new, value in ragged:
+            _scatter(old, clause_rows, new, getattr(table.clauses, value), columns[value].own())
         self._view()
         return clause_rows
 
@@ -346,3 +346,27 @@ class ClauseStore:
         after[clause_rows[:-1][same]] = clause_rows[1:][same]
         begins = np.append(True, ~same)[: len(owners)]
         first[owners[begins]] = clause_rows[begins]
+
+
+@kernel
+def _as_long(old: NDArray[np.int64], rows: NDArray[np.int64], new: NDArray[np.int64]) -> bool:
+    """Tell whether each of the given ragged *rows* has as many values as the new row in its place."""
+    same = True
+    for i in range(rows.size):
+        same &= old[rows[i] + 1] - old[rows[i]] == new[i + 1] - new[i]
+    return same
+
+
+@kernel
+def _scatter(
+    old: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    new: NDArray[np.int64],
+    values: NDArray[Any],
+    out: NDArray[Any],
+) -> None:
+    """Write the values of each new row over those of the ragged row that it replaces."""
+    for i in range(rows.size):
+        start = old[rows[i]]
+        for k in range(new[i], new[i + 1]):
+            out[start + k - new[i]] = values[k]

@@ -11,7 +11,7 @@ from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, shown
 from nearcast.growable import GrowableArray
-from nearcast.kernels.verify import Probes
+from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mo_tree.buckets import Buckets, Entries
 from nearcast.matching.mo_tree.cells import Layers
@@ -83,14 +83,14 @@ class MOTree(Matcher):
         self._laid_for = len(rows)
         self._layouts += 1
         self._tell("assigning cells", 0.3)
-        entries = self._entries(rows)
+        entries = self._entries(clauses, rows)
         self._tell("filling buckets", 0.7)
         self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
 
-    def _entries(self, rows: NDArray[np.int64]) -> Entries:
+    def _entries(self, clauses: Clauses, rows: NDArray[np.int64]) -> Entries:
         entries = Entries.room(len(rows), sum(_WORDS))
         layers, scales, coded, sketched, _ = self._choice
-        assign(layers, scales, coded, sketched, self.store.clauses, rows, entries)
+        assign(layers, scales, coded, sketched, clauses, rows, entries)
         return entries
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
@@ -102,14 +102,14 @@ class MOTree(Matcher):
         ):
             self._build()
         else:
-            entries = self._entries(clause_rows)
+            entries = self._entries(self.store.clauses, clause_rows)
             self._buckets.add(self._homes.values, self.store.clauses.boxes, clause_rows, entries)
 
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         self._buckets.remove(self._homes.values, clause_rows)
 
-    def _rewrite(self, clause_rows: NDArray[np.int64]) -> None:
-        entries = self._entries(clause_rows)
+    def _rewrite(self, clause_rows: NDArray[np.int64], clauses: Clauses) -> None:
+        entries = self._entries(clauses, np.arange(len(clause_rows)))
         self._buckets.rewrite(self._homes.values, self.store.clauses.boxes, clause_rows, entries)
 
     def _search(
@@ -195,7 +195,7 @@ class MOTree(Matcher):
         if (target < 0).any():
             return [*found, "a clause is in no bucket"]
         at = heads[target, 0] + place
-        expected = self._entries(alive)
+        expected = self._entries(self.store.clauses, alive)
         if (place >= heads[target, 1]).any() or not np.array_equal(rows[at], alive):
             found.append("an entry is not where its clause says")
         elif not np.array_equal(target, expected.targets) or not np.array_equal(codes[at], expected.codes):
