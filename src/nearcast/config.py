@@ -110,9 +110,7 @@ AP_TREE_DP_WORDS: Final = 10_000  # words that are cut optimally; of more, group
 MO_TREE_LAYERS: Final = 10  # H, at most: two in the directory, eight in a code of 64 bits
 MO_TREE_LEVELS: Final = 4  # L
 MO_TREE_THRESHOLD: Final = 6.5  # η
-MO_TREE_FINENESS: Final = (
-    2.0  # cells of a level of the directory to the width of its intervals; η is as many times as large
-)
+MO_TREE_FINENESS: Final = 3.0  # cells of the directory to the width of intervals; η is as many times as large
 MO_TREE_CELLS: Final = 256  # the most on one level
 MO_TREE_STEM: Final = 3  # a level has no more than the root of the clauses divided by this
 MO_TREE_SAMPLE: Final = 20_000  # clauses and messages that layers are chosen by

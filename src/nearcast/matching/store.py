@@ -20,6 +20,7 @@ from nearcast.columns import SubscriptionTable, take_clauses, with_offsets
 from nearcast.errors import ColumnError
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses
 from nearcast.matching.recode import recoded
 from nearcast.shapes import NO_SHAPES, Shapes
@@ -353,6 +354,8 @@ def _as_long(old: NDArray[np.int64], rows: NDArray[np.int64], new: NDArray[np.in
     """Tell whether each of the given ragged *rows* has as many values as the new row in its place."""
     same = True
     for i in range(rows.size):
+        prefetch(old, rows[i])
+    for i in range(rows.size):
         same &= old[rows[i] + 1] - old[rows[i]] == new[i + 1] - new[i]
     return same
 
@@ -366,6 +369,8 @@ def _scatter(
     out: NDArray[Any],
 ) -> None:
     """Write the values of each new row over those of the ragged row that it replaces."""
+    for i in range(rows.size):
+        prefetch(out, old[rows[i]])
     for i in range(rows.size):
         start = old[rows[i]]
         for k in range(new[i], new[i + 1]):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 from nearcast.ragged import offsets_of
 
 __all__ = ["Buckets", "Entries", "Pool"]
@@ -238,16 +239,28 @@ def _rewrite(
     rows: NDArray[np.int64],
     entries: Entries,
 ) -> NDArray[np.int64]:
-    """Write entries anew where their list is still the same; return the numbers of the others."""
+    """Write entries anew where their list is still the same; return the numbers of the others.
+
+    All memory is asked for before any of it is written.
+    """
     heads, codes, details, sides, more, entry_rows = pool
     targets, new_codes, new_sketches = entries
-    movers = np.empty(rows.size, np.int64)
+    movers, places = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
     count = 0
     for i in range(rows.size):
-        row = rows[i]
-        if homes[row, 0] == targets[i]:
-            at = heads[targets[i], 0] + homes[row, 1]
-            _write(codes, details, sides, more, entry_rows, at, boxes, row, new_codes, new_sketches, i)
+        prefetch(homes, rows[i])
+    for i in range(rows.size):
+        target = homes[rows[i], 0]
+        at = heads[target, 0] + homes[rows[i], 1]
+        places[i] = at if target == targets[i] else -1
+        prefetch(codes, at)
+        prefetch(details, at)
+        prefetch(more, at)
+        prefetch(entry_rows, at)
+    for i in range(rows.size):
+        if places[i] >= 0:
+            at = places[i]
+            _write(codes, details, sides, more, entry_rows, at, boxes, rows[i], new_codes, new_sketches, i)
         else:
             movers[count] = i
             count += 1
