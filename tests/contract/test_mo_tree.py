@@ -169,20 +169,22 @@ def test_eight_comparisons_at_once(values, firsts, lasts):
     assert told == all(low <= value <= high for low, value, high in zip(firsts, values, lasts))
 
 
-@given(st.lists(st.tuples(shares, shares, shares, st.booleans(), st.booleans()), min_size=1, max_size=8))
+@given(
+    st.lists(st.tuples(shares, shares, shares, shares, st.booleans(), st.booleans()), min_size=1, max_size=8)
+)
 def test_runs_of_cells_in_one_word(layers):
-    """A message that lies in every interval meets the code; one that lacks a tested attribute does not."""
+    """A message that touches every interval meets the code; one that lacks a tested attribute does not."""
     fields = np.arange(len(layers), dtype=np.int32)
     clause = np.array([sorted(ends[:2]) if tested else [-1, -1] for *ends, tested, _ in layers])
-    message = np.array([[value, value] if there else [-1, -1] for _, _, value, _, there in layers])
+    message = np.array([sorted(ends[2:4]) if there else [-1, -1] for *ends, there in layers])
     met = bool((value_code(fields, message) - run_code(fields, clause)) & RUN_GUARDS == RUN_GUARDS)
 
     def cell(place):
         return min(int(place * RUN_CELLS), RUN_CELLS - 1)
 
     assert met == all(
-        low == -1 or (value != -1 and cell(low) <= cell(value) <= cell(high))
-        for (low, high), (value, _) in zip(clause.tolist(), message.tolist())
+        low == -1 or (first != -1 and cell(low) <= cell(last) and cell(first) <= cell(high))
+        for (low, high), (first, last) in zip(clause.tolist(), message.tolist())
     )
 
 
@@ -231,6 +233,29 @@ def test_equals_the_scan(parameters, sampled):
     assert index.check() == []
     assert answers(index, batch) == answers(build_index("scan", table), batch)
     assert max(index.match(batch).counts) > 1
+
+
+@pytest.mark.parametrize("name", ["mo-tree", "auto"])
+def test_areas_where_the_place_is_not_in_the_directory(name):
+    """Values tell these clauses apart better than their place, so that an axis stands in the code."""
+    rng = np.random.default_rng(4)
+    rows = 4_000
+    low = rng.random((rows, 2)) * 0.7
+    starts = rng.integers(0, 40, (rows, 3)).astype(float)
+    intervals = (np.arange(rows + 1) * 3, np.tile(np.arange(3), rows), starts.ravel(), starts.ravel())
+    boxes = np.hstack([low, low + rng.random((rows, 2)) * 0.3])
+    table = SubscriptionTable.from_arrays(boxes, np.zeros(rows + 1, int), [], intervals)
+    corner = rng.random((300, 2))
+    areas = np.hstack([corner, corner + rng.choice([0.0, 0.01, 0.5], (300, 2))])
+    values = np.where(rng.random((300, 3)) < 0.2, np.nan, starts[:300])
+    batch = MessageBatch.from_arrays(None, np.zeros(301, int), [], values, boxes=areas)
+    index = build_index(name, table)
+    layers = [layer["attribute"] for layer in index.stats()["layers"]]
+    assert not {"x", "y"} & set(layers[:DIRECTORY])
+    assert {"x", "y"} & set(layers[DIRECTORY:])
+    found = answers(index, batch)
+    assert found == answers(build_index("scan", table), batch)
+    assert sum(map(len, found)) > 5
 
 
 def test_many_attribute_sets():

@@ -91,10 +91,16 @@ def run_code(fields: NDArray[np.int32], positions: NDArray[np.float64]) -> Any:
 
 @kernel
 def value_code(fields: NDArray[np.int32], positions: NDArray[np.float64]) -> Any:
-    """Return the cells of a message with all guards set: a code is met if they are still set when it is subtracted."""
+    """Return the cells of a message with all guards set: a code is met if they are still set when it is subtracted.
+
+    On an axis an area spans several cells: the last of them must not lie before the clause's first, nor the first after
+    its last.
+    """
     code = RUN_GUARDS
     for field in range(fields.size):
-        place = positions[fields[field], 0]
-        cell = 0 if place == ABSENT else _cell(place, RUN_CELLS)
-        code |= np.uint64(cell | (RUN_CELLS - cell) << 4) << np.uint64(8 * field)
+        low, high = positions[fields[field], 0], positions[fields[field], 1]
+        first = last = 0
+        if low != ABSENT:
+            first, last = _cell(low, RUN_CELLS), _cell(high, RUN_CELLS)
+        code |= np.uint64(last | (RUN_CELLS - first) << 4) << np.uint64(8 * field)
     return code
