@@ -136,7 +136,9 @@ class MOTreeStore(MessageStore):
         }
 
     def _bytes(self) -> int:
-        return sum(array.nbytes for array in (*self._buckets.pool, self._homes, *self._scales))
+        return sum(
+            array.nbytes for array in (*self._buckets.arrays().values(), self._homes.values, *self._scales)
+        )
 
     def _check(self) -> list[str]:
         found = []
