@@ -95,13 +95,12 @@ class Buckets:
 
     def rewrite(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
-    ) -> int:
-        """Change the entries of rows, in place where the list stays; return how many left theirs."""
+    ) -> None:
+        """Change the entries of rows, in place where the list stays."""
         movers = _rewrite(self.pool, homes, boxes, rows, entries)
         if len(movers):
             self.remove(homes, rows[movers])
             self.add(homes, boxes, rows[movers], Entries(*(column[movers] for column in entries)))
-        return len(movers)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
