@@ -17,7 +17,7 @@ import numpy as np
 
 from nearcast import config
 from nearcast.bench import changes
-from nearcast.bench.measure import Progress, Structure, affordable, best_of, resident_bytes, timed
+from nearcast.bench.measure import Progress, Structure, affordable, resident_bytes, timed
 from nearcast.bench.report import label
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.matching import build_index, build_store
@@ -166,6 +166,57 @@ class Answers:
         return differences
 
 
+class Trial:
+    """One structure of a cell: it is built, asked in turns with the others over the same workload, and changed."""
+
+    def __init__(self, cell: Cell, name: str, side: Side, seconds: float) -> None:
+        self.cell, self.side = cell, side
+        size = len(side.stored)
+        first = max(1, round(size * cell.built))
+        late = [
+            side.stored.take(np.arange(start, min(start + config.BENCH_BATCH, size)))
+            for start in range(first, size, config.BENCH_BATCH)
+        ]
+        early = side.stored.take(np.arange(first)) if late else side.stored
+        before = resident_bytes()
+        self._building, self._structure = timed(lambda: side.built(name, early, **cell.parameters))
+        after = resident_bytes()
+        self._resident = after - before if before and after else 0
+        inserting, _ = timed(lambda: [self._structure.insert(batch) for batch in late])
+        self._insert_microseconds = inserting / (size - first) * 1e6 if late else None
+        # or the guess would count what a first call costs
+        self._structure.match(side.queries.take(np.arange(min(8, len(side.queries)))))
+        self._queries = affordable(self._structure, side.queries, 1, seconds)
+        self._matching = math.inf
+
+    def ask(self) -> None:
+        """Ask all queries once more; the best time counts."""
+        seconds, found = timed(lambda: self._structure.match(self._queries))
+        self._matching, self._found = min(self._matching, seconds), found
+
+    def finish(self) -> tuple[dict[str, Any], Digest, list[str | None]]:
+        """Return the figures, the digest of the answers, and what was wrong after changes."""
+        stored, asking = self.side.nouns
+        stats, asked = self._structure.stats(), len(self._queries)
+        figures = {
+            **_sizes(self.side, asked),
+            f"matches_per_{asking}": len(self._found.rows) / asked,
+            f"microseconds_per_{asking}": self._matching / asked * 1e6,
+            "build_seconds": self._building,
+            f"bytes_per_{stored}": stats["bytes"] / len(self.side.stored),
+            "megabytes": stats["bytes"] / 1e6,
+            "megabytes_of_structure": stats["bytes_of_structure"] / 1e6,
+            "resident_megabytes": self._resident / 1e6,
+            "insert_microseconds": self._insert_microseconds,
+        }
+        problems: list[str | None] = []
+        if self.cell.changes:
+            times, problem = _changed(self._structure, self.side)
+            figures |= times
+            problems = [problem]
+        return figures, digest(self._found), problems
+
+
 def run(
     experiment: Experiment,
     *,
@@ -174,24 +225,36 @@ def run(
     seconds: float = config.EXPERIMENT_SECONDS,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure every cell of *experiment*; return the body of its report."""
+    """Measure every cell of *experiment*; return the body of its report.
+
+    The structures over one workload are all built, and then asked in turns: what else the machine does meanwhile
+    must not decide between them.
+    """
     tell = progress or (lambda _text, _share: None)
     points: dict[int, dict[str, Any]] = {}
     mismatches: list[str] = []
     warm: set[tuple[str, str, str, bool]] = set()
-
-    def share() -> float:
-        return len(points) / len(experiment.cells)
-
+    done, steps = 0, len(experiment.cells) * (1 + repeat)
     for setting in dict.fromkeys(cell.setting for cell in experiment.cells):
-        tell(f"making the workload, {setting.name}", share())
+        tell(f"making the workload, {setting.name}", done / steps)
         case = setting.make(seed)
         answers = Answers()
-        for number, cell in enumerate(experiment.cells):
-            if cell.setting != setting:
-                continue
-            tell(f"{cell.line}, {experiment.x_axis} {label(cell.x)}", share())
-            point = {
+        trials: list[tuple[int, Trial]] = []
+        cells = [(number, cell) for number, cell in enumerate(experiment.cells) if cell.setting == setting]
+        for number, cell in cells:
+            tell(f"build {cell.line}, {experiment.x_axis} {label(cell.x)}", done / steps)
+            for name, side in ((cell.index, case.index), (cell.store, case.store)):
+                if name is None:
+                    continue
+                assert side is not None, f"{setting} has nothing for {name}"
+                kind = (side.nouns[0], name, str(cell.parameters), cell.changes)
+                if kind not in warm:  # compile what is going to be timed
+                    few = Trial(cell, name, side.first(config.EXPERIMENT_WARM_UP), 0.0)
+                    few.ask()
+                    few.finish()
+                    warm.add(kind)
+                trials.append((number, Trial(cell, name, side, seconds)))
+            points[number] = {
                 "panel": cell.panel,
                 "x": cell.x,
                 "line": cell.line,
@@ -203,23 +266,20 @@ def run(
                 "seed": seed,
                 "facts": case.facts,
             }
-            for name, side in ((cell.index, case.index), (cell.store, case.store)):
-                if name is None:
-                    continue
-                assert side is not None, f"{setting} has nothing for {name}"
-                kind = (side.nouns[0], name, str(cell.parameters), cell.changes)
-                if kind not in warm:  # compile what is going to be timed
-                    _measure(name, side.first(config.EXPERIMENT_WARM_UP), cell, 1, 0.0)
-                    warm.add(kind)
-                figures, found, problems = _measure(name, side, cell, repeat, seconds)
-                point |= {
-                    key: point[key] + value if key in _ADDED and key in point else value
-                    for key, value in figures.items()
-                }
-                where = f"{cell.panel} {cell.line} at {label(cell.x)}".strip()
-                problems += answers.compared(where, side, found)
-                mismatches += [f"{where}: {text}" for text in problems if text]
-            points[number] = point
+            done += 1
+        for turn in range(repeat):
+            tell(f"match, turn {turn + 1} of {repeat}", done / steps)
+            for _, trial in trials:
+                trial.ask()
+            done += len(cells)
+        for number, trial in trials:
+            cell, point = trial.cell, points[number]
+            figures, found, problems = trial.finish()
+            for key, value in figures.items():
+                point[key] = point[key] + value if key in _ADDED and key in point else value
+            where = f"{cell.panel} {cell.line} at {label(cell.x)}".strip()
+            problems += answers.compared(where, trial.side, found)
+            mismatches += [f"{where}: {text}" for text in problems if text]
     tell("done", 1.0)
     return {
         "figure": experiment.figure,
@@ -234,47 +294,6 @@ def run(
         "points": [points[number] for number in range(len(points))],
         "mismatches": mismatches,
     }
-
-
-def _measure(
-    name: str, side: Side, cell: Cell, repeat: int, seconds: float
-) -> tuple[dict[str, Any], Digest, list[str | None]]:
-    """Return the figures of one structure, the digest of its answers, and what was wrong after changes."""
-    stored, asking = side.nouns
-    size = len(side.stored)
-    first = max(1, round(size * cell.built))
-    late = [
-        side.stored.take(np.arange(start, min(start + config.BENCH_BATCH, size)))
-        for start in range(first, size, config.BENCH_BATCH)
-    ]
-    early = side.stored.take(np.arange(first)) if late else side.stored
-    before = resident_bytes()
-    building, structure = timed(lambda: side.built(name, early, **cell.parameters))
-    after = resident_bytes()
-    inserting, _ = timed(lambda: [structure.insert(batch) for batch in late])
-    structure.match(
-        side.queries.take(np.arange(min(8, len(side.queries))))
-    )  # or the guess would count what a first call costs
-    queries = affordable(structure, side.queries, 1, seconds)
-    matching, found = best_of(repeat, lambda: structure.match(queries))
-    stats = structure.stats()
-    figures = {
-        **_sizes(side, len(queries)),
-        f"matches_per_{asking}": len(found.rows) / len(queries),
-        f"microseconds_per_{asking}": matching / len(queries) * 1e6,
-        "build_seconds": building,
-        f"bytes_per_{stored}": stats["bytes"] / size,
-        "megabytes": stats["bytes"] / 1e6,
-        "megabytes_of_structure": stats["bytes_of_structure"] / 1e6,
-        "resident_megabytes": (after - before) / 1e6 if before and after else 0.0,
-        "insert_microseconds": inserting / (size - first) * 1e6 if late else None,
-    }
-    problems: list[str | None] = []
-    if cell.changes:
-        times, problem = _changed(structure, side)
-        figures |= times
-        problems = [problem]
-    return figures, digest(found), problems
 
 
 def _changed(structure: Structure, side: Side) -> tuple[dict[str, float | None], str | None]:
