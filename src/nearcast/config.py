@@ -181,6 +181,16 @@ SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the la
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over
 
+# --- Distribution over shards ----------------------------------------------------------------------------------------
+SHARDS_MOST: Final = 1_024  # of one distribution
+SHARD_SAMPLE: Final = 20_000  # messages that a distribution is fitted to, at most
+SHARD_MESSAGE_NS: Final = 3_000.0  # to send a message to a shard and to begin with it there
+SHARD_DELIVERY_NS: Final = 800.0  # to find a delivery and to hand it back
+SHARD_COPIES: Final = 4.0  # a distribution that stores subscriptions more often is not picked by itself
+SHARD_EVEN: Final = (
+    0.02  # two cuts of a cell that divide the cost as wanted but for this share are equally good
+)
+
 # --- Command line --------------------------------------------------------------------------------------------------
 CLI_CHUNK: Final = 32_768  # messages between two movements of the progress bar, and two writes of deliveries
 CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 
-__all__ = ["NO_CODE", "Words", "encode", "insert", "rehash"]
+__all__ = ["NO_CODE", "Words", "encode", "hash_integers", "hash_strings", "insert", "rehash"]
 
 NO_CODE = -1  # the code of a word that the vocabulary does not hold
 _BLOCK = config.HASH_BLOCK
@@ -231,3 +231,21 @@ def rehash(words: Words, size: int) -> None:
             at = (at + _ONE) & mask
         slots[at, 0] = _tag(h, stop - start) | np.uint64(code + 1)
         slots[at, 1] = head
+
+
+@kernel
+def hash_strings(data: NDArray[np.uint8], offsets: NDArray[Any], out: NDArray[np.uint64]) -> None:
+    """Write a hash of each string."""
+    for i in range(out.size):
+        start, stop = np.int64(offsets[i]), np.int64(offsets[i + 1])
+        head = _head(data, start, stop)
+        out[i] = _hash(data, head, _tail(data, head, start, stop), start, stop)
+
+
+@kernel
+def hash_integers(values: NDArray[np.int64], out: NDArray[np.uint64]) -> None:
+    """Write a hash of each number."""
+    for i in range(out.size):
+        h = (np.uint64(values[i]) ^ _SEED) * _MIX
+        h = (h ^ (h >> _U32)) * _STIR
+        out[i] = h ^ (h >> _U32)

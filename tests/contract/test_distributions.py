@@ -1,0 +1,146 @@
+"""Every distribution: shards that match on their own deliver together exactly what one index delivers."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowds import random_batch, random_table
+from nearcast import InputError, MessageBatch, Subscription, SubscriptionTable, UnknownError, build_index
+from nearcast.distribution import (
+    DISTRIBUTIONS,
+    compared,
+    delivering_shards,
+    distribute,
+    fitted,
+    measured,
+    sampled,
+)
+from strategies import batches, tables
+
+SHARDS = (1, 2, 5, 9)
+
+
+def sharded(distribution, table, batch):
+    """What the shards deliver: each stores its subscriptions, gets its messages, and keeps to the rule of the first."""
+    stored, sent = distribution.subscriptions(table), distribution.messages(batch)
+    pairs = []
+    for shard in range(distribution.shards):
+        rows = stored.rows[stored.shards == shard]
+        messages = sent.rows[sent.shards == shard]
+        found = build_index("scan", table.take(rows)).match(batch.take(messages))
+        here = rows[found.rows], messages[found.messages]
+        mine = delivering_shards(stored, sent, *here) == shard
+        pairs += list(zip(here[1][mine].tolist(), here[0][mine].tolist()))
+    return sorted(pairs)
+
+
+def whole(table, batch):
+    return sorted(zip(*build_index("scan", table).match(batch).pairs().tolist()))
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+class TestEveryDistribution:
+    @given(tables(), batches(), st.sampled_from(SHARDS), st.booleans())
+    def test_shards_deliver_what_one_index_delivers(self, name, table, batch, shards, informed):
+        distribution = distribute(name, table, shards, messages=batch if informed else None)
+        assert sharded(distribution, table, batch) == whole(table, batch)
+
+    @given(tables(), tables(), batches())
+    def test_newcomers_are_found_after_it_has_grown(self, name, table, more, batch):
+        distribution = distribute(name, table, 4).grown(more, np.arange(len(more.owners)))
+        assert sharded(distribution, more, batch) == whole(more, batch)
+        assert sharded(distribution, table, batch) == whole(table, batch)
+
+    @given(tables(), batches(), st.sampled_from(SHARDS))
+    def test_it_is_the_same_from_its_arrays(self, name, table, batch, shards):
+        made = distribute(name, table, shards)
+        again = type(made).restored(shards, made.arrays())
+        for mine, other in zip(
+            (*made.subscriptions(table), *made.messages(batch)),
+            (*again.subscriptions(table), *again.messages(batch)),
+        ):
+            np.testing.assert_array_equal(mine, other)
+
+    def test_routes_are_sets_in_ascending_order(self, name):
+        rng = np.random.default_rng(0)
+        table, batch = random_table(rng, 500), random_batch(rng, 200, 6)
+        distribution = distribute(name, table, 12, messages=batch)
+        for offsets, shards in (distribution.subscriptions(table), distribution.messages(batch)):
+            for first, last in pairwise(offsets):
+                assert (np.diff(shards[first:last]) > 0).all()
+            assert shards.min() >= 0
+            assert shards.max() < 12
+
+    def test_a_crowd(self, name):
+        rng = np.random.default_rng(1)
+        table, batch = random_table(rng, 2_000), random_batch(rng, 300, 8)
+        assert sharded(distribute(name, table, 16, messages=batch), table, batch) == whole(table, batch)
+
+
+def test_hash_goes_by_the_id_and_not_by_the_row():
+    ids = pa.array([f"user-{i}" for i in range(200)])
+    everywhere = np.tile([-np.inf, -np.inf, np.inf, np.inf], (200, 1))
+    table = SubscriptionTable.from_arrays(everywhere, np.zeros(201, int), [], ids=ids)
+    homes = distribute("hash", table, 8).subscriptions(table).shards
+    turned = table.take(np.arange(200)[::-1])
+    np.testing.assert_array_equal(distribute("hash", turned, 8).subscriptions(turned).shards, homes[::-1])
+    assert np.bincount(homes, minlength=8).min() > 10
+    numbers = SubscriptionTable.from_arrays(everywhere, np.zeros(201, int), [], ids=np.arange(200) * 1024)
+    assert np.bincount(distribute("hash", numbers, 8).subscriptions(numbers).shards).min() > 10
+
+
+def test_location_divides_the_cost_of_messages_and_sends_a_point_once():
+    rng = np.random.default_rng(2)
+    table = random_table(rng, 5_000)
+    batch = MessageBatch.from_arrays(rng.random((4_000, 2)) ** 3, np.zeros(4_001, int), [])
+    found = measured(distribute("location", table, 7, messages=batch), sampled(table, batch))
+    assert found.sent == 1.0
+    assert found.skew < 1.2
+
+
+def test_many_messages_at_one_place_do_not_stop_the_cutting():
+    table = random_table(np.random.default_rng(3), 50)
+    batch = MessageBatch.from_arrays(np.full((40, 2), 0.5), np.zeros(41, int), [])
+    distribution = distribute("location", table, 16, messages=batch)
+    assert sharded(distribution, table, batch) == whole(table, batch)
+
+
+def test_keyword_stores_a_clause_once_and_asks_few_shards():
+    rng = np.random.default_rng(4)
+    table, batch = random_table(rng, 3_000), random_batch(rng, 500, 5)
+    found = measured(distribute("keyword", table, 16, messages=batch), sampled(table, batch))
+    assert found.replication == 1.0
+    assert found.sent < 6
+
+
+def test_auto_takes_the_distribution_with_the_lightest_busiest_shard():
+    rng = np.random.default_rng(5)
+    table, batch = random_table(rng, 3_000), random_batch(rng, 500, 5)
+    figures = compared(sampled(table, batch), 16)
+    assert figures[0].distribution == distribute("auto", table, 16, messages=batch).name
+    fewer = [each.bottleneck_ns for each in figures if each.replication <= 4]
+    assert fewer == sorted(fewer)
+    assert sharded(distribute("auto", table, 16), table, batch) == whole(table, batch)
+    plain = figures[0].to_dict()
+    assert plain["shards"] == len(plain["loads_ns_per_message"]) == len(plain["stored"]) == 16
+
+
+def test_newcomers_that_it_has_not_grown_for_are_refused_not_lost():
+    table = SubscriptionTable.from_subscriptions([Subscription("a", "tea")])
+    distribution = distribute("keyword", table, 4)
+    more = SubscriptionTable.from_subscriptions([Subscription("b", "milk")], like=table)
+    with pytest.raises(UnknownError, match="grow"):
+        distribution.subscriptions(more)
+
+
+def test_what_cannot_be_is_said():
+    table = SubscriptionTable.empty()
+    with pytest.raises(UnknownError, match="no distribution 'random'; there are hash, location"):
+        distribute("random", table, 2)
+    for shards in (0, 1_025, 2.0, True):
+        with pytest.raises(InputError, match="from 1 to 1,024"):
+            fitted("hash", sampled(table), shards)
