@@ -192,6 +192,8 @@ SHARD_EVEN: Final = (
 )
 
 # --- Command line --------------------------------------------------------------------------------------------------
+CLI_SHARDS: Final = "4,16,64,256,1024"  # simulated unless asked otherwise
+CLI_SHARD_SUBSCRIPTIONS: Final = 200_000  # made up where no file is given
 CLI_CHUNK: Final = 32_768  # messages between two movements of the progress bar, and two writes of deliveries
 CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
 DEMO_FILES: Final = 10  # files that the sample messages come in, one a micro-batch

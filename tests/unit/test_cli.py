@@ -56,10 +56,12 @@ class TestCommand:
         alone, asked = run(), run("--help")
         assert alone.exit_code == asked.exit_code == 0
         assert alone.stdout == asked.stdout
-        for command in ("demo", "match", "explain", "bench"):
+        for command in ("demo", "match", "explain", "shards", "bench"):
             assert f"\n  {command} " in asked.stdout
 
-    @pytest.mark.parametrize("command", [[], ["demo"], ["match"], ["explain"], ["bench", "matching"]])
+    @pytest.mark.parametrize(
+        "command", [[], ["demo"], ["match"], ["explain"], ["shards"], ["bench", "matching"]]
+    )
     def test_help_has_an_example(self, command):
         result = run(*command, "-h")
         assert result.exit_code == 0
@@ -331,6 +333,42 @@ def _on_a_terminal(arguments, surroundings):
         os.close(ours)
     assert running.returncode == 0, said
     return said.decode()
+
+
+class TestShards:
+    def test_figures_of_each_distribution(self, files):
+        messages, subscriptions = files
+        result = run("shards", subscriptions, messages, "--shards", "1,3", "--json")
+        found = json.loads(result.stdout)
+        assert (found["subscriptions"], found["messages"], found["deliveries"]) == (2, 3, len(PAIRS))
+        assert [row["shards"] for row in found["distributions"]] == [1] * 5 + [3] * 5
+        by_hash = found["distributions"][5]
+        assert by_hash["distribution"] == "hash"
+        assert (by_hash["replication"], by_hash["messages_sent_per_message"]) == (1.0, 3.0)
+
+    def test_a_table_a_picture_and_what_auto_takes(self, files, tmp_path):
+        picture = tmp_path / "shards.svg"
+        result = run("shards", files[1], "-d", "location,hash", "-n", "2", "--plot", picture)
+        assert result.exit_code == 0
+        assert "location" in result.stdout
+        assert "keyword" not in result.stdout
+        assert result.stderr.endswith("2 shards: auto takes location\n")
+        assert "<svg" in picture.read_text()
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["-n", "0"], "shards must be a whole number from 1 to 1,024, not 0"),
+            (["-n", "few"], "--shards takes numbers such as 4,16,64, not 'few'"),
+            (["-d", "random"], "there is no distribution 'random'; there are hash, location"),
+            (["--plot", "a.gif"], "a plot is written as .svg or .png"),
+        ],
+    )
+    def test_what_cannot_be_is_one_line(self, files, arguments, said):
+        result = run("shards", files[1], *arguments)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert said in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 def test_the_documentation_runs(tmp_path):

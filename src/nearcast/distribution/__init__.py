@@ -23,7 +23,6 @@ array([0, 1], dtype=int32)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +51,7 @@ __all__ = [
     "distribute",
     "fitted",
     "measured",
+    "preference",
     "sampled",
 ]
 
@@ -83,13 +83,14 @@ def distribute(
     return fitted(name, sample, shards)
 
 
-def compared(sample: Sample, shards: int, names: Iterable[str] = tuple(DISTRIBUTIONS)) -> list[Figures]:
-    """Return the figures of distributions over so many shards, the best first.
+def compared(sample: Sample, shards: int) -> list[Figures]:
+    """Return the figures of every distribution over so many shards, the best first."""
+    return sorted((measured(fitted(name, sample, shards), sample) for name in DISTRIBUTIONS), key=preference)
 
-    That is the one whose busiest shard has least to do, of those that do not store subscriptions too often.
-    """
-    figures = [measured(fitted(name, sample, shards), sample) for name in names]
-    return sorted(figures, key=lambda each: (each.replication > config.SHARD_COPIES, each.bottleneck_ns))
+
+def preference(figures: Figures) -> tuple[bool, float]:
+    """Return what ``auto`` goes by, less is better: not too many copies, then what the busiest shard has to do."""
+    return figures.replication > config.SHARD_COPIES, figures.bottleneck_ns
 
 
 def fitted(name: str, sample: Sample, shards: int) -> Distribution:
