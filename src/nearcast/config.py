@@ -187,6 +187,7 @@ SHARD_SAMPLE: Final = 20_000  # messages that a distribution is fitted to, at mo
 SHARD_MESSAGE_NS: Final = 3_000.0  # to send a message to a shard and to begin with it there
 SHARD_DELIVERY_NS: Final = 800.0  # to find a delivery and to hand it back
 SHARD_COPIES: Final = 4.0  # a distribution that stores subscriptions more often is not picked by itself
+SHARD_ROW_GROUP: Final = 65_536  # subscriptions that one task reads at a time when shards are built
 SHARD_EVEN: Final = (
     0.02  # two cuts of a cell that divide the cost as wanted but for this share are equally good
 )

@@ -27,7 +27,7 @@ Indexes over subscriptions are all behind one interface, and so are the stores o
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
@@ -46,6 +46,9 @@ from nearcast.matching.ranked_list import RankedList
 from nearcast.matching.rivals import TAMA, IQTree, OpIndex, RQTree, RStarTree, RTTree
 from nearcast.matching.scan import Scan
 from nearcast.matching.stores import STORES, build_store
+
+if TYPE_CHECKING:
+    from nearcast.sharded import Sharded
 
 __all__ = ["INDEXES", "STORES", "Matcher", "MessageStore", "build_index", "build_store", "open_index"]
 
@@ -121,13 +124,24 @@ def build_index(
     return index(table, messages=messages, progress=progress, **parameters)
 
 
-def open_index(directory: str | Path, *, verify: bool = False) -> Matcher:
+def open_index(directory: str | Path, *, verify: bool = False) -> Matcher | Sharded:
     """Open a saved index: its arrays are mapped copy-on-write, so that many processes share the pages.
 
     What this process changes stays private to it. Opening reads no array; ``verify=True`` reads all and compares
-    checksums.
+    checksums. *directory* may also hold several versions: then the one that its file ``CURRENT`` names is opened. A
+    version of several shards answers as one index; it cannot be changed.
     """
-    manifest, arrays = files.read(Path(directory), verify=verify)
+    from nearcast import sharded
+
+    directory = files.current(Path(directory))
+    if sharded.is_sharded(directory):
+        return sharded.Sharded(directory, verify=verify)
+    return open_one(directory, verify=verify)
+
+
+def open_one(directory: Path, *, verify: bool = False) -> Matcher:
+    """Open the directory of one index."""
+    manifest, arrays = files.read(directory, verify=verify)
     name = manifest["index"]
     if name not in INDEXES:
         raise IndexFileError(

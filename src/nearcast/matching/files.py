@@ -40,9 +40,10 @@ from nearcast.geometry import WGS84, Planar, Space
 from nearcast.matching.store import ClauseStore
 from nearcast.vocabulary import Vocabulary
 
-__all__ = ["FORMAT", "Arrays", "read", "restored_store", "write"]
+__all__ = ["CURRENT", "FORMAT", "Arrays", "current", "read", "restored_store", "write"]
 
 FORMAT = 2  # raised when a file comes to mean something else: its layout, or the hash of kernels/hashing.py
+CURRENT = "CURRENT"  # a file beside versions of an index: the name of the one that counts
 _MANIFEST = "manifest.json"
 _IDS, _POLYGONS = "ids.arrow", "polygons.arrow"
 
@@ -113,6 +114,15 @@ def write(
         shutil.rmtree(draft, ignore_errors=True)
         raise
     return directory
+
+
+def current(directory: Path) -> Path:
+    """Return the index directory that *directory* is, or that its file ``CURRENT`` names."""
+    try:
+        name = (directory / CURRENT).read_text(encoding="utf-8").strip()
+    except OSError:
+        return directory
+    return directory / name
 
 
 def read(directory: Path, *, verify: bool) -> tuple[dict[str, Any], Arrays]:

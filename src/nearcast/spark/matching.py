@@ -8,26 +8,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import BooleanType, NumericType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
-from nearcast import MessageBatch, config
-from nearcast.errors import ColumnError, InputError, shown
+from nearcast import config
+from nearcast.errors import InputError, shown
+from nearcast.matching import files
+from nearcast.sharded import Sharded
 from nearcast.spark import worker
+from nearcast.spark.columns import message_columns
 from nearcast.spark.session import quietly
-from nearcast.spark.versions import build, require_id, without_rows
-from nearcast.tables import MESSAGE_COLUMNS
+from nearcast.spark.versions import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-    from nearcast import SubscriptionTable
-
 __all__ = ["match"]
-
-_PLACES = (("geometry",), ("lon", "lat"), ("xmin", "ymin", "xmax", "ymax"), ("bbox",))
-_TIMES = ("published_at", "expires_at")  # matching does not ask for them
 
 
 def match(
@@ -35,6 +32,8 @@ def match(
     subscriptions: DataFrame | str | os.PathLike[str],
     *,
     index: str = config.DEFAULT_INDEX,
+    distribution: str = "auto",
+    shards: int | None = None,
     index_dir: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
     """Return the deliveries of *messages*: a DataFrame of ``message_id`` and ``subscription_id``.
@@ -42,8 +41,9 @@ def match(
     The first has the type of the messages' ids, the second is a string or a bigint.
 
     Every pair that matches is there exactly once for each message row, in no promised order. Batch or streaming
-    messages give a batch or streaming DataFrame; the stage keeps no state and moves no message to another partition.
-    The index is fixed when this function returns: what becomes of the subscriptions later does not touch the query.
+    messages give a batch or streaming DataFrame, and no state is kept. The index is fixed when this function returns:
+    what becomes of the subscriptions later does not touch the query. Without shards no message is moved to another
+    partition; with them, each is sent to those shards that can match it, and to no other.
 
     Parameters
     ----------
@@ -52,12 +52,15 @@ def match(
         ``geometry`` (WKB; where it is not null it wins); the words as ``keywords`` (array of strings) or ``text``.
         Every other column of numbers or strings is an attribute; null means that the message does not have it.
     subscriptions
-        A batch DataFrame, which is built into an index now, or the directory that :func:`build` returned. Columns:
+        A batch DataFrame, which is built into an index now, or the directory that :func:`build` returned or built
+        in (then its latest version is taken, once, now). Columns:
         ``id``; ``expression`` (such as ``coffee AND price < 4``) or ``keywords`` (all of them); the region as
         ``geometry`` (WKB), as ``lon``, ``lat``, ``radius_m``, or as ``xmin``, ``ymin``, ``xmax``, ``ymax``, all null
         for everywhere.
     index
         The name of the index to build from a DataFrame.
+    distribution, shards
+        How to divide a DataFrame of subscriptions, as :func:`build` takes them; one index for all by default.
     index_dir
         Where :func:`build` keeps the index of a DataFrame. The default serves a single machine; a cluster needs
         storage that the driver and every worker see under the same path.
@@ -72,44 +75,46 @@ def match(
             path = "" if name == "messages" else ", nor the directory of an index"
             raise InputError(f"{name} must be a Spark DataFrame; {shown(frame)} is none{path}")
     if isinstance(subscriptions, DataFrame):
-        version = str(build(subscriptions, index_dir, index=index))
+        sample = messages if shards is not None and not messages.isStreaming else None
+        version = version_of(
+            subscriptions,
+            None if index_dir is None else Path(index_dir),
+            index=index,
+            distribution=distribution,
+            shards=shards,
+            messages=sample,
+        )
     else:
-        version = str(Path(subscriptions).absolute())
-    _, table, ids = worker.opened(
-        version
-    )  # a directory that is missing or damaged is reported here, not by a task
-    needed = _needed(messages, table)
+        version = files.current(Path(subscriptions).absolute())
+    # A directory that is missing or damaged is reported here, not by a task.
+    opened, ids = worker.opened(str(version))
+    needed = message_columns(messages, opened.like)
     schema = StructType(
         [
             StructField("message_id", needed.schema["id"].dataType, nullable=False),
             StructField("subscription_id", from_arrow_type(ids.type), nullable=False),
         ]
     )
-
-    def deliver(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return worker.deliveries(batches, version)
-
     with quietly():
-        return needed.mapInArrow(deliver, schema)
+        if isinstance(opened, Sharded):
+            return _through_shards(needed, str(version), opened, schema)
+        return needed.mapInArrow(_bound(worker.deliveries, str(version)), schema)
 
 
-def _needed(messages: DataFrame, table: SubscriptionTable) -> DataFrame:
-    """Return the columns of *messages* that matching asks for; raise if they do not make messages."""
-    columns = messages.columns
-    require_id(columns, "messages")
-    if not any(set(place) & set(columns) for place in _PLACES):
-        raise ColumnError(
-            f"messages have no place: there is neither lon and lat, nor geometry, nor xmin, ymin, xmax, ymax, nor bbox "
-            f"among the columns {', '.join(columns)}"
-        )
-    unread = {*_TIMES, "text"} if "keywords" in columns else {*_TIMES}
-    asked = {name for name, _ in table.attributes or ()}
-    names = [
-        field.name
-        for field in messages.schema
-        if (field.name in MESSAGE_COLUMNS and field.name not in unread)
-        or (field.name in asked and isinstance(field.dataType, NumericType | StringType | BooleanType))
-    ]
-    needed = messages.select(*(f"`{name.replace('`', '``')}`" for name in names))
-    MessageBatch.from_arrow(without_rows(needed), like=table)  # checks the columns as the workers will
-    return needed
+def _through_shards(messages: DataFrame, version: str, opened: Sharded, schema: StructType) -> DataFrame:
+    """Send each message to its shards, and let each shard match what comes to it."""
+    way = StructType([*messages.schema.fields, StructField(worker.SHARD, IntegerType(), nullable=False)])
+    if opened.copies:
+        way = way.add(worker.SENT, ArrayType(IntegerType(), containsNull=False), nullable=False)
+    sent = messages.mapInArrow(_bound(worker.sent, version), way)
+    divided = sent.repartitionById(opened.distribution.shards, worker.SHARD)
+    return divided.mapInArrow(_bound(worker.shard_deliveries, version), schema)
+
+
+def _bound(
+    stage: Callable[..., Iterator[pa.RecordBatch]], version: str
+) -> Callable[..., Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(batches, version)
+
+    return run

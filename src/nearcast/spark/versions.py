@@ -1,8 +1,10 @@
 """Index versions: the subscriptions of one moment as an immutable directory that every worker maps into memory.
 
-A version is named by a fingerprint of the subscriptions that it holds. The same subscriptions, in any order, after
-any restart, lead to the same directory, and nothing is built twice. A directory appears under its name only when it is
-complete, so two jobs that build the same version at once do no harm: the one that comes second uses what is there.
+A version is named by a fingerprint of the subscriptions that it holds and of how they are divided. The same
+subscriptions, in any order, after any restart, lead to the same directory, and nothing is built twice. A directory
+appears under its name only when it is complete, so two jobs that build the same version at once do no harm: the one
+that comes second uses what is there. Beside the versions, the file ``CURRENT`` names the one that was built last; it is
+replaced in one step.
 """
 
 from __future__ import annotations
@@ -12,24 +14,28 @@ import os
 import shutil
 import tempfile
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.functions import explode
 
-from nearcast import SubscriptionTable, __version__, build_index, config, open_index
-from nearcast.errors import ColumnError, DuplicateError, IndexFileError, InputError, shown
-from nearcast.matching.files import FORMAT
+from nearcast import SubscriptionTable, __version__, build_index, config, open_index, sharded
+from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
+from nearcast.matching.files import CURRENT, FORMAT
+from nearcast.spark import worker
+from nearcast.spark.columns import message_columns, require_id, without_rows
+from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
 
-__all__ = ["build", "ensure", "require_id", "without_rows"]
+__all__ = ["build", "ensure", "version_of"]
 
 
 def build(
@@ -37,11 +43,15 @@ def build(
     directory: str | os.PathLike[str] | None = None,
     *,
     index: str = config.DEFAULT_INDEX,
+    distribution: str = "auto",
+    shards: int | None = None,
+    messages: DataFrame | None = None,
 ) -> Path:
     """Build the index of *subscriptions* under *directory*, unless it is there already; return its own directory.
 
-    The subscriptions pass through the driver's memory. The path that is returned is what :func:`nearcast.spark.match`
-    takes in the place of the DataFrame.
+    The path that is returned is what :func:`nearcast.spark.match` takes in the place of the DataFrame, and what
+    :func:`nearcast.open_index` opens in any process. With *shards*, the indexes of the shards are built by Spark's
+    tasks, side by side; the subscriptions pass through the driver's memory, which fits the distribution to them.
 
     Parameters
     ----------
@@ -52,7 +62,32 @@ def build(
         By default a directory of this user under the system's temporary one, which serves a single machine.
     index
         The name of the index, as :func:`nearcast.build_index` takes it.
+    distribution
+        How subscriptions are divided between shards: a name of ``nearcast.distribution.DISTRIBUTIONS``, or ``auto``.
+    shards
+        How many there are, 1 to 1,024. Without it there is one index for all, and no message is moved to match it.
+    messages
+        A batch DataFrame like the messages to come, of which some thousand are looked at to fit the distribution;
+        without it the subscriptions stand for them.
     """
+    home = Path(directory or _default_directory())
+    version = version_of(
+        subscriptions, home, index=index, distribution=distribution, shards=shards, messages=messages
+    )
+    _switch(home, version)
+    return version
+
+
+def version_of(
+    subscriptions: DataFrame,
+    directory: Path | None,
+    *,
+    index: str,
+    distribution: str,
+    shards: int | None,
+    messages: DataFrame | None,
+) -> Path:
+    """Do what :func:`build` does, but leave it open which version is the current one."""
     if subscriptions.isStreaming:
         raise InputError(
             "subscriptions are a streaming DataFrame, and an index holds those of one moment; read them with "
@@ -62,7 +97,11 @@ def build(
     SubscriptionTable.from_arrow(
         without_rows(subscriptions)
     )  # checks the columns before the job that collects them
-    return ensure(subscriptions.toArrow(), Path(directory or _default_directory()), index)
+    home = directory or _default_directory()
+    if shards is None:
+        return ensure(subscriptions.toArrow(), home, index)
+    sample = None if messages is None else _sample_of(messages)
+    return _ensure_sharded(subscriptions, home, index, distribution, shards, sample)
 
 
 def ensure(table: pa.Table, directory: Path, index: str) -> Path:
@@ -71,17 +110,69 @@ def ensure(table: pa.Table, directory: Path, index: str) -> Path:
     version = directory.absolute() / f"{index}-{_fingerprint(table, index)}"
     if not _sound(version):
         built = build_index(index, SubscriptionTable.from_arrow(table))
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Not under its own name at once: another process, on another machine even, may be doing the same.
-        draft = version.with_name(f".{version.name}.{uuid.uuid4().hex}")
-        try:
-            built.save(draft).rename(version)
-        except OSError:
-            if not version.exists():
-                raise
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        with _draft(version) as draft:
+            built.save(draft)
     return version
+
+
+def _ensure_sharded(
+    subscriptions: DataFrame,
+    directory: Path,
+    index: str,
+    distribution: str,
+    shards: int,
+    sample: pa.Table | None,
+) -> Path:
+    table = _canonical(subscriptions.toArrow())
+    how = f"{distribution} {shards}" + (f" {_fingerprint(sample, '')}" if sample is not None else "")
+    version = (
+        directory.absolute() / f"{index}-{distribution}-{shards}-{_fingerprint(table, f'{index} {how}')}"
+    )
+    if _sound(version):
+        return version
+    with _draft(version) as draft:
+        sharded.start(draft, table, distribution=distribution, shards=shards, messages=sample)
+        rows = subscriptions.sparkSession.read.parquet(str(draft / sharded.SUBSCRIPTIONS))
+        divided = rows.withColumn("_shard", explode(sharded.SHARDS)).repartitionById(shards, "_shard")
+
+        def build_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return worker.built_shards(batches, str(draft), index)
+
+        with quietly():
+            divided.mapInArrow(build_shards, "shard int, subscriptions long").collect()
+        sharded.finish(draft, index)
+    return version
+
+
+@contextmanager
+def _draft(version: Path) -> Iterator[Path]:
+    """Give a directory to write; it becomes *version*, unless another process, on another machine even, was faster."""
+    version.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = version.with_name(f".{version.name}.{uuid.uuid4().hex}")
+    try:
+        yield draft
+        draft.rename(version)
+    except OSError:
+        if not version.exists():
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _switch(directory: Path, version: Path) -> None:
+    """Let ``CURRENT`` name *version*, in one step."""
+    draft = directory / f".{CURRENT}.{uuid.uuid4().hex}"
+    draft.write_text(version.name + "\n", encoding="utf-8")
+    draft.replace(directory / CURRENT)
+
+
+def _sample_of(messages: DataFrame) -> pa.Table:
+    """Return some thousand messages, for a distribution to be fitted to."""
+    if messages.isStreaming:
+        raise InputError(
+            "a sample of messages is a batch DataFrame, not a streaming one; read some with spark.read"
+        )
+    return message_columns(messages).limit(config.SHARD_SAMPLE).toArrow()
 
 
 def _sound(version: Path) -> bool:
@@ -94,17 +185,6 @@ def _sound(version: Path) -> bool:
         shutil.rmtree(version)
         return False
     return True
-
-
-def require_id(columns: Collection[str], what: str) -> None:
-    """Raise unless there is a column of ids: in a distributed table a row has no number that could stand in for one."""
-    if "id" not in columns:
-        raise ColumnError(f"{what} need a column id; the columns are {', '.join(columns)}")
-
-
-def without_rows(frame: DataFrame) -> pa.Table:
-    """Return the columns of *frame* without a row, as workers see them: what cannot be read is known before a job."""
-    return to_arrow_schema(frame.schema, timezone="UTC").empty_table()
 
 
 def _canonical(table: pa.Table) -> pa.Table:

@@ -1,46 +1,122 @@
-"""What runs in Spark's Python workers: Arrow batches of messages in, Arrow batches of deliveries out."""
+"""What runs in Spark's Python workers: Arrow batches in, Arrow batches out."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nearcast import MessageBatch, config, open_index
+from nearcast import MessageBatch, config, open_index, sharded
+from nearcast.distribution import Routes
+from nearcast.matching import Matcher
+from nearcast.ragged import offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from nearcast import Matcher, SubscriptionTable
+    from nearcast import Matches
+    from nearcast.sharded import Sharded
 
-__all__ = ["deliveries", "opened"]
+__all__ = ["SENT", "SHARD", "built_shards", "deliveries", "opened", "sent", "shard_deliveries", "spark_ids"]
+
+SHARD, SENT = (
+    "_shard",
+    "_sent",
+)  # columns of a message on its way: the shard that it goes to, and all of these
 
 
 @lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
-def opened(version: str) -> tuple[Matcher, SubscriptionTable, pa.Array]:
-    """Open the index in the directory *version*, once per process; return it with its table and its ids.
+def opened(version: str) -> tuple[Matcher | Sharded, pa.Array]:
+    """Open the index in the directory *version*, once per process; return it with the ids of its subscriptions.
 
     A version never changes, so nothing has to be looked at again. Workers live on from one micro-batch to the next
     and share the pages of the files with one another.
     """
     index = open_index(version)
-    table = index.table
-    ids = pa.array(np.arange(len(table))) if table.ids is None else table.ids
-    if not pa.types.is_signed_integer(ids.type):  # Spark has no unsigned numbers and one kind of string
-        ids = ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
-    return index, table, ids
+    if isinstance(index, Matcher):
+        ids = index.table.ids
+        return index, spark_ids(pa.array(np.arange(len(index))) if ids is None else ids)
+    return index, spark_ids(index.ids)
+
+
+def _opened_shards(version: str) -> tuple[Sharded, pa.Array]:
+    index, ids = opened(version)
+    assert not isinstance(index, Matcher), f"{version} has no shards"
+    return index, ids
+
+
+def spark_ids(ids: pa.Array) -> pa.Array:
+    """Return ids in a type that Spark has: it knows no unsigned numbers and one kind of string."""
+    if pa.types.is_signed_integer(ids.type):
+        return ids
+    return ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
 
 
 def deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
     """Match each batch of messages against the index in *version*; yield the deliveries in batches of bounded size."""
-    index, table, ids = opened(version)
+    index, ids = opened(version)
     for batch in batches:
-        found = index.match(MessageBatch.from_arrow(batch, like=table))
-        for start in range(0, len(found.rows), config.SPARK_OUTPUT_ROWS):
-            part = slice(start, start + config.SPARK_OUTPUT_ROWS)
-            yield pa.RecordBatch.from_arrays(
-                [batch["id"].take(pa.array(found.messages[part])), ids.take(pa.array(found.rows[part]))],
-                names=["message_id", "subscription_id"],
-            )
+        yield from _pairs(index.match(MessageBatch.from_arrow(batch, like=index.like)), batch["id"], ids)
+
+
+def sent(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
+    """Yield each message once for each shard that it is sent to.
+
+    All of its shards go with it where some subscriptions are stored more than once.
+    """
+    index, _ = _opened_shards(version)
+    for batch in batches:
+        routes = index.distribution.messages(MessageBatch.from_arrow(batch, like=index.like))
+        rows = pa.array(routes.rows)
+        out = batch.take(rows).append_column(SHARD, pa.array(routes.shards))
+        if index.copies:
+            lists = pa.ListArray.from_arrays(routes.offsets.astype(np.int32), routes.shards)
+            out = out.append_column(SENT, lists.take(rows))
+        yield out
+
+
+def shard_deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
+    """Match messages that were :func:`sent` to shards; yield what these shards deliver."""
+    index, ids = _opened_shards(version)
+    for batch in batches:
+        for number in pc.unique(batch[SHARD]).to_pylist():
+            here = batch.filter(pc.equal(batch[SHARD], number))
+            plain = here.drop_columns([name for name in (SHARD, SENT) if name in here.schema.names])
+            others = None
+            if index.copies:
+                lists = here[SENT]
+                others = Routes(
+                    offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy()
+                )
+            found = index.matched(number, MessageBatch.from_arrow(plain, like=index.like), others)
+            yield from _pairs(found, here["id"], ids, index.shard(number).rows)
+
+
+def _pairs(
+    found: Matches, message_ids: pa.Array, ids: pa.Array, rows: np.ndarray | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield matches as ids, in batches of bounded size; *rows* leads from the rows of the matches to those of *ids*."""
+    for start in range(0, len(found.rows), config.SPARK_OUTPUT_ROWS):
+        part = slice(start, start + config.SPARK_OUTPUT_ROWS)
+        at = found.rows[part] if rows is None else rows[found.rows[part]]
+        yield pa.RecordBatch.from_arrays(
+            [message_ids.take(pa.array(found.messages[part])), ids.take(pa.array(at))],
+            names=["message_id", "subscription_id"],
+        )
+
+
+def built_shards(batches: Iterable[pa.RecordBatch], draft: str, index: str) -> Iterator[pa.RecordBatch]:
+    """Build the indexes of the shards that the rows of *batches* belong to; yield how many each has."""
+    rows = pa.Table.from_batches(gathered) if (gathered := list(batches)) else None
+    if rows is None:
+        return
+    for number in pc.unique(rows[SHARD]).to_pylist():
+        here = rows.filter(pc.equal(rows[SHARD], number)).drop([SHARD])
+        count = sharded.build_shard(Path(draft), number, here, index)
+        yield pa.RecordBatch.from_pydict(
+            {"shard": pa.array([number], pa.int32()), "subscriptions": pa.array([count], pa.int64())}
+        )

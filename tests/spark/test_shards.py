@@ -1,0 +1,132 @@
+"""Sharded versions on Spark: the same deliveries, however subscriptions are divided."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearcast import MessageBatch, open_index
+from nearcast.distribution import DISTRIBUTIONS
+from nearcast.errors import ColumnError, IndexFileError, InputError, UnknownError
+from nearcast.sharded import Sharded
+from nearcast.spark import build, match
+from spark.worlds import in_process, message_table, pairs, write_files
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def version(world):
+    """Four shards, some subscriptions in several of them."""
+    return build(world.subscriptions, world.home / "sharded", distribution="location", shards=4)
+
+
+@pytest.mark.parametrize("shards", [1, 4, 16])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_shards_deliver_what_one_process_delivers(world, distribution, shards):
+    where = world.home / "all"
+    found = match(
+        world.messages, world.subscriptions, distribution=distribution, shards=shards, index_dir=where
+    )
+    assert pairs(found) == world.expected
+
+
+def test_a_stream_through_shards(spark, world, version, tmp_path):
+    arriving = spark.readStream.schema(world.messages.schema).option("maxFilesPerTrigger", 1)
+    stream = arriving.parquet(str(world.home / "messages"))
+    query = (
+        stream.transform(match, version)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"))
+    )
+    query.awaitTermination()
+    assert pairs(spark.read.parquet(str(tmp_path / "out"))) == world.expected
+
+
+def test_areas_meet_several_shards_and_are_delivered_once(spark, world, version, tmp_path):
+    points = message_table(200, seed=6).drop(["unasked"])
+    table = points.drop(["lon", "lat"])
+    for name, column, by in (("xmin", "lon", 0), ("ymin", "lat", 0), ("xmax", "lon", 6), ("ymax", "lat", 6)):
+        table = table.append_column(name, pa.array(points[column].to_numpy() + by))
+    frame = spark.read.parquet(str(write_files(table, tmp_path / "areas", 2)))
+    expected = in_process(table, world.subscription_table)
+    assert sum(expected.values()) > 1000
+    assert pairs(match(frame, version)) == expected
+
+
+def test_rescaling_keeps_the_answers(world, version):
+    wider = build(world.subscriptions, version.parent, distribution="location", shards=8)
+    assert wider != version
+    assert pairs(match(world.messages, wider)) == pairs(match(world.messages, version)) == world.expected
+
+
+class TestVersion:
+    def test_it_opens_in_any_process_and_answers_as_one_index(self, world, version):
+        index = open_index(version, verify=True)
+        assert isinstance(index, Sharded)
+        assert len(index) == 300
+        assert "location distribution over 4 shards" in repr(index)
+        batch = MessageBatch.from_arrow(world.message_table.drop(["unasked"]), like=index.like)
+        assert pairs(index.match(batch).to_arrow(batch.ids, index.ids)) == world.expected
+        with pytest.raises(ColumnError, match=r"like=version\.like"):
+            index.match(MessageBatch.from_arrays([[0.0, 0.0]], [0, 0], []))
+
+    def test_the_same_subscriptions_are_not_built_twice(self, world, version):
+        before = {path: path.stat().st_mtime_ns for path in version.rglob("*")}
+        again = build(world.subscriptions.orderBy("lon"), version.parent, distribution="location", shards=4)
+        assert again == version
+        assert before == {path: path.stat().st_mtime_ns for path in version.rglob("*")}
+
+    def test_current_names_the_version_that_was_built_last(self, world, tmp_path):
+        first = build(world.subscriptions, tmp_path, shards=2, distribution="hash")
+        second = build(world.subscriptions, tmp_path)
+        assert (tmp_path / "CURRENT").read_text() == second.name + "\n"
+        assert not isinstance(open_index(tmp_path), Sharded)
+        assert pairs(match(world.messages, tmp_path)) == world.expected
+        assert build(world.subscriptions, tmp_path, shards=2, distribution="hash") == first
+        assert isinstance(open_index(tmp_path), Sharded)
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+    def test_the_manifest_tells_what_is_in_it(self, version):
+        manifest = json.loads((version / "manifest.json").read_text())
+        assert (manifest["distribution"], manifest["shards"], manifest["subscriptions"]) == (
+            "location",
+            4,
+            300,
+        )
+        rows = [np.load(version / f"shard-{shard:04}.rows.npy") for shard in range(4)]
+        assert manifest["stored"] == sum(map(len, rows)) > 300
+        assert np.array_equal(np.unique(np.concatenate(rows)), np.arange(300))
+        assert pq.read_metadata(version / "subscriptions.parquet").num_rows == 300
+
+    def test_damage_is_found(self, world, tmp_path):
+        version = build(world.subscriptions, tmp_path, shards=2, distribution="hash")
+        data = next(version.glob("shard-0001/store.boxes.npy"))
+        content = bytearray(data.read_bytes())
+        content[-1] ^= 1
+        data.write_bytes(content)
+        with pytest.raises(IndexFileError, match="checksum"):
+            open_index(version, verify=True)
+        (version / "shard-0001.rows.npy").unlink()
+        with pytest.raises(IndexFileError, match=r"shard-0001.*missing"):
+            match(world.messages, version)
+        again = build(world.subscriptions, tmp_path, shards=2, distribution="hash")
+        assert pairs(match(world.messages, again)) == world.expected
+
+    def test_few_subscriptions_leave_shards_empty(self, spark, world, tmp_path):
+        few = world.subscriptions.limit(3).toArrow()
+        frame = spark.createDataFrame(few)
+        found = match(world.messages, frame, shards=16, distribution="keyword", index_dir=tmp_path)
+        assert pairs(found) == in_process(world.message_table.drop(["unasked"]), few)
+
+
+def test_what_cannot_be_is_said_before_a_job(world, tmp_path):
+    with pytest.raises(UnknownError, match="no distribution 'random'"):
+        build(world.subscriptions, tmp_path, distribution="random", shards=2)
+    with pytest.raises(InputError, match="from 1 to 1,024, not 0"):
+        build(world.subscriptions, tmp_path, shards=0)
+    assert not list(tmp_path.iterdir())
