@@ -192,6 +192,10 @@ SHARD_EVEN: Final = (
     0.02  # two cuts of a cell that divide the cost as wanted but for this share are equally good
 )
 
+# --- Profiles --------------------------------------------------------------------------------------------------------
+PROFILE_CELLS: Final = 256  # rows of the grid in which places are counted; there are twice as many columns
+PROFILE_SAMPLE: Final = 20_000  # messages that a profile keeps
+
 # --- Command line --------------------------------------------------------------------------------------------------
 CLI_SHARDS: Final = "4,16,64,256,1024"  # simulated unless asked otherwise
 CLI_SHARD_SUBSCRIPTIONS: Final = 200_000  # made up where no file is given

@@ -17,7 +17,7 @@ from nearcast.sharded import Sharded
 from nearcast.spark import worker
 from nearcast.spark.columns import message_columns
 from nearcast.spark.session import quietly
-from nearcast.spark.versions import version_of
+from nearcast.spark.versions import sample_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,14 +75,14 @@ def match(
             path = "" if name == "messages" else ", nor the directory of an index"
             raise InputError(f"{name} must be a Spark DataFrame; {shown(frame)} is none{path}")
     if isinstance(subscriptions, DataFrame):
-        sample = messages if shards is not None and not messages.isStreaming else None
+        sample = sample_of(messages) if shards is not None and not messages.isStreaming else None
         version = version_of(
             subscriptions,
             None if index_dir is None else Path(index_dir),
             index=index,
             distribution=distribution,
             shards=shards,
-            messages=sample,
+            sample=sample,
         )
     else:
         version = files.current(Path(subscriptions).absolute())

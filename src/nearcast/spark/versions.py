@@ -28,6 +28,7 @@ from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
 from nearcast.matching.files import CURRENT, FORMAT
 from nearcast.spark import worker
 from nearcast.spark.columns import message_columns, require_id, without_rows
+from nearcast.spark.profiles import Profile
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["build", "ensure", "version_of"]
+__all__ = ["build", "ensure", "sample_of", "version_of"]
 
 
 def build(
@@ -46,6 +47,7 @@ def build(
     distribution: str = "auto",
     shards: int | None = None,
     messages: DataFrame | None = None,
+    profile: Profile | str | os.PathLike[str] | None = None,
 ) -> Path:
     """Build the index of *subscriptions* under *directory*, unless it is there already; return its own directory.
 
@@ -69,10 +71,15 @@ def build(
     messages
         A batch DataFrame like the messages to come, of which some thousand are looked at to fit the distribution;
         without it the subscriptions stand for them.
+    profile
+        A profile, or its directory: its sample takes the place of *messages*.
     """
+    sample = None if messages is None else sample_of(messages)
+    if profile is not None:
+        sample = (profile if isinstance(profile, Profile) else Profile(profile)).sample
     home = Path(directory or _default_directory())
     version = version_of(
-        subscriptions, home, index=index, distribution=distribution, shards=shards, messages=messages
+        subscriptions, home, index=index, distribution=distribution, shards=shards, sample=sample
     )
     _switch(home, version)
     return version
@@ -85,7 +92,7 @@ def version_of(
     index: str,
     distribution: str,
     shards: int | None,
-    messages: DataFrame | None,
+    sample: pa.Table | None,
 ) -> Path:
     """Do what :func:`build` does, but leave it open which version is the current one."""
     if subscriptions.isStreaming:
@@ -100,7 +107,6 @@ def version_of(
     home = directory or _default_directory()
     if shards is None:
         return ensure(subscriptions.toArrow(), home, index)
-    sample = None if messages is None else _sample_of(messages)
     return _ensure_sharded(subscriptions, home, index, distribution, shards, sample)
 
 
@@ -166,7 +172,7 @@ def _switch(directory: Path, version: Path) -> None:
     draft.replace(directory / CURRENT)
 
 
-def _sample_of(messages: DataFrame) -> pa.Table:
+def sample_of(messages: DataFrame) -> pa.Table:
     """Return some thousand messages, for a distribution to be fitted to."""
     if messages.isStreaming:
         raise InputError(
