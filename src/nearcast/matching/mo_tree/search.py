@@ -101,12 +101,12 @@ def shift(
         if stays:
             box_positions(knots, slopes, numbers, i, new_boxes, ends)
             old, target = homes[rows[i], 0], 0
-            cells = old // across, old % across
             for layer in range(DIRECTORY):
-                cell = cells[layer]
                 if sources[layer] < 0:
                     low, high = ends[layer, 0], ends[layer, 1]
                     cell = cell_of(counts, firsts, steps, rates, widths, layer, low, high)
+                else:
+                    cell = old // across if layer == 0 else old % across
                 target = target * across + cell
             stays = target == old
         if stays:
