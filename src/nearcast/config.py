@@ -35,6 +35,7 @@ MATCH_ROOM: Final = 1_024  # candidates a message that a search starts with room
 COMPACT_MIN_DEAD: Final = (
     1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
 )
+UPDATE_AHEAD: Final = 16  # rows between asking for what an updated clause asks for and comparing it
 POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full
 COMPACT_WASTE: Final = (
     0.5  # posting lists are compacted when more than this share of their pool is abandoned room

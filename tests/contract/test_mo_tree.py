@@ -253,8 +253,17 @@ def test_areas_where_the_place_is_not_in_the_directory(name):
     layers = [layer["attribute"] for layer in index.stats()["layers"]]
     assert not {"x", "y"} & set(layers[:DIRECTORY])
     assert {"x", "y"} & set(layers[DIRECTORY:])
+    scan = build_index("scan", table)
     found = answers(index, batch)
-    assert found == answers(build_index("scan", table), batch)
+    assert found == answers(scan, batch)
+    assert sum(map(len, found)) > 5
+    moved = table.take(np.arange(0, rows, 2))
+    moved.clauses.boxes[:] += 0.2
+    for each in (index, scan):
+        each.update(np.arange(0, rows, 2), moved)
+    assert index.check() == []
+    found = answers(index, batch)
+    assert found == answers(scan, batch)
     assert sum(map(len, found)) > 5
 
 
@@ -313,6 +322,66 @@ def test_updates_stay_in_their_bucket_or_move(tmp_path):
     opened = open_index(index.save(tmp_path / "index"), verify=True)
     assert opened.stats()["layers"] == index.stats()["layers"]
     assert answers(opened, batch) == answers(scan, batch)
+
+
+def altered(table, rows, kinds):
+    """The given rows of a table, each altered as its kind says; the numbers of words and tests stay."""
+    taken = table.take(rows)
+    clauses = taken.clauses
+    of_words = np.repeat(kinds, np.diff(clauses.keyword_offsets))
+    of_tests = np.repeat(kinds, np.diff(clauses.test_offsets))
+    clauses.boxes[kinds == "nudge"] += 1e-4
+    clauses.boxes[kinds == "leave"] += 0.4
+    clauses.keywords[of_words == "words"] += 1
+    clauses.test_attributes[of_tests == "attributes"] += 1
+    clauses.test_lows[of_tests == "lows"] -= 0.3
+    clauses.test_highs[of_tests == "highs"] += 0.3
+    clauses.test_flags[of_tests == "flags"] ^= 4
+    for column in clauses:  # everything at once
+        if column.dtype == np.float64:
+            own = kinds if column.ndim > 1 else of_tests
+            column[own == "all"] *= 1.01
+    clauses.keywords[of_words == "all"] += 1
+    return taken
+
+
+KINDS = ["nothing", "nudge", "leave", "words", "attributes", "lows", "highs", "flags", "all"]
+
+
+@pytest.mark.parametrize("kinds", [[kind] for kind in KINDS] + [KINDS], ids=[*KINDS, "mixed"])
+def test_updates_in_place(kinds):
+    table, batch = crowd(3_000), events(100)
+    index, scan = build_index("mo-tree", table), build_index("scan", table)
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        rows = rng.choice(3_000, 700, replace=False)
+        update = rows, altered(scan.table, rows, rng.choice(kinds, 700))
+        for each in (index, scan):
+            each.update(*update)
+        assert index.check() == []
+        assert answers(index, batch) == answers(scan, batch)
+    assert index.stats()["dead_clauses"] == 0
+
+
+def test_updates_with_other_numbers_of_words_tests_or_clauses():
+    table, batch = crowd(300), events(50)
+    index, scan = build_index("mo-tree", table), build_index("scan", table)
+    twice = SubscriptionTable.from_arrays(
+        [[0, 0, 0.5, 0.5], [0.5, 0, 1, 1], [0, 0.5, 1, 1]], [0, 0, 0, 0], [], owners=[0, 0, 1]
+    )
+    rows = np.arange(40)
+    for update in (
+        (rows, altered(table, rows, np.full(40, "nudge"))),
+        (rows, crowd(300, seed=5).take(rows)),
+        ([7, 3], twice),
+        ([3, 9], twice),
+        (rows, altered(table, rows, np.full(40, "leave"))),
+    ):
+        for each in (index, scan):
+            each.update(*update)
+        assert index.check() == []
+        assert len(index) == 300
+        assert answers(index, batch) == answers(scan, batch)
 
 
 def test_update_does_not_touch_the_table_it_was_built_from():

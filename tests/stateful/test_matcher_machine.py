@@ -1,4 +1,4 @@
-"""A random life of an index: inserts, removals, moves, save and open, compared with the naive matcher."""
+"""A random life of an index: inserts, removals, moves, updates, save and open, compared with the naive matcher."""
 
 import tempfile
 from pathlib import Path
@@ -45,6 +45,19 @@ class MatcherMachine(RuleBasedStateMachine):
             row = data.draw(st.sampled_from(sorted(self.model)))
             self.index.move(row, region)
             self.model[row] = Subscription(0, self.model[row].expression, region)
+
+    @rule(data=st.data())
+    def update(self, data):
+        """Some become others, some ask for the same elsewhere."""
+        rows = data.draw(
+            st.sets(st.sampled_from(sorted(self.model)), max_size=3) if self.model else st.just(())
+        )
+        subs = []
+        for row in rows:
+            sub, same = data.draw(subscriptions()), data.draw(st.booleans())
+            subs.append(Subscription(0, self.model[row].expression if same else sub.expression, sub.region))
+        self.index.update(list(rows), SubscriptionTable.from_subscriptions(subs, like=self.index.table))
+        self.model.update(zip(rows, subs))
 
     @rule()
     def save_and_open(self):

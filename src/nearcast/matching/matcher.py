@@ -207,8 +207,8 @@ class Matcher(ABC):
                 f"not {shown(table)}"
             )
         table = self.store.coded(table)
-        if self._rewrites and (clause_rows := self.store.overwrite(picks, table)) is not None:
-            self._rewrite(clause_rows, table.clauses)
+        if self._rewrites and (overwritten := self.store.overwrite(picks, table)) is not None:
+            self._rewrite(*overwritten, table.clauses)
             return
         self._drop(self.store.retire(picks))
         self._add(self.store.append(table, picks[table.owners].astype(np.int32)))
@@ -287,8 +287,11 @@ class Matcher(ABC):
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         """Take clause rows out of the structure; the store still holds their columns."""
 
-    def _rewrite(self, clause_rows: NDArray[np.int64], clauses: Clauses) -> None:
-        """Bring the structure up to date after the columns of clause rows were overwritten by *clauses*."""
+    def _rewrite(self, clause_rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+        """Bring the structure up to date after clause rows were overwritten by *clauses*.
+
+        Those that have not *changed* have another box at most.
+        """
         raise NotImplementedError
 
     @abstractmethod

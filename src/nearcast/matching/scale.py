@@ -23,6 +23,7 @@ __all__ = [
     "Scales",
     "X",
     "Y",
+    "box_positions",
     "clause_positions",
     "knots_of",
     "most_tested",
@@ -107,6 +108,23 @@ def position(knots: NDArray[np.float64], slopes: NDArray[np.float64], scale: int
 
 
 @kernel
+def box_positions(
+    knots: NDArray[np.float64],
+    slopes: NDArray[np.float64],
+    numbers: NDArray[np.int32],
+    row: int,
+    boxes: NDArray[np.float64],
+    out: NDArray[np.float64],
+) -> None:
+    """Write the ends of a box on the scales of the axes, where there are some, to *out* [scales, 2]."""
+    for axis in range(2):
+        scale = numbers[axis]
+        if scale >= 0:
+            out[scale, 0] = position(knots, slopes, scale, boxes[row, axis])
+            out[scale, 1] = position(knots, slopes, scale, boxes[row, axis + 2])
+
+
+@kernel
 def clause_positions(
     knots: NDArray[np.float64],
     slopes: NDArray[np.float64],
@@ -126,11 +144,7 @@ def clause_positions(
     """
     for scale in range(knots.shape[0]):
         out[scale, 0] = ABSENT
-    for axis in range(2):
-        scale = numbers[axis]
-        if scale >= 0:
-            out[scale, 0] = position(knots, slopes, scale, boxes[c, axis])
-            out[scale, 1] = position(knots, slopes, scale, boxes[c, axis + 2])
+    box_positions(knots, slopes, numbers, c, boxes, out)
     if attributes.size == 0:
         return
     for t in range(test_offsets[c], test_offsets[c + 1]):
@@ -183,11 +197,7 @@ def stored_positions(
     """Write the same for a stored message."""
     for scale in range(knots.shape[0]):
         out[scale, 0] = ABSENT
-    for axis in range(2):
-        scale = numbers[axis]
-        if scale >= 0:
-            out[scale, 0] = position(knots, slopes, scale, boxes[p, axis])
-            out[scale, 1] = position(knots, slopes, scale, boxes[p, axis + 2])
+    box_positions(knots, slopes, numbers, p, boxes, out)
     for at in range(value_offsets[p], value_offsets[p + 1]):
         scale = numbers[attributes[at] - X] if attributes[at] - X < numbers.size else -1
         if scale >= 0:

@@ -29,6 +29,7 @@ __all__ = ["ClauseStore"]
 
 _NONE = -1
 _MOST_ROWS = 2**31 - 1  # rows are int32
+_AHEAD = config.UPDATE_AHEAD
 # The ragged columns of Clauses: offsets, and the values that they cut into rows.
 _RAGGED = {
     "keyword_offsets": ("keywords",),
@@ -222,33 +223,44 @@ class ClauseStore:
             self._link(rows)
         return rows
 
-    def overwrite(self, rows: NDArray[Any], table: SubscriptionTable) -> NDArray[np.int64] | None:
-        """Write the clauses of *table* over those of subscription rows, one each; return the clause rows.
+    def overwrite(
+        self, rows: NDArray[Any], table: SubscriptionTable
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+        """Write the clauses of *table* over those of subscription rows, one each.
 
-        Returns None, and changes nothing, where that is not possible: a subscription of several clauses, a shape, or
-        another number of keywords or tests than there was.
+        Returns the clause rows, and which of them have *changed*: the others have another box at most, and nothing but
+        that is written. Returns None, and changes nothing, where that is not possible: a subscription of several
+        clauses, a shape, or another number of keywords or tests than there was.
         """
         if not self._single or self.shapes or table.shapes:
             return None
         clause_rows = self.clause_rows(rows)
         if len(clause_rows) != len(rows) or not np.array_equal(table.owners, np.arange(len(rows))):
             return None
-        columns = self._columns
+        columns, clauses = self._columns, table.clauses
         ragged = []
         for name, values in _RAGGED.items():
-            old, new = columns[name].values, getattr(table.clauses, name)
+            old, new = columns[name].values, getattr(clauses, name)
             if not len(columns[values[0]].values):
-                if len(getattr(table.clauses, values[0])):
+                if len(getattr(clauses, values[0])):
                     return None
             elif _as_long(old, clause_rows, new):
-                ragged += [(old, new, value) for value in values if len(getattr(table.clauses, value))]
+                ragged += [
+                    (old, new, getattr(clauses, value), columns[value])
+                    for value in values
+                    if len(getattr(clauses, value))
+                ]
             else:
                 return None
-        columns["boxes"].own()[clause_rows] = table.clauses.boxes
-        for old, new, value in ragged:
-            _scatter(old, clause_rows, new, getattr(table.clauses, value), columns[value].own())
+        changed = np.zeros(len(rows), np.bool_)
+        for old, new, given, column in ragged:
+            _compare(old, clause_rows, new, given, column.values, changed)
+        _scatter_boxes(clause_rows, clauses.boxes, columns["boxes"].own())
+        if changed.any():
+            for old, new, given, column in ragged:
+                _scatter(old, clause_rows, new, given, column.own(), changed)
         self._view()
-        return clause_rows
+        return clause_rows, changed
 
     def retire(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Mark all clause rows of the given subscription rows as dead; return them."""
@@ -361,17 +373,48 @@ def _as_long(old: NDArray[np.int64], rows: NDArray[np.int64], new: NDArray[np.in
 
 
 @kernel
+def _compare(
+    old: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    new: NDArray[np.int64],
+    values: NDArray[Any],
+    stored: NDArray[Any],
+    changed: NDArray[np.bool_],
+) -> None:
+    """Mark the new rows whose values are not those of the ragged row that they replace, which has as many."""
+    for i in range(rows.size):
+        ahead = rows[min(i + _AHEAD, rows.size - 1)]
+        prefetch(stored, old[ahead])
+        prefetch(stored, old[ahead + 1] - 1)
+        start = old[rows[i]] - new[i]
+        for k in range(new[i], new[i + 1]):
+            if stored[start + k] != values[k]:
+                changed[i] = True
+                break
+
+
+@kernel
 def _scatter(
     old: NDArray[np.int64],
     rows: NDArray[np.int64],
     new: NDArray[np.int64],
     values: NDArray[Any],
     out: NDArray[Any],
+    changed: NDArray[np.bool_],
 ) -> None:
-    """Write the values of each new row over those of the ragged row that it replaces."""
+    """Write the values of each changed row over those of the ragged row that it replaces; they were just compared."""
     for i in range(rows.size):
-        prefetch(out, old[rows[i]])
+        if changed[i]:
+            start = old[rows[i]] - new[i]
+            for k in range(new[i], new[i + 1]):
+                out[start + k] = values[k]
+
+
+@kernel
+def _scatter_boxes(rows: NDArray[np.int64], boxes: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write boxes over those of the rows that they replace."""
     for i in range(rows.size):
-        start = old[rows[i]]
-        for k in range(new[i], new[i + 1]):
-            out[start + k - new[i]] = values[k]
+        prefetch(out, rows[i])
+    for i in range(rows.size):
+        for side in range(4):
+            out[rows[i], side] = boxes[i, side]

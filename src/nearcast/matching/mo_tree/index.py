@@ -16,7 +16,7 @@ from nearcast.matching.matcher import Matcher, Progress
 from nearcast.matching.mo_tree.buckets import Buckets, Entries
 from nearcast.matching.mo_tree.cells import Layers
 from nearcast.matching.mo_tree.choice import DIRECTORY, Choice, Figures, choose_layers
-from nearcast.matching.mo_tree.search import assign, search
+from nearcast.matching.mo_tree.search import assign, search, shift
 from nearcast.matching.scale import Scales, source_name
 from nearcast.matching.sketch import FIELDS
 
@@ -108,9 +108,13 @@ class MOTree(Matcher):
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         self._buckets.remove(self._homes.values, clause_rows)
 
-    def _rewrite(self, clause_rows: NDArray[np.int64], clauses: Clauses) -> None:
-        entries = self._entries(clauses, np.arange(len(clause_rows)))
-        self._buckets.rewrite(self._homes.values, self.store.clauses.boxes, clause_rows, entries)
+    def _rewrite(self, clause_rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+        layers, scales, coded, _, _ = self._choice
+        homes = self._homes.values
+        rest = shift(layers, scales, coded, self._buckets.pool, homes, clauses.boxes, clause_rows, changed)
+        if len(rest):
+            entries = self._entries(clauses, rest)
+            self._buckets.rewrite(homes, self.store.clauses.boxes, clause_rows[rest], entries)
 
     def _search(
         self,

@@ -13,7 +13,7 @@ from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.mo_tree.buckets import Entries, Pool
 from nearcast.matching.mo_tree.cells import Layers, cell_of, cells_touched
 from nearcast.matching.mo_tree.choice import DIRECTORY
-from nearcast.matching.scale import ABSENT, Scales, clause_positions, probe_positions
+from nearcast.matching.scale import ABSENT, Scales, box_positions, clause_positions, probe_positions
 from nearcast.matching.sketch import (
     GROUPS,
     RUN_GUARDS,
@@ -24,7 +24,7 @@ from nearcast.matching.sketch import (
     value_word,
 )
 
-__all__ = ["assign", "search"]
+__all__ = ["assign", "search", "shift"]
 
 
 @kernel
@@ -58,6 +58,67 @@ def assign(
         codes[i] = run_code(coded, ends)
         for group in range(GROUPS):
             sketches[i, 2 * group], sketches[i, 2 * group + 1] = interval_words(sketched, ends, group)
+
+
+@kernel
+def shift(
+    layers: Layers,
+    scales: Scales,
+    coded: NDArray[np.int32],
+    pool: Pool,
+    homes: NDArray[np.int32],
+    new_boxes: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    changed: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """Write the new boxes of clause *rows* to their entries, in place; return the numbers of the rows that need more.
+
+    Those are the *changed* ones, whose tests may be others, and those that leave their list. For the rest only cells of
+    the axes are found anew; the sketch has none. All memory is asked for before any of it is written.
+    """
+    sources, firsts, counts, steps, rates, widths, untested = layers
+    scale_sources, knots, slopes, numbers = scales
+    heads, codes, details, boxes, _, _ = pool
+    across = untested[1] + 1
+    ends = np.full((knots.shape[0], 2), ABSENT)
+    of_axes = np.uint64(0)  # the bytes of a code that are cells of an axis
+    for field in range(coded.size):
+        if scale_sources[coded[field]] < 0:
+            of_axes |= np.uint64(0xFF) << np.uint64(8 * field)
+    rest, places = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
+    count = 0
+    for i in range(rows.size):
+        prefetch(homes, rows[i])
+    for i in range(rows.size):
+        prefetch(heads, homes[rows[i], 0])
+    for i in range(rows.size):
+        places[i] = heads[homes[rows[i], 0], 0] + homes[rows[i], 1]
+        prefetch(details, places[i])
+        if of_axes:
+            prefetch(codes, places[i])
+    for i in range(rows.size):
+        stays = not changed[i]
+        if stays:
+            box_positions(knots, slopes, numbers, i, new_boxes, ends)
+            old, target = homes[rows[i], 0], 0
+            for layer in range(DIRECTORY):
+                if sources[layer] < 0:
+                    low, high = ends[layer, 0], ends[layer, 1]
+                    cell = cell_of(counts, firsts, steps, rates, widths, layer, low, high)
+                else:
+                    cell = old // across if layer == 0 else old % across
+                target = target * across + cell
+            stays = target == old
+        if stays:
+            at = places[i]
+            for side in range(4):
+                boxes[at, side] = np.float32(new_boxes[i, side])
+            if of_axes:
+                codes[at] = codes[at] & ~of_axes | run_code(coded, ends)
+        else:
+            rest[count] = i
+            count += 1
+    return rest[:count]
 
 
 @kernel
