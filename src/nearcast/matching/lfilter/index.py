@@ -91,6 +91,9 @@ class LFilter(FoldingMatcher):
         )
         self._tell("quadtree", 1.0)
 
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        self._lay_out(self._members())
+
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)
 

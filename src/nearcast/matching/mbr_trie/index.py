@@ -15,6 +15,7 @@ from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.matcher import Progress
+from nearcast.matching.mbr_trie.merge import merge_tries
 from nearcast.matching.mbr_trie.search import FULL, clear_bits, match_trie, set_bits, settle
 from nearcast.matching.mbr_trie.trie import (
     NOWHERE,
@@ -65,6 +66,13 @@ class MBRTrie(FoldingMatcher):
         self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
         self._places = places_of(self._laid(), self.store.rows)
         self._tell("trie", 1.0)
+
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        clauses, ranks = self.store.clauses, self._order.size
+        offsets, tokens = self._order.arranged(clauses, rows)
+        small = build_trie(clauses, rows, offsets, tokens, ranks, self._postings.curve)
+        self._trie, self._postings = merge_tries(self._trie, self._postings, *small, ranks)
+        self._places = places_of(self._laid(), self.store.rows)
 
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)

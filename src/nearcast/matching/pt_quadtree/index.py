@@ -73,6 +73,9 @@ class PTQuadtree(FoldingMatcher):
         self._listed = rows.astype(np.int32)
         self._tell("quadtree", 1.0)
 
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        self._lay_out(self._members())
+
     def _laid(self) -> NDArray[np.int64]:
         return self._listed.astype(np.int64)
 
