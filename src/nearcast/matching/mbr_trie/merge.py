@@ -15,11 +15,8 @@ from nearcast.kernels import kernel
 from nearcast.matching.mbr_trie.trie import (
     Postings,
     Trie,
-    bound,
     bound_blocks,
     curve_place,
-    empty_boxes,
-    lift_boxes,
     tops_of,
 )
 
@@ -38,20 +35,22 @@ def merge_tries(
     living = np.zeros(len(postings.rows) + 1, np.int32)  # how many postings are left before each
     np.cumsum(~np.isnan(postings.boxes[:, 0]), dtype=np.int32, out=living[1:])
     most = len(trie.tokens) + len(more.tokens) - 1
-    sources = np.empty((most, 2), np.int32)
-    tokens, first = np.empty(most, np.int32), np.empty(most + 1, np.int32)
-    lows, ends, highs = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32)
-    levels = np.empty(max(len(trie.levels), len(more.levels)) + 1, np.int64)
-    count, height = _merge_nodes(trie, more, living, sources, tokens, first, lows, ends, highs, levels)
+    from_a, from_b, tokens, lows, ends, highs = (np.empty(most, np.int32) for _ in range(6))
+    first = np.empty(most + 1, np.int32)
+    levels = np.empty(max(len(trie.levels), len(more.levels)), np.int64)
+    count, height = _merge_nodes(
+        trie, more, living, from_a, from_b, tokens, first, lows, ends, highs, levels
+    )
     tokens, first, levels = tokens[:count], first[: count + 1], levels[: height + 1]
     lows, ends, highs = lows[:count], ends[:count], highs[:count]
 
+    before = np.empty(len(new.rows), np.int32)
+    _postings_before(trie, postings, more, new, from_a, from_b, lows, before)
     total = int(living[-1]) + len(new.rows)
     boxes, rows = np.empty((total, 4), np.float32), np.empty(total, np.int32)
-    _merge_postings(trie, postings, more, new, sources[:count], lows, boxes, rows)
-    mbrs = empty_boxes(count)
-    bound(boxes, lows, ends, mbrs)
-    lift_boxes(first, mbrs)
+    _weave(postings, new, before, boxes, rows)
+    mbrs = np.empty((count, 4), np.float32)
+    _merge_boxes(trie, from_a, from_b, first, lows, ends, highs, boxes, mbrs)
     merged = Trie(tokens, first, lows, ends, highs, mbrs, tops_of(tokens, levels, ranks), levels)
     return merged, Postings(boxes, rows, bound_blocks(boxes), postings.curve)
 
@@ -61,7 +60,8 @@ def _merge_nodes(
     trie: Trie,
     more: Trie,
     living: NDArray[np.int32],
-    sources: NDArray[np.int32],
+    from_a: NDArray[np.int32],
+    from_b: NDArray[np.int32],
     tokens: NDArray[np.int32],
     first: NDArray[np.int32],
     lows: NDArray[np.int32],
@@ -72,15 +72,14 @@ def _merge_nodes(
     """Write the nodes that have postings left, and which nodes they come from; return how many, and on how many levels."""
     tokens_a, first_a, lows_a, ends_a, highs_a = trie.tokens, trie.first, trie.lows, trie.ends, trie.highs
     tokens_b, first_b, lows_b, ends_b, highs_b = more.tokens, more.first, more.lows, more.ends, more.highs
-    tokens[0] = -1
-    sources[0] = 0
+    tokens[0], from_a[0], from_b[0] = -1, 0, 0
     lows[0], highs[0] = 0, living[highs_a[0]] + highs_b[0]
     levels[0], height, tail, node = 0, 0, 1, 0
     while node < tail:
         if node == levels[height]:
             height += 1
             levels[height] = tail
-        a, b = sources[node]
+        a, b = from_a[node], from_b[node]
         first[node] = tail
         at, i, i_end, j, j_end = lows[node], 0, 0, 0, 0
         if a != _NONE:
@@ -91,80 +90,111 @@ def _merge_nodes(
             j, j_end = first_b[b], first_b[b + 1]
         ends[node] = at
         while i < i_end or j < j_end:
-            from_a = i < i_end and (j >= j_end or tokens_a[i] <= tokens_b[j])
-            from_b = j < j_end and (i >= i_end or tokens_b[j] <= tokens_a[i])
-            size = 0
-            sources[tail] = _NONE
-            if from_a:
-                size = living[highs_a[i]] - living[lows_a[i]]
-                tokens[tail] = tokens_a[i]
-                if size > 0:
-                    sources[tail, 0] = i
+            token = tokens_a[i] if i < i_end else tokens_b[j]
+            if j < j_end:
+                token = min(token, tokens_b[j])
+            tokens[tail] = token
+            start, from_a[tail], from_b[tail] = at, _NONE, _NONE
+            if i < i_end and tokens_a[i] == token:
+                left = living[highs_a[i]] - living[lows_a[i]]
+                if left > 0:
+                    from_a[tail] = i
+                    at += left
                 i += 1
-            if from_b:
-                size += highs_b[j] - lows_b[j]
-                tokens[tail] = tokens_b[j]
-                sources[tail, 1] = j
+            if j < j_end and tokens_b[j] == token:
+                from_b[tail] = j
+                at += highs_b[j] - lows_b[j]
                 j += 1
-            if size > 0:
-                lows[tail] = at
-                at += size
-                highs[tail] = at
-                tail += 1
+            lows[tail], highs[tail] = start, at
+            tail += at > start
         node += 1
     first[tail] = tail
     return tail, height
 
 
 @kernel
-def _merge_postings(
+def _postings_before(
     trie: Trie,
     postings: Postings,
     more: Trie,
     new: Postings,
-    sources: NDArray[np.int32],
+    from_a: NDArray[np.int32],
+    from_b: NDArray[np.int32],
     lows: NDArray[np.int32],
-    out_boxes: NDArray[np.float32],
-    out_rows: NDArray[np.int32],
+    out: NDArray[np.int32],
 ) -> None:
-    """Write the list of each node: what is left of either list, along the curve."""
+    """Write for each new posting how many of the old ones that are left come before it: inside a list by the curve."""
     lows_a, ends_a, lows_b, ends_b = trie.lows, trie.ends, more.lows, more.ends
-    boxes_a, rows_a, boxes_b, rows_b = postings.boxes, postings.rows, new.boxes, new.rows
-    curve = postings.curve
+    boxes_a, boxes_b, curve = postings.boxes, new.boxes, postings.curve
     for node in range(lows.size):
-        a, b = sources[node]
-        at, j, j_end, place = lows[node], 0, 0, 0
-        if b != _NONE:
-            j, j_end = lows_b[b], ends_b[b]
-            if j < j_end:
-                place = curve_place(boxes_b, j, curve)
+        a, b = from_a[node], from_b[node]
+        if b == _NONE:
+            continue
+        before, i, i_end = lows[node] - lows_b[b], 0, 0
         if a != _NONE:
-            for i in range(lows_a[a], ends_a[a]):
-                if np.isnan(boxes_a[i, 0]):
-                    continue
-                while j < j_end and place < curve_place(boxes_a, i, curve):
-                    _copy(boxes_b, rows_b, j, out_boxes, out_rows, at)
-                    at += 1
-                    j += 1
-                    if j < j_end:
-                        place = curve_place(boxes_b, j, curve)
-                _copy(boxes_a, rows_a, i, out_boxes, out_rows, at)
-                at += 1
-        while j < j_end:
-            _copy(boxes_b, rows_b, j, out_boxes, out_rows, at)
-            at += 1
-            j += 1
+            i, i_end = lows_a[a], ends_a[a]
+        for j in range(lows_b[b], ends_b[b]):
+            place = curve_place(boxes_b, j, curve)
+            while i < i_end and (np.isnan(boxes_a[i, 0]) or curve_place(boxes_a, i, curve) <= place):
+                before += not np.isnan(boxes_a[i, 0])
+                i += 1
+            out[j] = before
 
 
 @kernel
-def _copy(
+def _weave(
+    postings: Postings,
+    new: Postings,
+    before: NDArray[np.int32],
     boxes: NDArray[np.float32],
     rows: NDArray[np.int32],
-    i: int,
-    out_boxes: NDArray[np.float32],
-    out_rows: NDArray[np.int32],
-    at: int,
 ) -> None:
-    for k in range(4):
-        out_boxes[at, k] = boxes[i, k]
-    out_rows[at] = rows[i]
+    """Write the old postings that are left, and each new one after as many of them as come before it."""
+    boxes_a, rows_a, boxes_b, rows_b = postings.boxes, postings.rows, new.boxes, new.rows
+    at, j = 0, 0
+    for i in range(rows_a.size + 1):
+        left = i < rows_a.size and not np.isnan(boxes_a[i, 0])
+        while j < rows_b.size and before[j] == at - j and (left or i == rows_a.size):
+            for k in range(4):
+                boxes[at, k] = boxes_b[j, k]
+            rows[at] = rows_b[j]
+            at += 1
+            j += 1
+        if left:
+            for k in range(4):
+                boxes[at, k] = boxes_a[i, k]
+            rows[at] = rows_a[i]
+            at += 1
+
+
+@kernel
+def _merge_boxes(
+    trie: Trie,
+    from_a: NDArray[np.int32],
+    from_b: NDArray[np.int32],
+    first: NDArray[np.int32],
+    lows: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    highs: NDArray[np.int32],
+    boxes: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """Write the MBR of each node: as it was where nothing changed, else of its list and its children."""
+    lows_a, highs_a, boxes_a = trie.lows, trie.highs, trie.boxes
+    for node in range(lows.size - 1, -1, -1):
+        a = from_a[node]
+        if from_b[node] == _NONE and highs_a[a] - lows_a[a] == highs[node] - lows[node]:
+            for k in range(4):
+                out[node, k] = boxes_a[a, k]
+            continue
+        out[node, 0], out[node, 1], out[node, 2], out[node, 3] = np.inf, np.inf, -np.inf, -np.inf
+        _widen(out, node, boxes, lows[node], ends[node])
+        _widen(out, node, out, first[node], first[node + 1])
+
+
+@kernel
+def _widen(out: NDArray[np.float32], node: int, boxes: NDArray[np.float32], begin: int, end: int) -> None:
+    for at in range(begin, end):
+        for k in range(2):
+            out[node, k] = min(out[node, k], boxes[at, k])
+            out[node, k + 2] = max(out[node, k + 2], boxes[at, k + 2])

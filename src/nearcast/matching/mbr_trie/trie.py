@@ -31,7 +31,6 @@ __all__ = [
     "clause_rows_of",
     "curve_over",
     "curve_place",
-    "empty_boxes",
     "lift_boxes",
     "places_of",
     "tops_of",
@@ -107,8 +106,7 @@ def build_trie(
     curve = curve_over(boxes) if curve is None else curve
     order = np.argsort(lows[node] << 32 | _curve_places(boxes, curve), kind="stable")
     taken, boxes = rows[order], boxes[order]
-    mbrs = empty_boxes(count)
-    bound(boxes, lows, lows + own, mbrs)
+    mbrs = bound(boxes, lows, lows + own)
     lift_boxes(first, mbrs)
     all_tokens = np.concatenate(level_tokens).astype(np.int32)
     trie = Trie(
@@ -135,9 +133,8 @@ def tops_of(tokens: NDArray[np.int32], levels: NDArray[np.int64], ranks: int) ->
 
 def bound_blocks(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the MBR of each run of TRIE_BLOCK boxes."""
-    blocks = empty_boxes(-(-len(boxes) // _BLOCK))
     begins = np.arange(0, len(boxes), _BLOCK)
-    bound(boxes, begins, np.minimum(begins + _BLOCK, len(boxes)), blocks)
+    blocks: NDArray[np.float32] = bound(boxes, begins, np.minimum(begins + _BLOCK, len(boxes)))
     return blocks
 
 
@@ -176,15 +173,16 @@ def _number(
 
 
 @kernel
-def bound(
-    boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.float32]
-) -> None:
-    """Write the MBR of each run of boxes that is not empty."""
+def bound(boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Any:
+    """Return the MBR of each run of boxes; that of an empty run contains nothing."""
+    out = np.empty((starts.size, 4), np.float32)
     for i in range(starts.size):
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = np.inf, np.inf, -np.inf, -np.inf
         for at in range(starts[i], ends[i]):
             for k in range(2):
                 out[i, k] = min(out[i, k], boxes[at, k])
                 out[i, k + 2] = max(out[i, k + 2], boxes[at, k + 2])
+    return out
 
 
 @kernel
@@ -195,11 +193,6 @@ def lift_boxes(first: NDArray[np.int32], boxes: NDArray[np.float32]) -> None:
             for k in range(2):
                 boxes[node, k] = min(boxes[node, k], boxes[child, k])
                 boxes[node, k + 2] = max(boxes[node, k + 2], boxes[child, k + 2])
-
-
-def empty_boxes(count: int) -> NDArray[np.float32]:
-    """Return boxes that contain nothing, to be widened."""
-    return np.tile(np.array([np.inf, np.inf, -np.inf, -np.inf], np.float32), (count, 1))
 
 
 def curve_over(boxes: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
-from nearcast.matching.mbr_trie.trie import bound, empty_boxes
+from nearcast.matching.mbr_trie.trie import bound
 from nearcast.matching.pt_quadtree.pivots import node_sets, pivotal_tokens
 from nearcast.matching.token_order import LAST
 from nearcast.ragged import offsets_of
@@ -209,8 +209,7 @@ def build_quadtree(
     items = np.ascontiguousarray(entries[:, 1])
     all_first = np.concatenate(firsts)
     under, leaves = np.diff(starts), (all_first == 0).astype(np.int64)
-    mbrs = empty_boxes(count)
-    bound(boxes[items], starts[:-1], starts[1:], mbrs)
+    mbrs = bound(boxes[items], starts[:-1], starts[1:])
     _sum_up(all_first, under, leaves, mbrs)
     cards, heads = np.empty((len(boxes), config.QUADTREE_CARD), np.int32), np.empty(len(boxes), np.uint16)
     _write_cards(clause_rows, offsets, tokens, cards, heads)
