@@ -41,7 +41,7 @@ class FoldingMatcher(Matcher):
         self._order = TokenOrder(self.store.clauses.keywords)
         self._ordered = self.store.rows  # clauses that the order of the tokens was made for
         self._lay_out(self._members())
-        self._newcomers = Newcomers(self.store.rows)
+        self._newcomers = Newcomers.awaited(self.store)
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
@@ -49,14 +49,14 @@ class FoldingMatcher(Matcher):
             offsets = clauses.keyword_offsets
             self._order.reach(clauses.keywords[offsets[clause_rows[0]] : offsets[clause_rows[-1] + 1]])
         if not self._newcomers.too_many(len(clause_rows)):
-            self._newcomers.add(clauses, self._order.ranks, clause_rows)
+            self._newcomers.add(clause_rows)
             return
         self._folds += 1
         if self.store.rows > config.REORDER_GROWTH * self._ordered:
             self._build()
         else:
             self._fold(np.concatenate([self._newcomers.rows(), clause_rows]))
-            self._newcomers = Newcomers(self.store.rows)
+            self._newcomers = Newcomers.awaited(self.store)
 
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         new = clause_rows >= self._newcomers.first
@@ -81,7 +81,7 @@ class FoldingMatcher(Matcher):
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of every index, and how many newcomers wait."""
-        return super().stats() | {"newcomers": len(self._newcomers), "folds": self._folds}
+        return super().stats() | {"newcomers": self._newcomers.waiting, "folds": self._folds}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {
@@ -93,11 +93,11 @@ class FoldingMatcher(Matcher):
     def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         self._ordered = int(arrays["ordered"][0])
         self._order = TokenOrder.restored(arrays["ranks"])
-        self._newcomers = Newcomers.restored(arrays)
+        self._newcomers = Newcomers.taken(self.store, arrays)
 
     def _check(self) -> list[str]:
         laid = self._laid()
         present = np.sort(np.concatenate([laid[self.store.alive[laid]], self._newcomers.rows()]))
         if not np.array_equal(present, self._members()):
             return ["the layout and the newcomers do not hold the living clauses"]
-        return []
+        return [f"newcomers: {damage}" for damage in self._newcomers.damage()]

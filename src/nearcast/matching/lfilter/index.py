@@ -11,7 +11,6 @@ from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.lfilter.cost import costs, token_figures
@@ -28,7 +27,7 @@ from nearcast.matching.mbr_trie.trie import (
     places_of,
     trie_stats,
 )
-from nearcast.matching.newcomers import match_newcomers
+from nearcast.matching.newcomers import NewcomerLists, match_newcomers
 from nearcast.matching.pt_quadtree.quadtree import (
     Entries,
     Frame,
@@ -132,8 +131,7 @@ class LFilter(FoldingMatcher):
             self._order.ranks,
             self._order.size,
             self._figures,
-            self._newcomers.pool,
-            self._newcomers.first,
+            self._newcomers.lists,
             FILTERS.index(self.filter),
             VERIFICATIONS.index(self.verification),
             probes,
@@ -223,8 +221,7 @@ def _search(
     ranks: NDArray[np.int32],
     size: int,
     figures: NDArray[np.float32],
-    newcomers: Pool,
-    first_new: int,
+    newcomers: NewcomerLists,
     forced: int,
     how: int,
     probes: Probes,
@@ -280,7 +277,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, first_new, probes, p, tokens, count, query, out, last)
+        end = match_newcomers(clauses, newcomers, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled

@@ -11,7 +11,6 @@ from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.matcher import Progress
@@ -27,7 +26,7 @@ from nearcast.matching.mbr_trie.trie import (
     places_of,
     trie_stats,
 )
-from nearcast.matching.newcomers import match_newcomers
+from nearcast.matching.newcomers import NewcomerLists, match_newcomers
 from nearcast.matching.token_order import message_tokens
 
 __all__ = ["PROBING", "MBRTrie"]
@@ -109,8 +108,7 @@ class MBRTrie(FoldingMatcher):
             self._trie,
             self._postings,
             self._order.ranks,
-            self._newcomers.pool,
-            self._newcomers.first,
+            self._newcomers.lists,
             PROBING.index(self.probing),
             probes,
             start,
@@ -156,8 +154,7 @@ def _search(
     trie: Trie,
     postings: Postings,
     ranks: NDArray[np.int32],
-    newcomers: Pool,
-    first_new: int,
+    newcomers: NewcomerLists,
     probing: int,
     probes: Probes,
     start: int,
@@ -183,7 +180,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, first_new, probes, p, tokens, count, query, out, last)
+        end = match_newcomers(clauses, newcomers, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled

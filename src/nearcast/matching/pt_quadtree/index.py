@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable, words_alone
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.matcher import Progress
 from nearcast.matching.mbr_trie.search import FULL, clear_bits, set_bits, settle
-from nearcast.matching.newcomers import match_newcomers
+from nearcast.matching.newcomers import NewcomerLists, match_newcomers
 from nearcast.matching.pt_quadtree.quadtree import (
     Entries,
     Frame,
@@ -99,8 +98,7 @@ class PTQuadtree(FoldingMatcher):
             self._entries,
             self._order.ranks,
             self._order.size,
-            self._newcomers.pool,
-            self._newcomers.first,
+            self._newcomers.lists,
             probes,
             start,
             stop,
@@ -149,8 +147,7 @@ def _search(
     entries: Entries,
     ranks: NDArray[np.int32],
     size: int,
-    newcomers: Pool,
-    first_new: int,
+    newcomers: NewcomerLists,
     probes: Probes,
     start: int,
     stop: int,
@@ -197,7 +194,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, first_new, probes, p, tokens, count, query, out, last)
+        end = match_newcomers(clauses, newcomers, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled
