@@ -18,7 +18,7 @@ from nearcast.kernels.postings import FULL
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.packed_list import PackedList
 from nearcast.matching.packed_list.layout import LISTS, Lists
-from nearcast.matching.packed_list.search import search
+from nearcast.matching.packed_list.search import Scratch, search_with
 from nearcast.matching.store import ClauseStore
 
 __all__ = ["NewcomerLists", "Newcomers", "match_newcomers"]
@@ -85,7 +85,9 @@ class Newcomers(PackedList):
     @classmethod
     def taken(cls, store: ClauseStore, arrays: dict[str, NDArray[Any]]) -> Newcomers:
         """Restore on mapped arrays."""
-        own = {name.removeprefix(_PREFIX): array for name, array in arrays.items() if name.startswith(_PREFIX)}
+        own = {
+            name.removeprefix(_PREFIX): array for name, array in arrays.items() if name.startswith(_PREFIX)
+        }
         newcomers = cls.over(store)
         newcomers.first = int(own["first"][0])
         newcomers._restore(own)
@@ -96,6 +98,7 @@ class Newcomers(PackedList):
 def match_newcomers(
     clauses: Clauses,
     newcomers: NewcomerLists,
+    scratch: Scratch,
     probes: Probes,
     p: int,
     out: NDArray[np.int32],
@@ -106,5 +109,5 @@ def match_newcomers(
     if waiting == 0:
         return filled
     counts = np.empty(1, np.int64)
-    done, last = search(clauses, lists, word_lists, probes, p, p + 1, counts, out, filled)
+    done, last = search_with(clauses, lists, word_lists, scratch, probes, p, p + 1, counts, out, filled)
     return last if done > p else FULL

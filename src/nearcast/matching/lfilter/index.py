@@ -16,6 +16,7 @@ from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.lfilter.cost import costs, token_figures
 from nearcast.matching.lfilter.hybrid import hybrid_prune
 from nearcast.matching.matcher import Progress
+from nearcast.matching.mbr_trie.merge import merge_tries
 from nearcast.matching.mbr_trie.search import COST, FULL, clear_bits, match_trie, set_bits, settle
 from nearcast.matching.mbr_trie.trie import (
     NOWHERE,
@@ -28,6 +29,8 @@ from nearcast.matching.mbr_trie.trie import (
     trie_stats,
 )
 from nearcast.matching.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.packed_list.search import new_scratch
+from nearcast.matching.pt_quadtree.fold import fold_quadtree
 from nearcast.matching.pt_quadtree.quadtree import (
     Entries,
     Frame,
@@ -35,10 +38,11 @@ from nearcast.matching.pt_quadtree.quadtree import (
     build_quadtree,
     check_quadtree,
     check_thresholds,
+    crowded,
     quadtree_stats,
 )
 from nearcast.matching.pt_quadtree.search import filter_nodes, mark_ranks, query_cells, unmark_ranks
-from nearcast.matching.token_order import LAST, message_tokens
+from nearcast.matching.token_order import message_tokens
 
 __all__ = ["FILTERS", "VERIFICATIONS", "LFilter"]
 
@@ -81,8 +85,7 @@ class LFilter(FoldingMatcher):
         offsets, tokens = self._order.arranged(clauses, rows)
         self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
         self._places = places_of(self._laid(), self.store.rows)
-        frequency = np.bincount(LAST - tokens, minlength=self._order.size)
-        self._figures = token_figures(self._trie, (frequency / max(len(tokens), 1)).astype(np.float32))
+        self._figures = token_figures(self._trie, self._order.shares(clauses.keywords))
         self._tell("quadtree", 0.3)
         offsets, tokens = self._order.arranged(clauses, self._laid())
         self._frame, self._tree, self._entries = build_quadtree(
@@ -91,7 +94,26 @@ class LFilter(FoldingMatcher):
         self._tell("quadtree", 1.0)
 
     def _fold(self, rows: NDArray[np.int64]) -> None:
-        self._lay_out(self._members())
+        clauses, order, old = self.store.clauses, self._order, self._laid()
+        small, new = build_trie(
+            clauses, rows, *order.arranged(clauses, rows), order.size, self._postings.curve
+        )
+        self._trie, self._postings = merge_tries(self._trie, self._postings, small, new, order.size)
+        self._places = places_of(self._laid(), self.store.rows)
+        self._figures = token_figures(self._trie, order.shares(clauses.keywords))
+        rows = clause_rows_of(new)
+        self._tree, self._entries = fold_quadtree(
+            self._frame,
+            self._tree,
+            self._entries,
+            self._places[old],
+            self._places[rows],
+            new.rows,
+            new.boxes,
+            *order.arranged(clauses, rows),
+        )
+        if crowded(self._tree, self.tau_num, self.tau_area):
+            self._lay_out(self._members())
 
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)
@@ -182,7 +204,7 @@ class LFilter(FoldingMatcher):
         return (
             super()._check()
             + check_trie(self._trie, self._postings)
-            + check_quadtree(self._tree, self._entries, offsets, tokens)
+            + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
         )
 
 
@@ -234,6 +256,7 @@ def _search(
     """LFILTER (Algorithm 3) for each probe."""
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
+    scratch = new_scratch()
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -277,7 +300,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, probes, p, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled

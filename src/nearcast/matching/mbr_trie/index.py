@@ -27,6 +27,7 @@ from nearcast.matching.mbr_trie.trie import (
     trie_stats,
 )
 from nearcast.matching.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.packed_list.search import new_scratch
 from nearcast.matching.token_order import message_tokens
 
 __all__ = ["PROBING", "MBRTrie"]
@@ -91,8 +92,7 @@ class MBRTrie(FoldingMatcher):
 
     def token_shares(self) -> NDArray[np.float32]:
         """Return the share of each rank in the tokens of all clauses."""
-        ranks = self._order.ranks[self.store.clauses.keywords]
-        return (np.bincount(ranks, minlength=self._order.size) / max(len(ranks), 1)).astype(np.float32)
+        return self._order.shares(self.store.clauses.keywords)
 
     def _search(
         self,
@@ -165,6 +165,7 @@ def _search(
 ) -> Any:
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
+    scratch = new_scratch()
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -180,7 +181,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, probes, p, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled

@@ -38,9 +38,7 @@ def merge_tries(
     from_a, from_b, tokens, lows, ends, highs = (np.empty(most, np.int32) for _ in range(6))
     first = np.empty(most + 1, np.int32)
     levels = np.empty(max(len(trie.levels), len(more.levels)), np.int64)
-    count, height = _merge_nodes(
-        trie, more, living, from_a, from_b, tokens, first, lows, ends, highs, levels
-    )
+    count, height = _merge_nodes(trie, more, living, from_a, from_b, tokens, first, lows, ends, highs, levels)
     tokens, first, levels = tokens[:count], first[: count + 1], levels[: height + 1]
     lows, ends, highs = lows[:count], ends[:count], highs[:count]
 
@@ -69,7 +67,7 @@ def _merge_nodes(
     highs: NDArray[np.int32],
     levels: NDArray[np.int64],
 ) -> Any:
-    """Write the nodes that have postings left, and which nodes they come from; return how many, and on how many levels."""
+    """Write the nodes that have postings left, and whose they were; return how many, and on how many levels."""
     tokens_a, first_a, lows_a, ends_a, highs_a = trie.tokens, trie.first, trie.lows, trie.ends, trie.highs
     tokens_b, first_b, lows_b, ends_b, highs_b = more.tokens, more.first, more.lows, more.ends, more.highs
     tokens[0], from_a[0], from_b[0] = -1, 0, 0
