@@ -64,11 +64,6 @@ class TokenOrder:
         _arrange(clauses.keyword_offsets, clauses.keywords, self.ranks, rows, offsets, tokens)
         return offsets, tokens
 
-    def shares(self, keywords: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Return the share of each rank in the given words, which all have ranks."""
-        counts = np.bincount(self.ranks[keywords], minlength=self.size)
-        return (counts / max(len(keywords), 1)).astype(np.float32)
-
     @classmethod
     def restored(cls, ranks: NDArray[np.int32]) -> TokenOrder:
         """Restore on a mapped array."""

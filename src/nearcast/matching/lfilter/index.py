@@ -13,7 +13,7 @@ from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
-from nearcast.matching.lfilter.cost import costs, token_figures
+from nearcast.matching.lfilter.cost import SHARE, costs, token_figures
 from nearcast.matching.lfilter.hybrid import hybrid_prune
 from nearcast.matching.matcher import Progress
 from nearcast.matching.mbr_trie.merge import merge_tries
@@ -42,7 +42,7 @@ from nearcast.matching.pt_quadtree.quadtree import (
     quadtree_stats,
 )
 from nearcast.matching.pt_quadtree.search import filter_nodes, mark_ranks, query_cells, unmark_ranks
-from nearcast.matching.token_order import message_tokens
+from nearcast.matching.token_order import LAST, message_tokens
 
 __all__ = ["FILTERS", "VERIFICATIONS", "LFilter"]
 
@@ -85,7 +85,7 @@ class LFilter(FoldingMatcher):
         offsets, tokens = self._order.arranged(clauses, rows)
         self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
         self._places = places_of(self._laid(), self.store.rows)
-        self._figures = token_figures(self._trie, self._order.shares(clauses.keywords))
+        self._figures = token_figures(self._trie, self._shares(tokens))
         self._tell("quadtree", 0.3)
         offsets, tokens = self._order.arranged(clauses, self._laid())
         self._frame, self._tree, self._entries = build_quadtree(
@@ -95,12 +95,14 @@ class LFilter(FoldingMatcher):
 
     def _fold(self, rows: NDArray[np.int64]) -> None:
         clauses, order, old = self.store.clauses, self._order, self._laid()
-        small, new = build_trie(
-            clauses, rows, *order.arranged(clauses, rows), order.size, self._postings.curve
-        )
+        offsets, tokens = order.arranged(clauses, rows)
+        small, new = build_trie(clauses, rows, offsets, tokens, order.size, self._postings.curve)
         self._trie, self._postings = merge_tries(self._trie, self._postings, small, new, order.size)
         self._places = places_of(self._laid(), self.store.rows)
-        self._figures = token_figures(self._trie, order.shares(clauses.keywords))
+        before = self._figures[:, SHARE]
+        shares = self._shares(tokens) * np.float32(len(tokens) / max(len(clauses.keywords), 1))
+        shares[: len(before)] += before * (1 - shares.sum())
+        self._figures = token_figures(self._trie, shares)
         rows = clause_rows_of(new)
         self._tree, self._entries = fold_quadtree(
             self._frame,
@@ -114,6 +116,11 @@ class LFilter(FoldingMatcher):
         )
         if crowded(self._tree, self.tau_num, self.tau_area):
             self._lay_out(self._members())
+
+    def _shares(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Return the share of each rank in the given tokens."""
+        counts = np.bincount(LAST - tokens, minlength=self._order.size)
+        return (counts / max(len(tokens), 1)).astype(np.float32)
 
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)

@@ -92,7 +92,8 @@ class MBRTrie(FoldingMatcher):
 
     def token_shares(self) -> NDArray[np.float32]:
         """Return the share of each rank in the tokens of all clauses."""
-        return self._order.shares(self.store.clauses.keywords)
+        ranks = self._order.ranks[self.store.clauses.keywords]
+        return (np.bincount(ranks, minlength=self._order.size) / max(len(ranks), 1)).astype(np.float32)
 
     def _search(
         self,

@@ -226,23 +226,25 @@ def _unmet(
     the nodes on their way as *always* to pass.
     """
     cover_offsets, cover, rest_offsets, rest = tree.cover_offsets, tree.cover, tree.rest_offsets, tree.rest
-    filled = 0
+    filled, above = 0, 0
     for node in range(parents.size):
         if new_starts[node] == new_starts[node + 1]:
             continue
+        if parents[node] + 2 != above:  # four siblings have the same cover sets above them
+            at = parents[node]
+            above = at + 2
+            while at >= 0:
+                _stamp(stamps, cover, cover_offsets[at], cover_offsets[at + 1], -above, -above)
+                at = parents[at]
         stamp = node + 1
-        for k in range(rest_offsets[node], rest_offsets[node + 1]):
-            stamps[LAST - rest[k]] = stamp
-        at = node
-        while at >= 0:
-            for k in range(cover_offsets[at], cover_offsets[at + 1]):
-                stamps[LAST - cover[k]] = stamp
-            at = parents[at]
+        _stamp(stamps, cover, cover_offsets[node], cover_offsets[node + 1], stamp, -above)
+        _stamp(stamps, rest, rest_offsets[node], rest_offsets[node + 1], stamp, -above)
         for j in range(new_starts[node], new_starts[node + 1]):
             begin, end = offsets[new[j]], offsets[new[j] + 1]
             met = False
             for k in range(begin, end):
-                met |= stamps[LAST - tokens[k]] == stamp
+                found = stamps[LAST - tokens[k]]
+                met |= (found == stamp) | (found == -above)
             if met:
                 continue
             at = node
@@ -258,6 +260,17 @@ def _unmet(
                 filled += 1
                 at = parents[at]
     return filled
+
+
+@kernel
+def _stamp(
+    stamps: NDArray[np.int32], tokens: NDArray[np.int32], first: int, last: int, stamp: int, keep: int
+) -> None:
+    """Stamp tokens, but those that bear the stamp *keep*."""
+    for k in range(first, last):
+        at = LAST - tokens[k]
+        if stamps[at] != keep:
+            stamps[at] = stamp
 
 
 @kernel
