@@ -74,7 +74,8 @@ def test_a_fold_leaves_nothing_of_what_was_removed(name):
     for matcher in (index, scan):
         matcher.remove(np.arange(1_000))
         matcher.insert(more)
-    assert index.stats()["folds"] == 1 and index.stats()["newcomers"] == 0
+    assert index.stats()["folds"] == 1
+    assert index.stats()["newcomers"] == 0
     assert np.array_equal(np.sort(index._laid()), np.arange(1_000, 2_300))
     assert answers(index, batch) == answers(scan, batch)
     assert index.check() == []
