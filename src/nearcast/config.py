@@ -284,6 +284,9 @@ TRIE_BIT_NS: Final = 1.0  # of one look of a child at the bitmap of a message's 
 TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-level cache
 QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with so many clauses to hand down, or fewer, is a leaf
 QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is one with less than this share of the whole area
+QUADTREE_CROWDED: Final = (
+    4  # times τ_num clauses to hand down, that newcomers brought: the tree is built anew
+)
 QUADTREE_SPAN: Final = 2  # cells that a box may be wide and high on its deepest level
 QUADTREE_CARD: Final = 8  # integers on the card of a clause: its row and up to seven tokens
 QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared

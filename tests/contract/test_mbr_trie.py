@@ -65,6 +65,22 @@ def test_newcomers_are_folded_in():
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize("name", ["mbr-trie", "pt-quadtree", "lfilter"])
+def test_a_fold_leaves_nothing_of_what_was_removed(name):
+    rng = np.random.default_rng(8)
+    table, batch = random_table(rng, 2_000), random_batch(rng, 50, 40)
+    index, scan = build_index(name, table), build_index("scan", table)
+    more = random_table(rng, 300, words=400)
+    for matcher in (index, scan):
+        matcher.remove(np.arange(1_000))
+        matcher.insert(more)
+    assert index.stats()["folds"] == 1
+    assert index.stats()["newcomers"] == 0
+    assert np.array_equal(np.sort(index._laid()), np.arange(1_000, 2_300))
+    assert answers(index, batch) == answers(scan, batch)
+    assert index.check() == []
+
+
 def test_a_message_outside_a_crowd_of_equals_looks_at_one_box():
     n = 10_000
     table = SubscriptionTable.from_arrays([[0, 0, 1, 1]] * n, np.arange(0, 2 * n + 1, 2), np.tile([3, 5], n))

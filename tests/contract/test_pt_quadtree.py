@@ -130,12 +130,30 @@ def test_newcomers_are_folded_in_and_the_removed_stay_away():
     assert index.stats()["folds"] >= 2
 
 
-@pytest.mark.parametrize("damage", ["items", "columns", "rest", "first", "cover"])
+def test_newcomers_that_crowd_a_region_have_it_divided():
+    rng = np.random.default_rng(9)
+    table = random_table(rng, 2_000)
+    index, scan = build_index("pt-quadtree", table, tau_num=16), build_index("scan", table)
+    height = index.stats()["quadtree_height"]
+    low = 0.3 + 0.01 * rng.random((600, 2))
+    crowd = SubscriptionTable.from_arrays(np.hstack([low, low]), np.arange(601), rng.integers(0, 50, 600))
+    index.insert(crowd)
+    scan.insert(crowd)
+    assert index.stats()["folds"] == 1
+    assert index.stats()["quadtree_height"] > height
+    batch = random_batch(rng, 50, 40)
+    assert answers(index, batch) == answers(scan, batch)
+    assert index.check() == []
+
+
+@pytest.mark.parametrize("damage", ["items", "columns", "rest", "first", "cover", "falling"])
 def test_damage_is_found(damage):
     index = build_index("pt-quadtree", random_table(np.random.default_rng(7), 400), tau_num=8)
     tree = index._tree
     if damage == "items":
         index._entries.items[3] = index._entries.items[2]
+    elif damage == "falling":
+        tree.falling[:] = 0
     elif damage == "rest":
         tree.rest[:] = 1
         tree.cover[:] = 1

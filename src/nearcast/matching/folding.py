@@ -31,33 +31,32 @@ def taken_arrays(
 class FoldingMatcher(Matcher):
     """An index that is laid out as a whole; new clauses wait beside it until they are folded in.
 
-    A subclass supplies :meth:`_lay_out`, :meth:`_laid` and :meth:`_mark` in place of building, adding and dropping.
+    A subclass supplies :meth:`_lay_out`, :meth:`_fold`, :meth:`_laid` and :meth:`_mark` in place of building, adding
+    and dropping.
     """
 
     _folds = 0
 
     def _build(self) -> None:
-        self._lay_out_all(self._members(), reorder=True)
-
-    def _lay_out_all(self, rows: NDArray[np.int64], *, reorder: bool) -> None:
-        if reorder:
-            self._order = TokenOrder(self.store.clauses.keywords)
-            self._ordered = self.store.rows  # clauses that the order of the tokens was made for
-        self._lay_out(rows)
-        self._newcomers = Newcomers(self.store.rows)
+        self._order = TokenOrder(self.store.clauses.keywords)
+        self._ordered = self.store.rows  # clauses that the order of the tokens was made for
+        self._lay_out(self._members())
+        self._newcomers = Newcomers.awaited(self.store)
 
     def _add(self, clause_rows: NDArray[np.int64]) -> None:
         clauses = self.store.clauses
         if len(clause_rows):
             offsets = clauses.keyword_offsets
             self._order.reach(clauses.keywords[offsets[clause_rows[0]] : offsets[clause_rows[-1] + 1]])
-        if self._newcomers.too_many(len(clause_rows)):
-            self._folds += 1
-            old = self._laid()
-            rows = np.concatenate([old[self.store.alive[old]], self._newcomers.rows(), clause_rows])
-            self._lay_out_all(rows, reorder=self.store.rows > config.REORDER_GROWTH * self._ordered)
+        if not self._newcomers.too_many(len(clause_rows)):
+            self._newcomers.add(clause_rows)
+            return
+        self._folds += 1
+        if self.store.rows > config.REORDER_GROWTH * self._ordered:
+            self._build()
         else:
-            self._newcomers.add(clauses, self._order.ranks, clause_rows)
+            self._fold(np.concatenate([self._newcomers.rows(), clause_rows]))
+            self._newcomers = Newcomers.awaited(self.store)
 
     def _drop(self, clause_rows: NDArray[np.int64]) -> None:
         new = clause_rows >= self._newcomers.first
@@ -66,7 +65,11 @@ class FoldingMatcher(Matcher):
 
     @abstractmethod
     def _lay_out(self, rows: NDArray[np.int64]) -> None:
-        """Build over all living clause rows; those of the last layout come first, in its order."""
+        """Build over the given clause rows."""
+
+    @abstractmethod
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        """Take more clause rows into the layout, ascending, and leave out those that were removed."""
 
     @abstractmethod
     def _laid(self) -> NDArray[np.int64]:
@@ -78,7 +81,7 @@ class FoldingMatcher(Matcher):
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of every index, and how many newcomers wait."""
-        return super().stats() | {"newcomers": len(self._newcomers), "folds": self._folds}
+        return super().stats() | {"newcomers": self._newcomers.waiting, "folds": self._folds}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {
@@ -90,11 +93,11 @@ class FoldingMatcher(Matcher):
     def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         self._ordered = int(arrays["ordered"][0])
         self._order = TokenOrder.restored(arrays["ranks"])
-        self._newcomers = Newcomers.restored(arrays)
+        self._newcomers = Newcomers.taken(self.store, arrays)
 
     def _check(self) -> list[str]:
         laid = self._laid()
         present = np.sort(np.concatenate([laid[self.store.alive[laid]], self._newcomers.rows()]))
         if not np.array_equal(present, self._members()):
             return ["the layout and the newcomers do not hold the living clauses"]
-        return []
+        return [f"newcomers: {damage}" for damage in self._newcomers.damage()]

@@ -21,8 +21,9 @@ from nearcast.matching.mbr_trie.trie import Trie
 from nearcast.matching.pt_quadtree.quadtree import Frame, Quadtree
 from nearcast.matching.token_order import LAST, message_tokens
 
-__all__ = ["costs", "expected_trie_cost", "token_figures"]
+__all__ = ["SHARE", "costs", "expected_trie_cost", "token_figures"]
 
+SHARE = 6  # the column of the share among the figures of a token
 _FINEST = config.QUADTREE_LEVELS
 _LEVEL = config.LFILTER_LEVEL
 _TOP_NS, _NODE_NS, _POSTING_NS = config.LFILTER_TOP_NS, config.LFILTER_NODE_NS, config.LFILTER_POSTING_NS
@@ -37,13 +38,22 @@ def token_figures(trie: Trie, shares: NDArray[np.float32]) -> NDArray[np.float32
     Of the child of the root with the token: its MBR (touching nothing where there is no such child), the postings of
     its own list, and those below; then the share of the token in those of all clauses.
     """
-    tops = trie.tops
-    figures = np.zeros((len(tops), 8), np.float32)
-    figures[:, :4] = np.where((tops > 0)[:, None], trie.boxes[tops], np.nan)
-    figures[:, 4] = trie.ends[tops] - trie.lows[tops]
-    figures[:, 5] = trie.highs[tops] - trie.ends[tops]
-    figures[:, 6] = shares[: len(tops)]
+    figures = np.empty((len(trie.tops), 8), np.float32)
+    _write_figures(trie, shares, figures)
     return figures
+
+
+@kernel
+def _write_figures(trie: Trie, shares: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    _, _, lows, ends, highs, boxes, tops, _ = trie
+    for rank in range(tops.size):
+        top = tops[rank]
+        for k in range(4):
+            out[rank, k] = boxes[top, k] if top > 0 else np.nan
+        out[rank, 4] = ends[top] - lows[top]
+        out[rank, 5] = highs[top] - ends[top]
+        out[rank, SHARE] = shares[rank]
+        out[rank, 7] = 0.0
 
 
 @kernel
@@ -65,14 +75,14 @@ def _trie_cost(
     ):  # a short loop, so that the looks at many tokens overlap: the next one finds them near
         rank = LAST - int(tokens[i])
         if rank < figures.shape[0]:
-            total += figures[rank, 6]
+            total += figures[rank, SHARE]
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     cost, share = _POSTING_NS * bare, total
     for i in range(count):
         rank = LAST - int(tokens[i])
         if rank >= figures.shape[0]:
             continue
-        share -= figures[rank, 6]  # of the tokens that can follow
+        share -= figures[rank, SHARE]  # of the tokens that can follow
         price = _TOP_NS + _POSTING_NS * figures[rank, 4] + _NODE_NS * figures[rank, 5] * share
         cost += price * (
             (figures[rank, 0] <= xmax)

@@ -11,12 +11,12 @@ from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
-from nearcast.matching.lfilter.cost import costs, token_figures
+from nearcast.matching.lfilter.cost import SHARE, costs, token_figures
 from nearcast.matching.lfilter.hybrid import hybrid_prune
 from nearcast.matching.matcher import Progress
+from nearcast.matching.mbr_trie.merge import merge_tries
 from nearcast.matching.mbr_trie.search import COST, FULL, clear_bits, match_trie, set_bits, settle
 from nearcast.matching.mbr_trie.trie import (
     NOWHERE,
@@ -28,7 +28,9 @@ from nearcast.matching.mbr_trie.trie import (
     places_of,
     trie_stats,
 )
-from nearcast.matching.newcomers import match_newcomers
+from nearcast.matching.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.packed_list.search import new_scratch
+from nearcast.matching.pt_quadtree.fold import fold_quadtree
 from nearcast.matching.pt_quadtree.quadtree import (
     Entries,
     Frame,
@@ -36,6 +38,7 @@ from nearcast.matching.pt_quadtree.quadtree import (
     build_quadtree,
     check_quadtree,
     check_thresholds,
+    crowded,
     quadtree_stats,
 )
 from nearcast.matching.pt_quadtree.search import filter_nodes, mark_ranks, query_cells, unmark_ranks
@@ -82,14 +85,42 @@ class LFilter(FoldingMatcher):
         offsets, tokens = self._order.arranged(clauses, rows)
         self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
         self._places = places_of(self._laid(), self.store.rows)
-        frequency = np.bincount(LAST - tokens, minlength=self._order.size)
-        self._figures = token_figures(self._trie, (frequency / max(len(tokens), 1)).astype(np.float32))
+        self._figures = token_figures(self._trie, self._shares(tokens))
         self._tell("quadtree", 0.3)
         offsets, tokens = self._order.arranged(clauses, self._laid())
         self._frame, self._tree, self._entries = build_quadtree(
             self._postings.rows, self._postings.boxes, offsets, tokens, self.tau_num, self.tau_area
         )
         self._tell("quadtree", 1.0)
+
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        clauses, order, old = self.store.clauses, self._order, self._laid()
+        offsets, tokens = order.arranged(clauses, rows)
+        small, new = build_trie(clauses, rows, offsets, tokens, order.size, self._postings.curve)
+        self._trie, self._postings = merge_tries(self._trie, self._postings, small, new, order.size)
+        self._places = places_of(self._laid(), self.store.rows)
+        before = self._figures[:, SHARE]
+        shares = self._shares(tokens) * np.float32(len(tokens) / max(len(clauses.keywords), 1))
+        shares[: len(before)] += before * (1 - shares.sum())
+        self._figures = token_figures(self._trie, shares)
+        rows = clause_rows_of(new)
+        self._tree, self._entries = fold_quadtree(
+            self._frame,
+            self._tree,
+            self._entries,
+            self._places[old],
+            self._places[rows],
+            new.rows,
+            new.boxes,
+            *order.arranged(clauses, rows),
+        )
+        if crowded(self._tree, self.tau_num, self.tau_area):
+            self._lay_out(self._members())
+
+    def _shares(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Return the share of each rank in the given tokens."""
+        counts = np.bincount(LAST - tokens, minlength=self._order.size)
+        return (counts / max(len(tokens), 1)).astype(np.float32)
 
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)
@@ -129,8 +160,7 @@ class LFilter(FoldingMatcher):
             self._order.ranks,
             self._order.size,
             self._figures,
-            self._newcomers.pool,
-            self._newcomers.first,
+            self._newcomers.lists,
             FILTERS.index(self.filter),
             VERIFICATIONS.index(self.verification),
             probes,
@@ -181,7 +211,7 @@ class LFilter(FoldingMatcher):
         return (
             super()._check()
             + check_trie(self._trie, self._postings)
-            + check_quadtree(self._tree, self._entries, offsets, tokens)
+            + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
         )
 
 
@@ -220,8 +250,7 @@ def _search(
     ranks: NDArray[np.int32],
     size: int,
     figures: NDArray[np.float32],
-    newcomers: Pool,
-    first_new: int,
+    newcomers: NewcomerLists,
     forced: int,
     how: int,
     probes: Probes,
@@ -234,6 +263,7 @@ def _search(
     """LFILTER (Algorithm 3) for each probe."""
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
+    scratch = new_scratch()
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -277,7 +307,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, first_new, probes, p, tokens, count, query, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled

@@ -11,10 +11,10 @@ from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.matcher import Progress
+from nearcast.matching.mbr_trie.merge import merge_tries
 from nearcast.matching.mbr_trie.search import FULL, clear_bits, match_trie, set_bits, settle
 from nearcast.matching.mbr_trie.trie import (
     NOWHERE,
@@ -26,7 +26,8 @@ from nearcast.matching.mbr_trie.trie import (
     places_of,
     trie_stats,
 )
-from nearcast.matching.newcomers import match_newcomers
+from nearcast.matching.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.packed_list.search import new_scratch
 from nearcast.matching.token_order import message_tokens
 
 __all__ = ["PROBING", "MBRTrie"]
@@ -66,6 +67,13 @@ class MBRTrie(FoldingMatcher):
         self._places = places_of(self._laid(), self.store.rows)
         self._tell("trie", 1.0)
 
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        clauses, ranks = self.store.clauses, self._order.size
+        offsets, tokens = self._order.arranged(clauses, rows)
+        small = build_trie(clauses, rows, offsets, tokens, ranks, self._postings.curve)
+        self._trie, self._postings = merge_tries(self._trie, self._postings, *small, ranks)
+        self._places = places_of(self._laid(), self.store.rows)
+
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)
 
@@ -101,8 +109,7 @@ class MBRTrie(FoldingMatcher):
             self._trie,
             self._postings,
             self._order.ranks,
-            self._newcomers.pool,
-            self._newcomers.first,
+            self._newcomers.lists,
             PROBING.index(self.probing),
             probes,
             start,
@@ -148,8 +155,7 @@ def _search(
     trie: Trie,
     postings: Postings,
     ranks: NDArray[np.int32],
-    newcomers: Pool,
-    first_new: int,
+    newcomers: NewcomerLists,
     probing: int,
     probes: Probes,
     start: int,
@@ -160,6 +166,7 @@ def _search(
 ) -> Any:
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
+    scratch = new_scratch()
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -175,7 +182,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, first_new, probes, p, tokens, count, query, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled

@@ -218,7 +218,7 @@ def match_trie(
     *tokens* are the first *count*, ascending, and *bits* has their marks; *query* is the rounded box.
     """
     node_tokens, firsts, lows, ends, _, node_boxes, tops, _ = trie
-    boxes, rows, blocks = postings
+    boxes, rows, blocks, _ = postings
     stack = np.empty((64, 2), np.int32)  # candidate pairs <n, T_n>: the node, and where T_n begins
     stack[0] = 0
     top = 1

@@ -25,11 +25,15 @@ __all__ = [
     "Postings",
     "Trie",
     "bound",
+    "bound_blocks",
     "build_trie",
     "check_trie",
     "clause_rows_of",
-    "empty_boxes",
+    "curve_over",
+    "curve_place",
+    "lift_boxes",
     "places_of",
+    "tops_of",
     "trie_stats",
 ]
 
@@ -45,6 +49,7 @@ class Postings(NamedTuple):
         np.int32
     ]  # the clause row, or its complement where forbidden words or tests are left to decide
     blocks: NDArray[np.float32]  # [n / TRIE_BLOCK, 4]: the MBR of each run of so many postings
+    curve: NDArray[np.float64]  # [4]: least x and y, width and height of what the Z-order curve runs through
 
 
 class Trie(NamedTuple):
@@ -66,11 +71,11 @@ def build_trie(
     offsets: NDArray[np.int64],
     tokens: NDArray[np.int32],
     ranks: int,
+    curve: NDArray[np.float64] | None = None,
 ) -> tuple[Trie, Postings]:
     """Build over the given clause rows, whose tokens are (offsets, tokens), of *ranks* different ones.
 
-    Rows that come in the order of an earlier trie, with new ones behind, are sorted in linear time: the sort finds
-    the two runs and merges them.
+    Lists are sorted along *curve*, or along one over all boxes.
     """
     starts, lengths = offsets[:-1], np.diff(offsets)
     node = np.zeros(len(rows), np.int64)
@@ -90,7 +95,7 @@ def build_trie(
         depth += 1
     count = levels[-1]
     parents = np.concatenate(level_parents)
-    first = offsets_of(np.bincount(parents, minlength=count)) + 1
+    first = (offsets_of(np.bincount(parents, minlength=count)) + 1).astype(np.int32)
     own = np.bincount(node, minlength=count)
     lows, highs = np.empty(count, np.int64), np.empty(count, np.int64)
     _number(parents, own, lows, highs)
@@ -98,29 +103,39 @@ def build_trie(
     with np.errstate(over="ignore"):
         boxes = clauses.boxes[rows].astype(np.float32)
     # Inside a list the order is free: along a curve through space, so that a run of postings is a small block.
-    order = np.argsort(lows[node] << 32 | _curve(boxes), kind="stable")
+    curve = curve_over(boxes) if curve is None else curve
+    order = np.argsort(lows[node] << 32 | _curve_places(boxes, curve), kind="stable")
     taken, boxes = rows[order], boxes[order]
-    mbrs = empty_boxes(count)
-    bound(boxes, lows, lows + own, mbrs)
-    _lift_boxes(parents, mbrs)
-    tops = np.zeros(ranks, np.int32)
-    if depth:
-        tops[LAST - level_tokens[1]] = np.arange(levels[1], levels[2])
-    more = ~words_alone(clauses, np.arange(len(clauses.boxes)))
+    mbrs = bound(boxes, lows, lows + own)
+    lift_boxes(first, mbrs)
+    all_tokens = np.concatenate(level_tokens).astype(np.int32)
     trie = Trie(
-        np.concatenate(level_tokens).astype(np.int32),
-        first.astype(np.int32),
+        all_tokens,
+        first,
         lows.astype(np.int32),
         (lows + own).astype(np.int32),
         highs.astype(np.int32),
         mbrs,
-        tops,
+        tops_of(all_tokens, np.array(levels), ranks),
         np.array(levels),
     )
-    blocks = empty_boxes(-(-len(rows) // _BLOCK))
-    begins = np.arange(0, len(rows), _BLOCK)
-    bound(boxes, begins, np.minimum(begins + _BLOCK, len(rows)), blocks)
-    return trie, Postings(boxes, np.where(more[taken], ~taken, taken).astype(np.int32), blocks)
+    signed = np.where(words_alone(clauses, taken), taken, ~taken).astype(np.int32)
+    return trie, Postings(boxes, signed, bound_blocks(boxes), curve)
+
+
+def tops_of(tokens: NDArray[np.int32], levels: NDArray[np.int64], ranks: int) -> NDArray[np.int32]:
+    """Return the child of the root with the token of each rank, or 0."""
+    tops = np.zeros(ranks, np.int32)
+    if len(levels) > 2:
+        tops[LAST - tokens[1 : levels[2]]] = np.arange(1, levels[2])
+    return tops
+
+
+def bound_blocks(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the MBR of each run of TRIE_BLOCK boxes."""
+    begins = np.arange(0, len(boxes), _BLOCK)
+    blocks: NDArray[np.float32] = bound(boxes, begins, np.minimum(begins + _BLOCK, len(boxes)))
+    return blocks
 
 
 def clause_rows_of(postings: Postings) -> NDArray[np.int64]:
@@ -158,65 +173,62 @@ def _number(
 
 
 @kernel
-def bound(
-    boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.float32]
-) -> None:
-    """Write the MBR of each run of boxes that is not empty."""
+def bound(boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Any:
+    """Return the MBR of each run of boxes; that of an empty run contains nothing."""
+    out = np.empty((starts.size, 4), np.float32)
     for i in range(starts.size):
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = np.inf, np.inf, -np.inf, -np.inf
         for at in range(starts[i], ends[i]):
             for k in range(2):
                 out[i, k] = min(out[i, k], boxes[at, k])
                 out[i, k + 2] = max(out[i, k + 2], boxes[at, k + 2])
+    return out
 
 
 @kernel
-def _lift_boxes(parents: NDArray[np.int64], boxes: NDArray[np.float32]) -> None:
-    """Widen the box of each node to those of its children; children have the larger numbers."""
-    for child in range(boxes.shape[0] - 1, 0, -1):
-        parent = parents[child - 1]
-        for k in range(2):
-            boxes[parent, k] = min(boxes[parent, k], boxes[child, k])
-            boxes[parent, k + 2] = max(boxes[parent, k + 2], boxes[child, k + 2])
-
-
-def empty_boxes(count: int) -> NDArray[np.float32]:
-    """Return boxes that contain nothing, to be widened."""
-    return np.tile(np.array([np.inf, np.inf, -np.inf, -np.inf], np.float32), (count, 1))
-
-
-def _curve(boxes: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the place of each box's centre on the Z-order curve, 32 bits; boxes without end come last."""
-    with np.errstate(invalid="ignore"):
-        centres = (boxes[:, :2] / 2 + boxes[:, 2:] / 2).astype(np.float64)
-    finite = np.isfinite(centres[:, 0]) & np.isfinite(centres[:, 1])
-    low, extent = np.zeros(2), np.ones(2)
-    if finite.any():
-        low = centres[finite].min(axis=0)
-        extent = np.maximum(centres[finite].max(axis=0) - low, 1e-300)
-    curve = np.full(len(boxes), 0xFFFFFFFF)
-    _place_on_curve(centres, finite, low, extent, curve)
-    return curve
-
-
-@kernel
-def _place_on_curve(
-    centres: NDArray[np.float64],
-    finite: NDArray[np.bool_],
-    low: NDArray[np.float64],
-    extent: NDArray[np.float64],
-    out: NDArray[np.int64],
-) -> None:
-    for i in range(finite.size):
-        if finite[i]:
-            place = 0
+def lift_boxes(first: NDArray[np.int32], boxes: NDArray[np.float32]) -> None:
+    """Widen the box of each node to those of its children, which have the larger numbers."""
+    for node in range(boxes.shape[0] - 1, -1, -1):
+        for child in range(first[node], first[node + 1]):
             for k in range(2):
-                cell = int((centres[i, k] - low[k]) / extent[k] * 0xFFFF)
-                cell = (cell | cell << 8) & 0x00FF00FF
-                cell = (cell | cell << 4) & 0x0F0F0F0F
-                cell = (cell | cell << 2) & 0x33333333
-                cell = (cell | cell << 1) & 0x55555555
-                place |= cell << k
-            out[i] = place
+                boxes[node, k] = min(boxes[node, k], boxes[child, k])
+                boxes[node, k + 2] = max(boxes[node, k + 2], boxes[child, k + 2])
+
+
+def curve_over(boxes: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the least x and y, the width and the height of the space that all finite centres of boxes lie in."""
+    with np.errstate(invalid="ignore"):
+        centres = boxes[:, :2] / 2 + boxes[:, 2:] / 2
+    centres = centres[np.isfinite(centres).all(axis=1)].astype(np.float64)
+    if not len(centres):
+        return np.array([0.0, 0.0, 1.0, 1.0])
+    low = centres.min(axis=0)
+    return np.concatenate([low, np.maximum(centres.max(axis=0) - low, 1e-300)])
+
+
+@kernel
+def curve_place(boxes: NDArray[np.float32], i: int, curve: NDArray[np.float64]) -> Any:
+    """Return the place of a box's centre on the Z-order curve, 32 bits; boxes without end come last."""
+    place = 0
+    for k in range(2):
+        centre = np.float64(boxes[i, k] / np.float32(2) + boxes[i, k + 2] / np.float32(2))
+        if not np.isfinite(centre):
+            return 0xFFFFFFFF
+        cell = int(min(max((centre - curve[k]) / curve[k + 2], 0.0), 1.0) * 0xFFFF)
+        cell = (cell | cell << 8) & 0x00FF00FF
+        cell = (cell | cell << 4) & 0x0F0F0F0F
+        cell = (cell | cell << 2) & 0x33333333
+        cell = (cell | cell << 1) & 0x55555555
+        place |= cell << k
+    return place
+
+
+@kernel
+def _curve_places(boxes: NDArray[np.float32], curve: NDArray[np.float64]) -> Any:
+    places = np.empty(boxes.shape[0], np.int64)
+    for i in range(boxes.shape[0]):
+        places[i] = curve_place(boxes, i, curve)
+    return places
 
 
 def trie_stats(trie: Trie) -> dict[str, Any]:

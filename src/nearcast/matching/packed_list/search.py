@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,35 @@ from nearcast.kernels.sets import has
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.packed_list.layout import BLOCK, BLOCK_BITS, Lists
 
-__all__ = ["search"]
+__all__ = ["Scratch", "new_scratch", "search", "search_with"]
 
 _HASHES = (
     1 << 16
 )  # of keywords; the set of a message's hashes is read first, and refuses nearly all that it lacks
 _RUNS = 1024  # runs of slots whose memory is asked for before the first of them is read
 _HITS = 4096  # postings whose box the message touches, and whose rows are read together
+
+
+class Scratch(NamedTuple):
+    """What a search writes down on its way, and forgets."""
+
+    seen: NDArray[np.uint64]  # the hashes of a message's keywords
+    numbers: NDArray[np.int32]  # lists
+    run_starts: NDArray[np.int32]  # slots
+    run_stops: NDArray[np.int32]
+    hits: NDArray[np.int32]
+
+
+@kernel
+def new_scratch() -> Scratch:
+    """Return what :func:`search_with` needs."""
+    return Scratch(
+        np.zeros(_HASHES // 64, np.uint64),
+        np.empty(_RUNS, np.int32),
+        np.empty(_RUNS + BLOCK, np.int32),
+        np.empty(_RUNS + BLOCK, np.int32),
+        np.empty(_HITS, np.int32),
+    )
 
 
 @kernel
@@ -39,10 +61,11 @@ def _has(seen: NDArray[np.uint64], keywords: NDArray[np.int32], start: int, stop
 
 
 @kernel
-def search(
+def search_with(
     clauses: Clauses,
     lists: Lists,
     word_lists: NDArray[np.int32],
+    scratch: Scratch,
     probes: Probes,
     start: int,
     stop: int,
@@ -50,7 +73,7 @@ def search(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """Match the probes from *start* to *stop*; see ``Matcher._search``.
+    """Match the probes as :func:`search` does, with what it allocates; without room, that is of no use any more.
 
     Each step reads memory whose addresses the step before has written down, so that its cache misses overlap: the
     heads of the message's lists, the boxes of super-blocks and blocks, the boxes of runs of slots, the rows of hits.
@@ -58,10 +81,7 @@ def search(
     """
     _, heads, _, boxes, rows, extras, _, block_boxes, blocks, super_boxes = lists
     probe_boxes, keyword_offsets, keywords, _ = probes
-    seen = np.zeros(_HASHES // 64, np.uint64)
-    numbers = np.empty(_RUNS, np.int32)
-    run_starts, run_stops = np.empty(_RUNS + BLOCK, np.int32), np.empty(_RUNS + BLOCK, np.int32)
-    hits = np.empty(_HITS, np.int32)
+    seen, numbers, run_starts, run_stops, hits = scratch
     for p in range(start, stop):
         xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
         xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
@@ -192,3 +212,19 @@ def search(
         counts[p - start] = last - filled
         filled = last
     return stop, filled
+
+
+@kernel
+def search(
+    clauses: Clauses,
+    lists: Lists,
+    word_lists: NDArray[np.int32],
+    probes: Probes,
+    start: int,
+    stop: int,
+    counts: NDArray[np.int64],
+    out: NDArray[np.int32],
+    filled: int,
+) -> Any:
+    """Match the probes from *start* to *stop*; see ``Matcher._search``."""
+    return search_with(clauses, lists, word_lists, new_scratch(), probes, start, stop, counts, out, filled)

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable, words_alone
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
 from nearcast.matching.matcher import Progress
 from nearcast.matching.mbr_trie.search import FULL, clear_bits, set_bits, settle
-from nearcast.matching.newcomers import match_newcomers
+from nearcast.matching.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.packed_list.search import new_scratch
+from nearcast.matching.pt_quadtree.fold import fold_quadtree
 from nearcast.matching.pt_quadtree.quadtree import (
     Entries,
     Frame,
@@ -23,6 +24,7 @@ from nearcast.matching.pt_quadtree.quadtree import (
     build_quadtree,
     check_quadtree,
     check_thresholds,
+    crowded,
     quadtree_stats,
 )
 from nearcast.matching.pt_quadtree.search import (
@@ -62,16 +64,32 @@ class PTQuadtree(FoldingMatcher):
 
     def _lay_out(self, rows: NDArray[np.int64]) -> None:
         self._tell("quadtree", 0.0)
-        clauses = self.store.clauses
-        offsets, tokens = self._order.arranged(clauses, rows)
-        with np.errstate(over="ignore"):
-            boxes = clauses.boxes[rows].astype(np.float32)
-        listed = np.where(words_alone(clauses, rows), rows, ~rows).astype(np.int32)
         self._frame, self._tree, self._entries = build_quadtree(
-            listed, boxes, offsets, tokens, self.tau_num, self.tau_area
+            *self._described(rows), self.tau_num, self.tau_area
         )
         self._listed = rows.astype(np.int32)
         self._tell("quadtree", 1.0)
+
+    def _described(
+        self, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64], NDArray[np.int32]]:
+        """Return what a quadtree takes of clause rows: as they are listed, the boxes, and the tokens."""
+        clauses = self.store.clauses
+        with np.errstate(over="ignore"):
+            boxes = clauses.boxes[rows].astype(np.float32)
+        listed = np.where(words_alone(clauses, rows), rows, ~rows).astype(np.int32)
+        return listed, boxes, *self._order.arranged(clauses, rows)
+
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        left = self.store.alive[self._listed]
+        moved = np.where(left, np.cumsum(left) - 1, -1).astype(np.int32)
+        self._listed = np.concatenate([self._listed[left], rows.astype(np.int32)])
+        items = np.arange(len(self._listed) - len(rows), len(self._listed), dtype=np.int32)
+        self._tree, self._entries = fold_quadtree(
+            self._frame, self._tree, self._entries, moved, items, *self._described(rows)
+        )
+        if crowded(self._tree, self.tau_num, self.tau_area):
+            self._lay_out(self._members())
 
     def _laid(self) -> NDArray[np.int64]:
         return self._listed.astype(np.int64)
@@ -96,8 +114,7 @@ class PTQuadtree(FoldingMatcher):
             self._entries,
             self._order.ranks,
             self._order.size,
-            self._newcomers.pool,
-            self._newcomers.first,
+            self._newcomers.lists,
             probes,
             start,
             stop,
@@ -134,7 +151,7 @@ class PTQuadtree(FoldingMatcher):
 
     def _check(self) -> list[str]:
         offsets, tokens = self._order.arranged(self.store.clauses, self._laid())
-        return super()._check() + check_quadtree(self._tree, self._entries, offsets, tokens)
+        return super()._check() + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
 
 
 @kernel
@@ -146,8 +163,7 @@ def _search(
     entries: Entries,
     ranks: NDArray[np.int32],
     size: int,
-    newcomers: Pool,
-    first_new: int,
+    newcomers: NewcomerLists,
     probes: Probes,
     start: int,
     stop: int,
@@ -158,6 +174,7 @@ def _search(
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     starts = tree.starts
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
+    scratch = new_scratch()
     longest = 0
     for p in range(start, stop):
         longest = max(longest, offsets[p + 1] - offsets[p])
@@ -194,7 +211,7 @@ def _search(
         if last == FULL:
             return p, filled
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, first_new, probes, p, tokens, count, query, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
         if end == FULL:
             return p, filled
         counts[p - start] = end - filled

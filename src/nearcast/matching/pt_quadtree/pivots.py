@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.ragged import offsets_of
 
-__all__ = ["node_sets", "pivotal_tokens"]
+__all__ = ["counted", "node_sets", "parents_of", "pivotal_tokens"]
 
 
 def pivotal_tokens(
@@ -133,6 +133,15 @@ def _hit_all(
     return filled
 
 
+def parents_of(first: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the parent of each node, -1 of the root; *first* has the first of four children, or 0."""
+    parents = np.full(len(first), -1, np.int64)
+    inner = np.flatnonzero(first)
+    for corner in range(4):
+        parents[first[inner] + corner] = inner
+    return parents
+
+
 def node_sets(
     first: NDArray[np.int32],
     levels: NDArray[np.int64],
@@ -147,10 +156,7 @@ def node_sets(
     any clause) is in its cover set and in no child's set any more.
     """
     nodes = len(first)
-    parents = np.zeros(nodes, np.int64)
-    inner = np.flatnonzero(first)
-    for corner in range(4):
-        parents[first[inner] + corner] = inner
+    parents = parents_of(first)
     families = np.bincount(parents[1:], weights=under[1:] > 0, minlength=nodes).astype(np.int64)
     keys = np.repeat(np.arange(nodes), np.diff(offsets)) << 32 | pivots
     always = bare.copy()
@@ -163,13 +169,13 @@ def node_sets(
     for level in range(len(levels) - 2, -1, -1):
         begin, end = levels[level], levels[level + 1]
         own = keys[offsets[begin] : offsets[end]]
-        shared, times = _counted(risen)
+        shared, times = counted(risen)
         common = shared[times == families[shared >> 32]]
         for sets, part in ((covers, cover), (rests, below)):
             lifted = parents[part >> 32] << 32 | part & 0xFFFFFFFF
             sets.append(part[~_among(lifted, common)])
         cover = common
-        everything, _ = _counted(np.concatenate([own, shared]))
+        everything, _ = counted(np.concatenate([own, shared]))
         below = everything[~_among(everything, cover)]
         if begin:
             risen = parents[everything >> 32] << 32 | everything & 0xFFFFFFFF
@@ -185,7 +191,7 @@ def node_sets(
     )
 
 
-def _counted(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def counted(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the different keys, ascending, and how often each is there; runs that are sorted are merged."""
     keys = np.sort(keys, kind="stable")
     begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
-from nearcast.matching.mbr_trie.trie import bound, empty_boxes
-from nearcast.matching.pt_quadtree.pivots import node_sets, pivotal_tokens
+from nearcast.matching.mbr_trie.trie import bound
+from nearcast.matching.pt_quadtree.pivots import node_sets, parents_of, pivotal_tokens
 from nearcast.matching.token_order import LAST
 from nearcast.ragged import offsets_of
 
@@ -32,10 +32,15 @@ __all__ = [
     "Frame",
     "Quadtree",
     "build_quadtree",
+    "by_node",
     "cell",
+    "cells_of",
     "check_quadtree",
     "check_thresholds",
+    "crowded",
     "quadtree_stats",
+    "sum_up",
+    "write_cards",
 ]
 
 _FINEST = config.QUADTREE_LEVELS
@@ -68,6 +73,7 @@ class Quadtree(NamedTuple):
     rest: NDArray[np.int32]
     always: NDArray[np.bool_]  # something under the node asks for no token, so every message passes
     levels: NDArray[np.int64]  # the first node of each level, and the end
+    falling: NDArray[np.int64]  # entries that a leaf would hand down, removed ones included
 
 
 class Entries(NamedTuple):
@@ -99,7 +105,7 @@ def cell(value: float, low: float, extent: float) -> int:
 
 
 @kernel
-def _cells(frame: Frame, boxes: NDArray[np.float32], span: int, out: NDArray[np.int32]) -> None:
+def cells_of(frame: Frame, boxes: NDArray[np.float32], span: int, out: NDArray[np.int32]) -> None:
     """Write for each box its first and last column and row on the finest level, and the deepest level it may reach."""
     for i in range(boxes.shape[0]):
         xmin, ymin = np.float64(boxes[i, 0]), np.float64(boxes[i, 1])
@@ -146,7 +152,7 @@ def _push_down(
 
 
 @kernel
-def _by_node(pairs: NDArray[np.int32], base: int, starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+def by_node(pairs: NDArray[np.int32], base: int, starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
     """Sort pairs by node, items in the order in which they come; *starts* are of the nodes from *base* on."""
     for i in range(pairs.shape[0]):
         node = pairs[i, 0] - base
@@ -169,9 +175,9 @@ def build_quadtree(
     """
     frame = _frame_over(boxes)
     cells = np.empty((len(boxes), 5), np.int32)
-    _cells(frame, boxes, config.QUADTREE_SPAN, cells)
+    cells_of(frame, boxes, config.QUADTREE_SPAN, cells)
     columns, rows = [np.zeros(1, np.int32)], [np.zeros(1, np.int32)]
-    firsts, lists, levels = [], [], [0, 1]
+    firsts, lists, pressures, levels = [], [], [], [0, 1]
     pairs = np.column_stack([np.zeros(len(boxes), np.int32), np.arange(len(boxes), dtype=np.int32)])
     level = 0
     while True:
@@ -180,8 +186,8 @@ def build_quadtree(
         down = cells[pairs[:, 1], 4] > level
         falling = np.bincount(pairs[down, 0] - begin, minlength=nodes)
         split = falling > tau_num
-        if level == _FINEST or 4.0**-level < tau_area:
-            split[:] = False
+        split &= _may_divide(level, tau_area)
+        pressures.append(np.where(split, 0, falling))
         down &= split[pairs[:, 0] - begin]
         lists.append(pairs[~down])
         child = np.zeros(nodes, np.int32)
@@ -201,7 +207,7 @@ def build_quadtree(
         levels.append(end + 4 * int(split.sum()))
         pairs = np.empty_like(pushed)
         starts = offsets_of(np.bincount(pushed[:, 0] - end, minlength=levels[-1] - end))
-        _by_node(pushed, end, starts, pairs)
+        by_node(pushed, end, starts, pairs)
         level += 1
     count = levels[-1]
     entries = np.concatenate(lists)
@@ -209,11 +215,10 @@ def build_quadtree(
     items = np.ascontiguousarray(entries[:, 1])
     all_first = np.concatenate(firsts)
     under, leaves = np.diff(starts), (all_first == 0).astype(np.int64)
-    mbrs = empty_boxes(count)
-    bound(boxes[items], starts[:-1], starts[1:], mbrs)
-    _sum_up(all_first, under, leaves, mbrs)
+    mbrs = bound(boxes[items], starts[:-1], starts[1:])
+    sum_up(all_first, under, leaves, mbrs)
     cards, heads = np.empty((len(boxes), config.QUADTREE_CARD), np.int32), np.empty(len(boxes), np.uint16)
-    _write_cards(clause_rows, offsets, tokens, cards, heads)
+    write_cards(clause_rows, offsets, tokens, cards, heads)
     pivot_offsets, pivots, bare = pivotal_tokens(starts, items, offsets, tokens)
     sets = node_sets(all_first, np.array(levels), pivot_offsets, pivots, bare, under)
     return (
@@ -228,13 +233,14 @@ def build_quadtree(
             leaves,
             *sets,
             np.array(levels),
+            np.concatenate(pressures),
         ),
         Entries(boxes[items], items, heads[items], cards),
     )
 
 
 @kernel
-def _sum_up(
+def sum_up(
     first: NDArray[np.int32], under: NDArray[np.int64], leaves: NDArray[np.int64], boxes: NDArray[np.float32]
 ) -> None:
     """Add to each node what its children have."""
@@ -249,7 +255,7 @@ def _sum_up(
 
 
 @kernel
-def _write_cards(
+def write_cards(
     rows: NDArray[np.int32],
     offsets: NDArray[np.int64],
     tokens: NDArray[np.int32],
@@ -268,6 +274,17 @@ def _write_cards(
         cards[i, 0] = rows[i] if count <= _SHOWN else min(rows[i], ~rows[i])
         for k in range(min(count, _SHOWN)):
             cards[i, k + 1] = LAST - tokens[first + k] + 1
+
+
+def _may_divide(level: int, tau_area: float) -> bool:
+    return level < _FINEST and 4.0**-level >= tau_area
+
+
+def crowded(tree: Quadtree, tau_num: int, tau_area: float) -> bool:
+    """Tell whether a leaf has many times the items to hand down that it was left undivided with."""
+    leaves = sum(_may_divide(level, tau_area) for level in range(len(tree.levels) - 1))
+    most = int(tree.falling[: tree.levels[leaves]].max(initial=0))
+    return most > config.QUADTREE_CROWDED * tau_num
 
 
 def check_thresholds(tau_num: Any, tau_area: Any) -> tuple[int, float]:
@@ -296,15 +313,14 @@ def quadtree_stats(tree: Quadtree, items: int) -> dict[str, Any]:
 
 
 def check_quadtree(
-    tree: Quadtree, entries: Entries, offsets: NDArray[np.int64], tokens: NDArray[np.int32]
+    frame: Frame, tree: Quadtree, entries: Entries, offsets: NDArray[np.int64], tokens: NDArray[np.int32]
 ) -> list[str]:
     """Return the damage found: the tree, the order of the lists, and who misses a pivotal token."""
     found = []
     nodes = len(tree.first)
     inner = np.flatnonzero(tree.first)
-    parents = np.zeros(nodes, np.int64)
+    parents = parents_of(tree.first)
     children = (tree.first[inner][:, None] + np.arange(4)).ravel()
-    parents[children] = np.repeat(inner, 4)
     if not np.array_equal(np.sort(children), np.arange(1, nodes)):
         return ["the children of the quadtree's nodes are not all its nodes"]
     if (tree.columns[children] >> 1 != tree.columns[parents[children]]).any() or (
@@ -314,6 +330,14 @@ def check_quadtree(
     homes = np.repeat(np.arange(nodes), np.diff(tree.starts))
     if (np.diff(entries.items)[homes[1:] == homes[:-1]] <= 0).any():
         found.append("a list of the quadtree is not sorted")
+    cells = np.empty((len(entries.boxes), 5), np.int32)
+    cells_of(frame, entries.boxes, config.QUADTREE_SPAN, cells)
+    depths = np.repeat(np.arange(len(tree.levels) - 1), np.diff(tree.levels))
+    down = np.bincount(homes[cells[:, 4] > depths[homes]], minlength=nodes)
+    if (down[inner] > 0).any():
+        found.append("an entry of the quadtree stays in an inner node that could hand it down")
+    if (down > tree.falling).any():
+        found.append("a leaf of the quadtree has more entries to hand down than it knows of")
     outer, inner_boxes = tree.boxes[homes], entries.boxes
     if (inner_boxes[:, :2] < outer[:, :2]).any() or (inner_boxes[:, 2:] > outer[:, 2:]).any():
         found.append("an entry lies outside the box of its quadtree node")

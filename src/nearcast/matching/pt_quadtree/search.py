@@ -76,7 +76,7 @@ def filter_nodes(
     out: NDArray[np.int32],
 ) -> Any:
     """PT-QUADTREE-FILTER: write the candidate nodes, those with a list that may hold an answer; return how many."""
-    first, columns, rows, boxes, starts, _, _, cover_offsets, cover, rest_offsets, rest, always, _ = tree
+    first, columns, rows, boxes, starts, _, _, cover_offsets, cover, rest_offsets, rest, always, _, _ = tree
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     stack = np.empty((3 * _FINEST + 4, 3), np.int64)  # node, level, whether an ancestor's cover set was met
     stack[0] = 0
