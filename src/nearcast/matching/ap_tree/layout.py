@@ -158,14 +158,15 @@ def ranked(
 @kernel
 def cut_of(lows: NDArray[np.int32], first: int, last: int, word: int) -> Any:
     """Return the slot of the cut that a word belongs to: the last one that begins at it or before, else first - 1."""
-    low, high = first - 1, last - 1
-    while low < high:
-        middle = (low + high + 1) >> 1
-        if lows[middle] <= word:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    # Without branches on what is found: which half it is in cannot be predicted.
+    left = last - first
+    while left > 1:
+        half = left >> 1
+        first += half * (lows[first + half - 1] <= word)
+        left -= half
+    if left == 1:
+        first += lows[first] <= word
+    return first - 1
 
 
 @kernel

@@ -324,10 +324,9 @@ def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[n
             low, high = spans[i, 0], spans[i, 1]
             if low < high:
                 middle = (low + high) >> 1
-                if postings[middle, ROW] < rows[i]:
-                    low = middle + 1
-                else:
-                    high = middle
+                after = postings[middle, ROW] < rows[i]  # counts as 0 or 1: it cannot be predicted
+                low += (middle + 1 - low) * after
+                high -= (high - middle) * (1 - after)
                 prefetch(postings, (low + high) >> 1)
                 spans[i, 0], spans[i, 1] = low, high
                 busy = True
