@@ -53,6 +53,7 @@ __all__ = [
     "messages_from_arrow",
     "subscriptions_from_arrow",
     "subscriptions_to_arrow",
+    "too_short_a_life",
 ]
 
 _REGION = ("geometry", "lon", "lat", "radius_m", *BOX, "bbox")
@@ -236,11 +237,16 @@ def _lifetimes(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     wrong = pc.fill_null(pc.less_equal(expires, published), False).to_numpy(zero_copy_only=False)
     if wrong.any():
         row = int(wrong.argmax())
-        raise ColumnError(
-            f"{source.name_of(row)} expires at {iso(int(ends[row]))}, not after its publication at "
-            f"{iso(int(starts[row]))}; give a later expires_at, or null"
-        )
+        raise ColumnError(f"{source.name_of(row)} {too_short_a_life(int(starts[row]), int(ends[row]))}")
     return starts.copy(), ends.copy()
+
+
+def too_short_a_life(published_at: int, expires_at: int) -> str:
+    """Say what is wrong with a message that expires before it is published."""
+    return (
+        f"expires at {iso(expires_at)}, not after its publication at {iso(published_at)}; "
+        "give a later expires_at, or null"
+    )
 
 
 def _times(source: Source, name: str) -> pa.Array:

@@ -22,8 +22,9 @@ from nearcast.ragged import offsets_of
 from nearcast.shapes import NO_SHAPES, Shapes
 from nearcast.tables.source import Source, is_text
 
-__all__ = ["BOX", "places", "regions"]
+__all__ = ["BOX", "NO_PLACE", "good_points", "places", "regions"]
 
+NO_PLACE = "has no place; give lon and lat, geometry, or xmin, ymin, xmax, ymax"
 BOX = ("xmin", "ymin", "xmax", "ymax")
 _CIRCLE = ("lon", "lat", "radius_m")
 _WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
@@ -64,7 +65,7 @@ def places(source: Source, space: Space) -> Placed:
     geometry = _geometry(source)
     given = np.asarray(geometry.is_valid())
     points = _wkb_points(geometry)
-    plain = _good_points(points[:, 0], points[:, 1], space)
+    plain = good_points(points[:, 0], points[:, 1], space)
     layout.put_points(plain, points)
     for row in np.flatnonzero(given & ~plain):
         layout.put(row, source.at(row, as_place, geometry[row].as_py(), space))
@@ -153,9 +154,7 @@ def _circle_boxes(circles: NDArray[np.float64], space: Space) -> NDArray[np.floa
     That is where it meets a pole or the antimeridian, or is no circle. NumPy's own sines differ from those of
     ``math`` in the last bit, and a circle must have one box however it came in.
     """
-    legal = (
-        _good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
-    )
+    legal = good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
     x, y, radius = circles[legal].T
     if isinstance(space, Planar):
         reach = radius + config.CIRCLE_PAD * (np.abs(x) + np.abs(y) + radius)
@@ -179,7 +178,7 @@ def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> ND
     return np.fromiter(map(function, values.tolist()), np.float64, len(values))
 
 
-def _good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
+def good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
     """Mark the points that lie in the space; NaN does not."""
     if isinstance(space, Planar):
         return (x >= space.xmin) & (x <= space.xmax) & (y >= space.ymin) & (y <= space.ymax)
@@ -188,14 +187,12 @@ def _good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -
 
 def _check_points(source: Source, xy: NDArray[np.float64], rows: NDArray[np.int64], space: Space) -> None:
     """Raise for the first of the given rows whose point has no meaning."""
-    good = _good_points(xy[rows, 0], xy[rows, 1], space)
+    good = good_points(xy[rows, 0], xy[rows, 1], space)
     if good.all():
         return
     row = int(rows[~good][0])
     if np.isnan(xy[row]).all():
-        raise ColumnError(
-            f"{source.name_of(row)} has no place; give lon and lat, geometry, or xmin, ymin, xmax, ymax"
-        )
+        raise ColumnError(f"{source.name_of(row)} {NO_PLACE}")
     source.at(row, lambda: Point(x=float(xy[row, 0]), y=float(xy[row, 1]), space=space))
 
 
