@@ -10,14 +10,16 @@ come out as went in, in the same order.
 ``no-id``         there is no id
 ``place``         the place of a message is missing or cannot be, or a subscription's region cannot be
 ``expiry``        a message expires before it is published
-``attribute``     a number is infinite
 ``expression``    a subscription's expression is missing or cannot be read
 ``keywords``      a subscription asks for a keyword that cannot be one
+``attribute``     a number is infinite
+``unexpected``    reading the row raised an error that nobody foresaw, which is a mistake of ours
 ``duplicate-id``  another good row has this id, and comes first
 ================  ====================================================================================
 
-A row with several mistakes has the first of them in this order. Whether a row is good, the in-process reader decides:
-the good rows of a batch have been read by it. No Spark here: :mod:`nearcast.spark.preparing` brings it.
+A row with several mistakes has the first of them, in this order. Whether a row is good is not decided here: past the
+first three reasons it is the in-process reader that refuses, in its own words. No Spark here:
+:mod:`nearcast.spark.preparing` brings it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ import base64
 import json
 import math
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -36,9 +37,15 @@ from numpy.typing import NDArray
 
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, InputError, shown
-from nearcast.preparation import casting, judging
+from nearcast.preparation import casting
 from nearcast.ragged import code_sets, ragged_take
-from nearcast.tables import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
+from nearcast.tables import (
+    MESSAGE_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
+    Refusals,
+    messages_from_arrow,
+    subscriptions_from_arrow,
+)
 from nearcast.tables.places import BOX
 from nearcast.tables.source import is_number, is_text
 
@@ -52,9 +59,10 @@ REASONS = (
     "no-id",
     "place",
     "expiry",
-    "attribute",
     "expression",
     "keywords",
+    "attribute",
+    "unexpected",
     "duplicate-id",
 )
 DUPLICATE = "duplicate-id"
@@ -117,10 +125,9 @@ class Preparation:
                 f"there is no attribute {shown(missing[0])} that could be a number; there are "
                 f"{', '.join(self._attributes) or 'no attributes'}"
             )
-        typed, _, _ = self._cast(schema.empty_table())
-        read = self._read(typed)  # whatever is wrong with a whole column is known now
-        good = self._result(typed, read)
-        self.schema = pa.schema([*good.schema, *((name, pa.string()) for name in VERDICT)])
+        self.schema = self.apply(
+            schema.empty_table()
+        ).schema  # what is wrong with a whole column is known now
 
     def _check_names(self, schema: pa.Schema) -> None:
         names = schema.names
@@ -151,72 +158,61 @@ class Preparation:
     def apply(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
         """Return the rows of *batch*, typed, each with its verdict."""
         raw = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch.combine_chunks()
-        typed, wrong_values, wrong_places = self._cast(raw)
-        verdicts = _Verdicts(len(raw))
+        refusals: Refusals = {}  # a row keeps the first that it gets
         if MALFORMED in raw.column_names:
             lines = np.flatnonzero(raw[MALFORMED].is_valid()).tolist()
-            verdicts.put("malformed", dict.fromkeys(lines, "the line cannot be read as a row"))
-        verdicts.put("type", wrong_values)
-        nameless = np.flatnonzero(typed["id"].is_null()).tolist()
-        verdicts.put("no-id", dict.fromkeys(nameless, f"the {self.kind[:-1]} has no id"))
-        verdicts.put("place", wrong_places)
-        if self.kind == "messages":
-            verdicts.put("place", judging.misplaced(typed))
-            verdicts.put("expiry", judging.expired(typed))
-        good = self._result(*self._good(typed, verdicts))
-        if len(good) < len(raw):
-            good = good.take(verdicts.places())  # null where a row is bad
-            good = good.set_column(0, "id", typed["id"])
-        for name, column in zip(VERDICT, verdicts.columns(raw)):
-            good = good.append_column(name, column)
-        return good
+            refusals |= dict.fromkeys(lines, ("malformed", "the line cannot be read as a row"))
+        typed = self._cast(raw, refusals)
+        for row in np.flatnonzero(typed["id"].is_null()).tolist():
+            refusals.setdefault(row, ("no-id", f"the {self.kind[:-1]} has no id"))
+        done = self._result(typed, self._read_all(typed, refusals))
+        if refusals:
+            good = np.ones(len(raw), bool)
+            good[list(refusals)] = False
+            done = done.take(pa.array(np.arange(len(raw)), mask=~good))  # null where a row is bad,
+            done = done.set_column(0, "id", typed["id"])  # but for its id
+        for name, column in zip(VERDICT, _verdicts(raw, refusals)):
+            done = done.append_column(name, column)
+        return done
 
-    def _good(
-        self, typed: pa.Table, verdicts: _Verdicts
-    ) -> tuple[pa.Table, MessageBatch | SubscriptionTable]:
-        """Return the rows that the reader takes, and what it read; the others get their verdicts."""
-        for reason, judge in self._groups(typed.column_names):
-            rows = verdicts.good()
-            good = typed if len(rows) == len(typed) else typed.take(rows)
-            try:
-                return good, self._read(good)
-            except MemoryError:
+    def _read_all(self, typed: pa.Table, refusals: Refusals) -> MessageBatch | SubscriptionTable:
+        """Read the columns. An error that nobody foresaw is laid to the rows that raise it, and stops nothing."""
+        try:
+            return self._read(typed, refusals)
+        except MemoryError:
+            raise
+        except Exception:
+            culprits = dict(self._culprits(typed, 0))
+            if not culprits:
                 raise
-            except Exception:  # which rows, and why, the group may tell
-                found = judge(good)
-                verdicts.put(reason, {int(rows[row]): sentence for row, sentence in found.items()})
-        good = typed.take(verdicts.good())
-        return good, self._read(good)
+            for row, sentence in culprits.items():
+                refusals.setdefault(row, ("unexpected", sentence))
+            rows = np.arange(len(typed))
+            return self._read(typed.take(pa.array(rows, mask=np.isin(rows, list(culprits)))), refusals)
 
-    def _groups(self, names: list[str]) -> Iterator[tuple[str, Callable[[pa.Table], dict[int, str]]]]:
-        """Yield the groups of columns in which mistakes are looked for, each with the reason that it gives."""
-        yield "place", partial(self._refused, [name for name in _PLACE if name in names])
-        if self.kind == "messages":
-            yield "attribute", partial(self._refused, self._values())
-        if "expression" in names:
-            yield "expression", lambda table: judging.unreadable_expressions(table["expression"])
-        else:
-            yield "keywords", partial(self._refused, [name for name in ("keywords", "text") if name in names])
-        yield "type", partial(self._refused, names)  # whatever the others did not tell
+    def _culprits(self, typed: pa.Table, start: int) -> Iterator[tuple[int, str]]:
+        """Yield the rows that raise an error, found by halving, each with what it says."""
+        try:
+            self._read(typed, {})
+        except Exception as error:
+            if len(typed) == 1:
+                yield start, f"{type(error).__name__}: {error}"
+                return
+            half = len(typed) // 2
+            yield from self._culprits(typed.slice(0, half), start)
+            yield from self._culprits(typed.slice(half), start + half)
 
-    def _refused(self, names: list[str], table: pa.Table) -> dict[int, str]:
-        return judging.refused(table.select(names), self._read)
-
-    def _read(self, table: pa.Table) -> MessageBatch | SubscriptionTable:
-        """Read columns as the package does in process."""
-        names = table.column_names
+    def _read(self, typed: pa.Table, refusals: Refusals) -> MessageBatch | SubscriptionTable:
+        """Read the columns as the package does in process; rows that cannot be used are refused."""
+        names = typed.column_names
         if self.kind == "subscriptions":
-            return judging.read_subscriptions(table.select([name for name in names if name != "id"]))
-        asked = [name for name in MESSAGE_COLUMNS if name in names and name != "id"]
-        read = table.select([*asked, *(name for name in self._values() if name in names)])
-        if not set(_PLACE) & set(names):
-            zeros = pa.array(np.zeros(len(table)))
-            read = read.append_column("lon", zeros).append_column("lat", zeros)
-        return judging.read_messages(read)
-
-    def _values(self) -> list[str]:
-        """Return the attributes that are numbers: of strings none is refused."""
-        return [name for name, textual in self._attributes.items() if not textual]
+            read = typed.select([name for name in names if name != "id"])
+            return subscriptions_from_arrow(read, refusals=refusals)
+        read = typed.select(
+            [name for name in names if name != "id" and not self._attributes.get(name)]
+        )  # no string is refused
+        nobody = SubscriptionTable.from_arrow({"id": pa.array([], pa.string())})
+        return messages_from_arrow(read, like=nobody, learn=True, refusals=refusals)
 
     def _result(self, typed: pa.Table, read: MessageBatch | SubscriptionTable) -> pa.Table:
         """Return the typed columns in their order, with the keywords that were read."""
@@ -231,15 +227,14 @@ class Preparation:
         order = (*known, *self._attributes, *text)
         return typed.select([name for name in order if name in typed.column_names])
 
-    def _cast(self, raw: pa.Table) -> tuple[pa.Table, dict[int, str], dict[int, str]]:
-        """Return the columns in their types, and by row the values and the places that cannot be read."""
+    def _cast(self, raw: pa.Table, refusals: Refusals) -> pa.Table:
+        """Return the columns in their types; rows with a value that cannot be read are refused."""
         columns: dict[str, pa.Array] = {}
-        wrong: dict[int, str] = {}
 
         def cast(name: str, column: pa.Array, read: Callable[[pa.Array, str], casting.Cells]) -> None:
-            columns[name], errors = read(column, name)
-            for row, sentence in errors.items():
-                wrong.setdefault(row, sentence)
+            columns[name], wrong = read(column, name)
+            for row, sentence in wrong.items():
+                refusals.setdefault(row, ("type", sentence))
 
         for name in _COLUMNS[self.kind]:
             if name in raw.column_names and name not in ("bbox", "geometry"):
@@ -250,63 +245,33 @@ class Preparation:
                 raise ColumnError(f"bbox must be a column of structs of {', '.join(BOX)}, not of {box.type}")
             for name in BOX:
                 cast(name, pc.struct_field(box, name), casting.numbers)
-        misplaced: dict[int, str] = {}
-        if "geometry" in raw.column_names:
-            geometry = _array(raw, "geometry")
-            if is_text(geometry.type):
-                given, places, misplaced = casting.geometries(geometry, self.kind)
-                for name, column in places.items():
-                    columns[name] = pc.if_else(
-                        given, column, columns.get(name, pa.nulls(len(raw), column.type))
-                    )
-            else:
-                cast("geometry", geometry, casting.wkb)
         for name, textual in self._attributes.items():
             column = _array(raw, name)
-            if textual:
-                cast(name, column, casting.texts)
-            else:
-                cast(name, column, casting.flags if pa.types.is_boolean(column.type) else casting.numbers)
-        return pa.table(columns), wrong, misplaced
+            boolean = pa.types.is_boolean(column.type)
+            cast(name, column, casting.texts if textual else casting.flags if boolean else casting.numbers)
+        if "geometry" in raw.column_names:
+            geometry = _array(raw, "geometry")
+            if not is_text(geometry.type):
+                cast("geometry", geometry, casting.wkb)
+                return pa.table(columns)
+            given, places, wrong = casting.geometries(geometry, self.kind)
+            for name, column in places.items():
+                columns[name] = pc.if_else(given, column, columns.get(name, pa.nulls(len(raw), column.type)))
+            for row, sentence in wrong.items():
+                refusals.setdefault(row, ("place", sentence))
+        return pa.table(columns)
 
 
-class _Verdicts:
-    """What is wrong with each row; the first that is said stands."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._said: dict[int, tuple[str, str]] = {}
-
-    def put(self, reason: str, found: dict[int, str]) -> None:
-        """Say what is wrong with some rows."""
-        for row, sentence in found.items():
-            self._said.setdefault(row, (reason, sentence))
-
-    def good(self) -> NDArray[np.int64]:
-        """Return the rows with which nothing is wrong."""
-        good = np.ones(self._size, bool)
-        good[list(self._said)] = False
-        return np.flatnonzero(good)
-
-    def places(self) -> pa.Array:
-        """Return where each row is among the good ones, null for a bad one."""
-        bad = np.zeros(self._size, bool)
-        bad[list(self._said)] = True
-        return pa.array(np.cumsum(~bad) - 1, mask=bad)
-
-    def columns(self, raw: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Return reasons, details and originals, null where a row is good."""
-        if not self._said:
-            nothing = pa.nulls(self._size, pa.string())
-            return nothing, nothing, nothing
-        rows = sorted(self._said)
-        at = np.full(self._size, -1)
-        at[rows] = np.arange(len(rows))
-        spread = pa.array(at, mask=at < 0)
-        said = [self._said[row] for row in rows]
-        columns = [reason for reason, _ in said], [detail for _, detail in said], originals(raw, rows)
-        reasons, details, written = (pa.array(column, pa.string()).take(spread) for column in columns)
-        return reasons, details, written
+def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:
+    """Return reasons, details and originals, null where a row is good."""
+    if not refusals:
+        return (pa.nulls(len(raw), pa.string()),) * 3
+    rows = sorted(refusals)
+    at = np.full(len(raw), -1)
+    at[rows] = np.arange(len(rows))
+    spread = pa.array(at, mask=at < 0)
+    columns = (*zip(*(refusals[row] for row in rows)), originals(raw, rows))
+    return tuple(pa.array(column, pa.string()).take(spread) for column in columns)
 
 
 def _keywords(read: MessageBatch | SubscriptionTable) -> pa.Array:

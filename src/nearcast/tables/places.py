@@ -22,9 +22,8 @@ from nearcast.ragged import offsets_of
 from nearcast.shapes import NO_SHAPES, Shapes
 from nearcast.tables.source import Source, is_text
 
-__all__ = ["BOX", "NO_PLACE", "good_points", "places", "regions"]
+__all__ = ["BOX", "places", "regions"]
 
-NO_PLACE = "has no place; give lon and lat, geometry, or xmin, ymin, xmax, ymax"
 BOX = ("xmin", "ymin", "xmax", "ymax")
 _CIRCLE = ("lon", "lat", "radius_m")
 _WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
@@ -42,7 +41,7 @@ def regions(source: Source, space: Space) -> Placed:
         layout.put_circles(_given(circles), circles)
     geometry = _geometry(source)
     for row in np.flatnonzero(geometry.is_valid()):
-        layout.put(row, source.at(row, as_region, geometry[row].as_py(), space))
+        layout.put(row, source.at("place", row, as_region, geometry[row].as_py(), space))
     return layout.placed()
 
 
@@ -65,10 +64,10 @@ def places(source: Source, space: Space) -> Placed:
     geometry = _geometry(source)
     given = np.asarray(geometry.is_valid())
     points = _wkb_points(geometry)
-    plain = good_points(points[:, 0], points[:, 1], space)
+    plain = _good_points(points[:, 0], points[:, 1], space)
     layout.put_points(plain, points)
     for row in np.flatnonzero(given & ~plain):
-        layout.put(row, source.at(row, as_place, geometry[row].as_py(), space))
+        layout.put(row, source.at("place", row, as_place, geometry[row].as_py(), space))
     rest &= ~given
     _check_points(source, xy, np.flatnonzero(rest), space)
     return layout.placed()
@@ -94,7 +93,8 @@ class _Layout:
         plain = rows & _plain_boxes(boxes, self._space)
         self._boxes[plain] = boxes[plain]
         for row in np.flatnonzero(rows & ~plain):
-            self.put(row, self._source.at(row, partial(Box, space=self._space), *boxes[row].tolist()))
+            box = partial(Box, space=self._space)
+            self.put(row, self._source.at("place", row, box, *boxes[row].tolist()))
 
     def put_circles(self, rows: NDArray[np.bool_], circles: NDArray[np.float64]) -> None:
         """Put the circles of the rows that are marked."""
@@ -103,10 +103,12 @@ class _Layout:
         plain = ~np.isnan(boxes[:, 0])
         self._boxes[plain], self._circles[plain], self._odd[plain] = boxes[plain], circles[plain], False
         for row in np.flatnonzero(rows & ~plain):
-            self.put(row, self._source.at(row, _circle, self._space, *circles[row].tolist()))
+            self.put(row, self._source.at("place", row, _circle, self._space, *circles[row].tolist()))
 
-    def put(self, row: int | np.int64, region: Region | Place) -> None:
-        """Put an odd region."""
+    def put(self, row: int | np.int64, region: Region | Place | None) -> None:
+        """Put an odd region; nothing where it was refused."""
+        if region is None:
+            return
         self._odd[row] = True
         self._objects[int(row)] = region
 
@@ -154,7 +156,9 @@ def _circle_boxes(circles: NDArray[np.float64], space: Space) -> NDArray[np.floa
     That is where it meets a pole or the antimeridian, or is no circle. NumPy's own sines differ from those of
     ``math`` in the last bit, and a circle must have one box however it came in.
     """
-    legal = good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
+    legal = (
+        _good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
+    )
     x, y, radius = circles[legal].T
     if isinstance(space, Planar):
         reach = radius + config.CIRCLE_PAD * (np.abs(x) + np.abs(y) + radius)
@@ -178,7 +182,7 @@ def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> ND
     return np.fromiter(map(function, values.tolist()), np.float64, len(values))
 
 
-def good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
+def _good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
     """Mark the points that lie in the space; NaN does not."""
     if isinstance(space, Planar):
         return (x >= space.xmin) & (x <= space.xmax) & (y >= space.ymin) & (y <= space.ymax)
@@ -186,14 +190,22 @@ def good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) ->
 
 
 def _check_points(source: Source, xy: NDArray[np.float64], rows: NDArray[np.int64], space: Space) -> None:
-    """Raise for the first of the given rows whose point has no meaning."""
-    good = good_points(xy[rows, 0], xy[rows, 1], space)
-    if good.all():
-        return
-    row = int(rows[~good][0])
-    if np.isnan(xy[row]).all():
-        raise ColumnError(f"{source.name_of(row)} {NO_PLACE}")
-    source.at(row, lambda: Point(x=float(xy[row, 0]), y=float(xy[row, 1]), space=space))
+    """Refuse those of the given rows whose point has no meaning."""
+    for row in rows[~_good_points(xy[rows, 0], xy[rows, 1], space)]:
+        if np.isnan(xy[row]).all():
+            source.refuse(
+                "place",
+                row,
+                ColumnError(
+                    f"{source.name_of(row)} has no place; give lon and lat, geometry, or xmin, ymin, xmax, ymax"
+                ),
+            )
+        else:
+            source.at("place", row, _point, space, *xy[row].tolist())
+
+
+def _point(space: Space, x: float, y: float) -> Point:
+    return Point(x=x, y=y, space=space)
 
 
 def _boxes(source: Source) -> NDArray[np.float64] | None:
