@@ -1,4 +1,4 @@
-"""The command line: ``nearcast demo``, ``match``, ``explain`` and ``bench``.
+"""The command line: ``nearcast demo``, ``match``, ``explain``, ``prepare`` and ``bench``.
 
 Data goes to stdout, talk and progress to stderr; ``--json`` is for machines. Exit codes: 0 it worked; 1 it failed while
 running, or something outside is lacking; 2 the command or its input is wrong. A mistake is one line on stderr, never a
@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from nearcast import __version__
 from nearcast.bench.commands import app as bench
-from nearcast.cli import demo, explain, match, talk
+from nearcast.cli import demo, explain, match, prepare, talk
 from nearcast.errors import InputError, NearcastError, UnknownError
 
 __all__ = ["app", "main"]
@@ -65,6 +65,12 @@ app.command(
         "  'anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)'",
     )
 )(explain.explain)
+app.command(
+    epilog=_example(
+        "nearcast prepare messages raw.csv prepared --number price \\",
+        "  --column id='concat(source, number)' --column source= --column number=",
+    )
+)(prepare.prepare)
 app.add_typer(bench, name="bench")
 
 

@@ -27,13 +27,12 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, InputError, shown
@@ -49,7 +48,7 @@ from nearcast.tables import (
 from nearcast.tables.places import BOX
 from nearcast.tables.source import is_number, is_text
 
-__all__ = ["DUPLICATE", "MALFORMED", "REASONS", "VERDICT", "Kind", "Preparation", "originals"]
+__all__ = ["MALFORMED", "REASONS", "VERDICT", "Kind", "Preparation"]
 
 Kind = Literal["messages", "subscriptions"]
 
@@ -65,7 +64,6 @@ REASONS = (
     "unexpected",
     "duplicate-id",
 )
-DUPLICATE = "duplicate-id"
 VERDICT = ("reason", "detail", "original")  # the columns beside the typed ones
 MALFORMED = "_corrupt_record"  # where Spark's readers put a line that is no row
 
@@ -156,7 +154,16 @@ class Preparation:
 
     # --- A batch ---------------------------------------------------------------------------------------------------
     def apply(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
-        """Return the rows of *batch*, typed, each with its verdict."""
+        """Return the rows of *batch*, typed, each with its verdict; an id may come again."""
+        return self._apply(batch)
+
+    def apply_by_id(self, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
+        """Do the same to batches in which rows of the same id follow one another: the first good one of them stays."""
+        latest = [None]  # good id
+        for batch in batches:
+            yield self._apply(batch, latest)
+
+    def _apply(self, batch: pa.RecordBatch | pa.Table, latest: list[Any] | None = None) -> pa.Table:
         raw = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch.combine_chunks()
         refusals: Refusals = {}  # a row keeps the first that it gets
         if MALFORMED in raw.column_names:
@@ -166,6 +173,8 @@ class Preparation:
         for row in np.flatnonzero(typed["id"].is_null()).tolist():
             refusals.setdefault(row, ("no-id", f"the {self.kind[:-1]} has no id"))
         done = self._result(typed, self._read_all(typed, refusals))
+        if latest is not None:
+            self._refuse_repeated(typed["id"], latest, refusals)
         if refusals:
             good = np.ones(len(raw), bool)
             good[list(refusals)] = False
@@ -175,6 +184,18 @@ class Preparation:
             done = done.append_column(name, column)
         return done
 
+    def _refuse_repeated(self, ids: pa.ChunkedArray, latest: list[Any], refusals: Refusals) -> None:
+        """Refuse good rows that have the id of the good row before them; *latest* is that of the last batch."""
+        rows = np.setdiff1d(np.arange(len(ids)), list(refusals), assume_unique=True)
+        if not len(rows):
+            return
+        good = pa.concat_arrays([pa.array(latest, ids.type), *ids.take(rows).chunks])
+        again = pc.fill_null(pc.equal(good[1:], good[:-1]), False)
+        for row in rows[np.asarray(again)].tolist():
+            sentence = f"another {self.kind[:-1]} has the id {shown(ids[row].as_py())}, and comes first"
+            refusals[row] = ("duplicate-id", sentence)
+        latest[0] = good[-1].as_py()
+
     def _read_all(self, typed: pa.Table, refusals: Refusals) -> MessageBatch | SubscriptionTable:
         """Read the columns. An error that nobody foresaw is laid to the rows that raise it, and stops nothing."""
         try:
@@ -182,9 +203,9 @@ class Preparation:
         except MemoryError:
             raise
         except Exception:
-            culprits = dict(self._culprits(typed, 0))
-            if not culprits:
+            if not len(typed):  # no row's fault
                 raise
+            culprits = dict(self._culprits(typed, 0))
             for row, sentence in culprits.items():
                 refusals.setdefault(row, ("unexpected", sentence))
             rows = np.arange(len(typed))
@@ -270,7 +291,7 @@ def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:
     at = np.full(len(raw), -1)
     at[rows] = np.arange(len(rows))
     spread = pa.array(at, mask=at < 0)
-    columns = (*zip(*(refusals[row] for row in rows)), originals(raw, rows))
+    columns = (*zip(*(refusals[row] for row in rows)), _originals(raw, rows))
     return tuple(pa.array(column, pa.string()).take(spread) for column in columns)
 
 
@@ -296,14 +317,14 @@ def _array(table: pa.Table, name: str) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def originals(raw: pa.Table, rows: list[int]) -> list[str]:
+def _originals(raw: pa.Table, rows: list[int]) -> list[str]:
     """Return raw rows as JSON, without their nulls; a line that could not be read is itself.
 
     Binary values are written in base 64, times in ISO 8601, and what JSON has no form for as a string.
     """
     picked = raw.take(pa.array(rows, pa.int64()))
-    columns = {name: _values(picked[name]) for name in picked.column_names if name != MALFORMED}
-    lines = picked[MALFORMED].to_pylist() if MALFORMED in picked.column_names else [None] * len(rows)
+    columns = {name: _values(_array(picked, name)) for name in picked.column_names if name != MALFORMED}
+    lines = _values(_array(picked, MALFORMED)) if MALFORMED in picked.column_names else [None] * len(rows)
     written = []
     for number, line in enumerate(lines):
         row = {name: values[number] for name, values in columns.items() if values[number] is not None}
@@ -311,23 +332,26 @@ def originals(raw: pa.Table, rows: list[int]) -> list[str]:
     return written
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return Python values; where a column has some that Python does not, all as strings or bytes."""
+def _values(array: pa.Array) -> list[Any]:
+    """Return Python values, of whatever Python has no value for something like it."""
     try:
-        return list(column.to_pylist())
-    except (ValueError, OverflowError, pa.ArrowException):
+        return list(array.to_pylist())
+    except (ValueError, OverflowError, pa.ArrowException):  # bytes that are not UTF-8, a year of five digits
         pass
-    if is_text(column.type):
-        return [_shown_bytes(value) for value in column.cast(pa.binary()).to_pylist()]
-    return [value if value is None else str(value) for value in map(_repr, column)]
-
-
-def _shown_bytes(value: bytes | None) -> str | None:
-    return None if value is None else value.decode(errors="backslashreplace")
-
-
-def _repr(value: pa.Scalar) -> str | None:
-    return str(value) if value.is_valid else None
+    kind = array.type
+    if is_text(kind):
+        found = array.cast(pa.binary()).to_pylist()
+        return [value if value is None else value.decode(errors="backslashreplace") for value in found]
+    if pa.types.is_timestamp(kind):
+        return list(array.cast(pa.int64()).to_pylist())
+    if pa.types.is_list(kind):
+        flat = _values(array.flatten())
+        ends = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).cumsum()
+        return [flat[start:end] for start, end in zip([0, *ends], ends)]
+    if pa.types.is_struct(kind):
+        members = {field.name: _values(pc.struct_field(array, field.name)) for field in kind}
+        return [dict(zip(members, row)) for row in zip(*members.values())]
+    return [f"({kind})"] * len(array)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,83 @@
+"""What all commands on Spark share: their options, and the session that these open.
+
+::
+
+    def command(master: Master = None, conf: Conf = None, verbose: Verbose = False) -> None:
+        with sparked.opened("nearcast command", master, conf, verbose) as spark:
+            ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearcast.errors import InputError, NearcastError, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Conf", "Master", "Verbose", "named", "opened"]
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…; this machine, all cores, unless given.",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Let Spark log to stderr.")]
+
+
+@contextmanager
+def opened(app: str, master: str | None, conf: list[str] | None, verbose: bool) -> Iterator[SparkSession]:
+    """Open the session that the options ask for; errors of Spark become sentences.
+
+    A session that is active already is used as it is, and stays open.
+    """
+    settings = named(conf, "--conf", "NAME=VALUE")
+    if verbose:
+        settings = {"spark.log.level": "INFO", **settings}
+    from nearcast.spark import session
+    from nearcast.spark.session import active
+
+    ours = active() is None
+    spark = session(app, master=master, config=settings)
+    try:
+        with _in_sentences():
+            yield spark
+    finally:
+        if ours:
+            spark.stop()
+
+
+def named(given: list[str] | None, option: str, form: str) -> dict[str, str]:
+    """Return NAME=VALUE options as a mapping."""
+    pairs = {}
+    for written in given or ():
+        name, equals, value = written.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"{option} {shown(written)} is not of the form {form}")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+@contextmanager
+def _in_sentences() -> Iterator[None]:
+    """Turn errors of Spark into one line: what it says first."""
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        kind = InputError if isinstance(error, AnalysisException | ParseException) else NearcastError
+        raise kind(f"Spark: {lines[0]}") from None
