@@ -103,7 +103,7 @@ def test_the_summary_of_the_command(csv):
 def test_an_output_is_not_replaced_unasked(csv):
     again = run("messages", csv.home / "raw.csv", csv.home / "out")
     assert again.exit_code == 2
-    assert "PATH_ALREADY_EXISTS" in again.stderr
+    assert "has an earlier output in it; --overwrite replaces that" in again.stderr
     assert len(again.stderr.strip().splitlines()) == 1
 
 

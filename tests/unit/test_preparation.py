@@ -293,7 +293,7 @@ def test_every_reason_of_messages():
     )
     assert verdicts(done) == {
         "good": (None, None),
-        "line": ("malformed", "the line cannot be read as a row"),
+        "line": ("malformed", "the line '{oops' cannot be read as a row"),
         "type": ("type", "lon is 'x', which is not a number"),
         None: ("no-id", "the message has no id"),
         "place": ("place", "latitude 91.0 is outside [-90, 90]; are longitude and latitude swapped?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,23 +76,21 @@ def prepare(
     expressions = sparked.named(column, "--column", "NAME=SQL")
     if kind not in ("messages", "subscriptions"):
         raise InputError(f"there are messages and subscriptions to prepare, not {shown(kind)}")
+    if not overwrite and any(Path(output, name).exists() for name in ("good", "quarantine")):
+        raise InputError(f"{output} has an earlier output in it; --overwrite replaces that")
     what: Kind = "messages" if kind == "messages" else "subscriptions"
     with talk.progress() as show:
         show("starting Spark", None)
         with sparked.opened("nearcast prepare", master, conf, verbose) as spark:
+            from pyspark.sql.functions import expr
+
             from nearcast.spark.preparing import write_prepared
             from nearcast.spark.reading import read_raw
 
             show(f"looking at {input}", None)
             raw = read_raw(spark, input, format)
             for name, expression in expressions.items():
-                raw = (
-                    raw.selectExpr("*", f"{expression} AS `__made`")
-                    .drop(name)
-                    .withColumnRenamed("__made", name)
-                    if expression
-                    else raw.drop(name)
-                )
+                raw = raw.withColumn(name, expr(expression)) if expression else raw.drop(name)
             summary = write_prepared(
                 raw,
                 what,
@@ -117,9 +116,8 @@ def prepare(
 def _table(summary: Prepared) -> Table:
     from rich.table import Table
 
-    table = Table("rows", "", "for example", caption_justify="left")
+    table = Table("rows", f"in {summary.seconds:.1f} s", "for example")
     table.columns[0].justify = "right"
-    table.caption = f"{summary.read / max(summary.seconds, 1e-9):,.0f} rows/s in {summary.seconds:.1f} s"
     table.add_row(f"{summary.read:,}", "read", "")
     table.add_row(f"{summary.good:,}", "good", "")
     for reason, rows in summary.bad.items():

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -78,6 +79,17 @@ def _in_sentences() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
         kind = InputError if isinstance(error, AnalysisException | ParseException) else NearcastError
-        raise kind(f"Spark: {lines[0]}") from None
+        raise kind(f"Spark: {_first_sentence(str(error))}") from None
+
+
+def _first_sentence(message: str) -> str:
+    r"""Return what an error of Spark says: of one in a Python worker, what was raised there.
+
+    >>> _first_sentence("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n== SQL ==")
+    'Path does not exist: file:/x.'
+    """
+    lines = message.strip().splitlines() or ["it failed without a word"]
+    raised = [line.strip() for line in lines if re.match(r"\s*[\w.]+(Error|Exception): ", line)]
+    line = raised[-1] if raised else lines[0]
+    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+$", "", line.strip())

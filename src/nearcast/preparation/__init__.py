@@ -123,9 +123,8 @@ class Preparation:
                 f"there is no attribute {shown(missing[0])} that could be a number; there are "
                 f"{', '.join(self._attributes) or 'no attributes'}"
             )
-        self.schema = self.apply(
-            schema.empty_table()
-        ).schema  # what is wrong with a whole column is known now
+        nothing = self.apply(schema.empty_table())  # tells what is wrong with a whole column
+        self.schema = nothing.schema
 
     def _check_names(self, schema: pa.Schema) -> None:
         names = schema.names
@@ -167,8 +166,9 @@ class Preparation:
         raw = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch.combine_chunks()
         refusals: Refusals = {}  # a row keeps the first that it gets
         if MALFORMED in raw.column_names:
-            lines = np.flatnonzero(raw[MALFORMED].is_valid()).tolist()
-            refusals |= dict.fromkeys(lines, ("malformed", "the line cannot be read as a row"))
+            for row, line in enumerate(_values(_array(raw, MALFORMED))):
+                if line is not None:
+                    refusals[row] = ("malformed", f"the line {shown(line)} cannot be read as a row")
         typed = self._cast(raw, refusals)
         for row in np.flatnonzero(typed["id"].is_null()).tolist():
             refusals.setdefault(row, ("no-id", f"the {self.kind[:-1]} has no id"))

@@ -14,6 +14,7 @@ from nearcast.spark.session import session
 if TYPE_CHECKING:
     from nearcast.spark.matching import match
     from nearcast.spark.preparing import Prepared, good_rows, prepare, quarantined_rows, write_prepared
+    from nearcast.spark.reading import read_raw
     from nearcast.spark.versions import build
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "match",
     "prepare",
     "quarantined_rows",
+    "read_raw",
     "session",
     "write_prepared",
 ]
@@ -42,4 +44,8 @@ def __getattr__(name: str) -> Any:
         from nearcast.spark import preparing
 
         return getattr(preparing, name)
+    if name == "read_raw":
+        from nearcast.spark.reading import read_raw
+
+        return read_raw
     raise AttributeError(f"module 'nearcast.spark' has no attribute {name!r}")

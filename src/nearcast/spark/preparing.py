@@ -15,6 +15,7 @@ from pyspark.storagelevel import StorageLevel
 
 from nearcast.errors import InputError, NearcastError, shown
 from nearcast.preparation import Kind, Preparation
+from nearcast.spark.reading import located
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def write_prepared(
         raise InputError(
             "a streaming DataFrame is written by its query; call write_prepared on its micro-batches, in foreachBatch"
         )
+    directory = located(directory)
     tell = progress or (lambda step, share: None)
     started = time.perf_counter()
     prepared, left_out = _prepared(raw, kind, numbers, keep_text)
@@ -147,7 +149,7 @@ def write_prepared(
     written = sum(spark.read.parquet(f"{directory}/{name}").count() for name in ("good", "quarantine"))
     if written != read:
         raise NearcastError(
-            f"{read:,} rows were read and {written:,} written to {shown(str(directory))}; "
+            f"{read:,} rows were read and {written:,} written to {shown(directory)}; "
             "if nothing else writes there, this is a mistake of ours"
         )
     return Prepared(
@@ -202,7 +204,7 @@ def _by_id(raw: DataFrame) -> DataFrame:
 
 
 def _hashable(kind: str) -> bool:
-    return "map<" not in kind and "variant" not in kind
+    return not any(name in kind for name in ("map<", "variant", "geometry(", "geography("))
 
 
 def _quoted(name: str) -> str:

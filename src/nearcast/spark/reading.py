@@ -18,7 +18,7 @@ from nearcast.preparation import MALFORMED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FORMATS", "read_raw"]
+__all__ = ["FORMATS", "located", "read_raw"]
 
 _ENDINGS = {
     ".json": "json",
@@ -52,14 +52,18 @@ def read_raw(spark: SparkSession, path: str | os.PathLike[str], format: str | No
 
         Told by the ending unless given.
     """
-    where = os.fspath(path)
-    if "://" not in where:
-        where = os.path.abspath(where)  # noqa: PTH100  a pattern stays one
+    where = located(path)
     told = format or _ENDINGS.get(PurePosixPath(where).suffix.lower(), "")
     if told not in FORMATS:
         given = f"there is no format {shown(format)}" if format else f"the ending of {path} tells no format"
         raise InputError(f"{given}; there are {', '.join(FORMATS)}")
     return FORMATS[told](spark, where)
+
+
+def located(path: str | os.PathLike[str]) -> str:
+    """Return a path as Spark takes it: a relative one leads where it leads for Python, not for the Java process."""
+    where = os.fspath(path)
+    return where if "://" in where else os.path.abspath(where)  # noqa: PTH100  it may be a pattern
 
 
 def _json(spark: SparkSession, path: str) -> DataFrame:
