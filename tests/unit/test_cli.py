@@ -56,7 +56,7 @@ class TestCommand:
         alone, asked = run(), run("--help")
         assert alone.exit_code == asked.exit_code == 0
         assert alone.stdout == asked.stdout
-        for command in ("demo", "match", "explain", "bench"):
+        for command in ("demo", "match", "explain", "prepare", "bench"):
             assert f"\n  {command} " in asked.stdout
 
     @pytest.mark.parametrize("command", [[], ["demo"], ["match"], ["explain"], ["bench", "matching"]])

@@ -106,6 +106,9 @@ def prepare(
         talk.print_json({**summary.to_dict(), "output": output})
     else:
         talk.console(stderr=True).print(_table(summary))
+        talk.tell(
+            f"in {summary.seconds:.1f} s; good rows are in {output}/good, others in {output}/quarantine"
+        )
     if summary.read and not summary.good:
         talk.tell(
             f"nearcast: none of the {summary.read:,} rows can be used; {output}/quarantine has all of them"
@@ -116,7 +119,7 @@ def prepare(
 def _table(summary: Prepared) -> Table:
     from rich.table import Table
 
-    table = Table("rows", f"in {summary.seconds:.1f} s", "for example")
+    table = Table("rows", "", "for example")
     table.columns[0].justify = "right"
     table.add_row(f"{summary.read:,}", "read", "")
     table.add_row(f"{summary.good:,}", "good", "")

@@ -92,4 +92,4 @@ def _first_sentence(message: str) -> str:
     lines = message.strip().splitlines() or ["it failed without a word"]
     raised = [line.strip() for line in lines if re.match(r"\s*[\w.]+(Error|Exception): ", line)]
     line = raised[-1] if raised else lines[0]
-    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+$", "", line.strip())
+    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+", "", line.strip())

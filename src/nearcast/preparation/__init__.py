@@ -323,13 +323,23 @@ def _originals(raw: pa.Table, rows: list[int]) -> list[str]:
     Binary values are written in base 64, times in ISO 8601, and what JSON has no form for as a string.
     """
     picked = raw.take(pa.array(rows, pa.int64()))
-    columns = {name: _values(_array(picked, name)) for name in picked.column_names if name != MALFORMED}
+    names = [name for name in picked.column_names if name != MALFORMED]
+    columns = []
+    for name in names:
+        array = _array(picked, name)
+        values = _values(array)
+        as_they_are = (
+            is_text(array.type) or pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
+        )
+        columns.append(values if as_they_are else [_plain(value) for value in values])
     lines = _values(_array(picked, MALFORMED)) if MALFORMED in picked.column_names else [None] * len(rows)
-    written = []
-    for number, line in enumerate(lines):
-        row = {name: values[number] for name, values in columns.items() if values[number] is not None}
-        written.append(json.dumps(_plain(row), ensure_ascii=False) if line is None else line)
-    return written
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    return [
+        encode({name: value for name, value in zip(names, row) if value is not None})
+        if line is None
+        else line
+        for line, row in zip(lines, zip(*columns))
+    ]
 
 
 def _values(array: pa.Array) -> list[Any]:
