@@ -77,6 +77,42 @@ def test_cores_must_be_a_number_or_a_star(cores):
         session(cores=cores)
 
 
+class Builder:
+    """Takes what a session would be started with."""
+
+    def __init__(self):
+        self.settings = {}
+
+    def master(self, url):
+        return self.config("spark.master", url)
+
+    def appName(self, name):
+        return self.config("spark.app.name", name)
+
+    def config(self, name, value):
+        self.settings[name] = value
+        return self
+
+    def getOrCreate(self):
+        return self.settings, dict(os.environ)
+
+
+@pytest.mark.parametrize(
+    ("master", "local"), [(None, True), ("local[3]", True), ("spark://host:7077", False), ("yarn", False)]
+)
+def test_the_driver_of_a_cluster_can_be_reached(monkeypatch, master, local):
+    monkeypatch.setattr(sys.modules["nearcast.spark.session"], "active", lambda: None)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
+    monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python")
+    settings, environment = session(master=master, config={"spark.ui.enabled": "true"})
+    assert settings["spark.master"] == (master or "local[*]")
+    assert settings["spark.ui.enabled"] == "true"
+    assert ("spark.driver.bindAddress" in settings) == local
+    assert ("SPARK_LOCAL_IP" in environment) == local
+    assert environment["PYSPARK_PYTHON"] == (sys.executable if local else "/elsewhere/python")
+    assert settings["spark.python.daemon.module"] == "nearcast.spark.daemon"
+
+
 def test_nothing_reaches_past_spark_connect():
     """Under Spark Connect there is no Java gateway and no RDD: no code of ours may name them."""
     forbidden = {"sparkContext", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "rdd", "SparkContext"}

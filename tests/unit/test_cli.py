@@ -56,11 +56,32 @@ class TestCommand:
         alone, asked = run(), run("--help")
         assert alone.exit_code == asked.exit_code == 0
         assert alone.stdout == asked.stdout
-        for command in ("demo", "match", "explain", "shards", "bench"):
+        for command in (
+            "demo",
+            "match",
+            "explain",
+            "prepare",
+            "profile",
+            "build",
+            "stream",
+            "shards",
+            "bench",
+        ):
             assert f"\n  {command} " in asked.stdout
 
     @pytest.mark.parametrize(
-        "command", [[], ["demo"], ["match"], ["explain"], ["shards"], ["bench", "matching"]]
+        "command",
+        [
+            [],
+            ["demo"],
+            ["match"],
+            ["explain"],
+            ["shards"],
+            ["profile"],
+            ["build"],
+            ["stream"],
+            ["bench", "matching"],
+        ],
     )
     def test_help_has_an_example(self, command):
         result = run(*command, "-h")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["check", "draw", "draw_experiment"]
+__all__ = ["check", "draw", "draw_experiment", "draw_places"]
 
 _ENDINGS = (".svg", ".png")
 _BAR, _OTHER, _LINE, _INK = "#2f6f9f", "#b8c4ce", "#c2402f", "#3b3b3b"
@@ -168,6 +168,31 @@ def draw_experiment(report: Mapping[str, Any], path: Path) -> None:
         labelcolor=_INK,
     )
     figure.suptitle(report["title"], x=0.01, ha="left", fontsize=11, color=_INK)
+    _save(figure, path)
+
+
+def draw_places(counts: Any, title: str, path: Path) -> None:
+    """Draw the counts of a grid over the world, as a map of the part where there are any."""
+    import numpy as np
+    from matplotlib.colors import LogNorm
+
+    check(path)
+    rows, columns = np.nonzero(counts)
+    figure = _figure(8, 5)
+    axes = figure.subplots()
+    if len(rows):
+        south, north, west, east = rows.min(), rows.max() + 1, columns.min(), columns.max() + 1
+        part = np.ma.masked_equal(counts[south:north, west:east], 0)
+        degrees = 180 / counts.shape[0]
+        extent = (west * degrees - 180, east * degrees - 180, south * degrees - 90, north * degrees - 90)
+        norm = LogNorm(1, max(2, int(counts.max())))
+        shown_map = axes.imshow(part, origin="lower", extent=extent, norm=norm, cmap="viridis", aspect="auto")
+        bar = figure.colorbar(shown_map, ax=axes)
+        bar.outline.set_visible(False)
+    axes.set_title(title, loc="left", fontsize=11, color=_INK)
+    axes.set_xlabel("longitude", fontsize=9, color=_INK)
+    axes.set_ylabel("latitude", fontsize=9, color=_INK)
+    _style(axes, "both")
     _save(figure, path)
 
 

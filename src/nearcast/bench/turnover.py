@@ -122,6 +122,8 @@ def _warm_up(name: str, workload: Workload) -> None:
     few = np.arange(min(2 * config.BENCH_BATCH, len(workload.subscriptions)))
     index: Matcher = build_index(name, workload.subscriptions.take(few))
     index.insert(_batch(workload.newcomers, 0))
-    index.insert(workload.newcomers.take(np.arange(min(10, len(workload.newcomers)))))  # too few to be folded in
+    index.insert(
+        workload.newcomers.take(np.arange(min(10, len(workload.newcomers))))
+    )  # too few to be folded in
     index.match(workload.messages.take(np.arange(min(10, len(workload.messages)))))
     index.remove(few)

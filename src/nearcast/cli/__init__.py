@@ -1,4 +1,4 @@
-"""The command line: ``nearcast demo``, ``match``, ``explain``, ``shards`` and ``bench``.
+"""The command line: ``nearcast`` with a room for each of its commands.
 
 Data goes to stdout, talk and progress to stderr; ``--json`` is for machines. Exit codes: 0 it worked; 1 it failed while
 running, or something outside is lacking; 2 the command or its input is wrong. A mistake is one line on stderr, never a
@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from nearcast import __version__
 from nearcast.bench.commands import app as bench
-from nearcast.cli import demo, explain, match, shards, talk
+from nearcast.cli import build, demo, explain, match, prepare, profile, shards, stream, talk
 from nearcast.errors import InputError, NearcastError, UnknownError
 
 __all__ = ["app", "main"]
@@ -68,6 +68,23 @@ app.command(
 app.command(
     epilog=_example("nearcast shards --distribution location,keyword --shards 4,64 --plot shards.svg")
 )(shards.shards)
+app.command(
+    epilog=_example(
+        "nearcast prepare messages raw.csv prepared --number price \\",
+        "  --column id='concat(source, number)' --column source= --column number=",
+    )
+)(prepare.prepare)
+app.command(
+    epilog=_example(
+        "nearcast profile profiles --messages prepared/good --subscriptions subscriptions.parquet"
+    )
+)(profile.profile)
+app.command(epilog=_example("nearcast build subscriptions.parquet versions --shards 4 --profile profiles"))(
+    build.build
+)
+app.command(
+    epilog=_example("nearcast stream incoming versions deliveries --checkpoint checkpoint --trigger 1s")
+)(stream.stream)
 app.add_typer(bench, name="bench")
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearcast import config
-from nearcast.cli import talk
+from nearcast.cli import sparked, talk
+from nearcast.cli.sparked import Conf, Master, Verbose
 from nearcast.errors import InputError, UnknownError, shown
 
 if TYPE_CHECKING:
@@ -52,13 +53,24 @@ def match(
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON on stdout; needs --output FILE.")
     ] = False,
+    master: Master = None,
+    conf: Conf = None,
+    verbose: Verbose = False,
 ) -> None:
     """Match a file of messages against a file of subscriptions.
 
     Files are Parquet or GeoParquet (.parquet, or a directory of them), CSV (.csv), JSON lines (.jsonl, .ndjson) or
     GeoJSON (.geojson, .json). The deliveries have the columns message_id and subscription_id, in the order of the
     two files. A summary goes to stderr.
+
+    With --master it runs on Spark: then the messages are Parquet, SUBSCRIPTIONS is Parquet or what nearcast build made,
+    and --output is a new directory of Parquet, CSV or JSON lines.
     """
+    if master is not None:
+        _on_spark(messages, subscriptions, output, format, index, json, master, conf, verbose)
+        return
+    if conf or verbose:
+        raise InputError("--conf and --verbose are for Spark; give --master, local[*] for this machine")
     _check(messages, subscriptions, output, format, index, json)
     from nearcast import build_index, files
 
@@ -89,6 +101,57 @@ def match(
     }
     talk.tell(
         f"{len(batch):,} messages, {len(table):,} subscriptions: {deliveries:,} deliveries in {ended - started:.2f} s "
+        f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
+    )
+    if json:
+        talk.print_json(summary)
+
+
+def _on_spark(
+    messages: str,
+    subscriptions: str,
+    output: str,
+    format: str | None,
+    index: str,
+    json: bool,
+    master: str,
+    conf: list[str] | None,
+    verbose: bool,
+) -> None:
+    """Match on Spark, from directories to a directory."""
+    written = {"jsonl": "json", "csv": "csv", "parquet": "parquet"}.get(format or "parquet")
+    if output == "-" or written is None:
+        raise InputError(
+            "on Spark deliveries go to a directory: give --output DIR, and --format parquet, csv or jsonl"
+        )
+    if os.path.lexists(output):
+        raise InputError(f"{output} exists already; deliveries go to a new directory")
+    started = time.perf_counter()
+    with talk.progress() as show:
+        show("starting Spark", None)
+        with sparked.opened("nearcast match", master, conf, verbose) as spark:
+            from nearcast.spark import match as match_on_spark
+            from nearcast.spark.reading import located
+
+            rows = sparked.typed_rows(spark, messages, "messages")
+            show("building the index", None)
+            found = match_on_spark(rows, sparked.index_or_rows(spark, subscriptions), index=index)
+            show("matching", None)
+            ready = time.perf_counter()
+            found.write.format(written).save(located(output))
+            ended = time.perf_counter()
+            deliveries = spark.read.format(written).schema(found.schema).load(located(output)).count()
+            count = rows.count()
+    summary = {
+        "messages": count,
+        "deliveries": deliveries,
+        "output": output,
+        "seconds": round(ended - started, 6),
+        "matching_seconds": round(ended - ready, 6),
+        "messages_per_second": round(count / (ended - ready), 1),
+    }
+    talk.tell(
+        f"{count:,} messages: {deliveries:,} deliveries in {ended - started:.2f} s "
         f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
     )
     if json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from nearcast.clock import microseconds
 from nearcast.errors import ColumnError, InputError, shown
 
-__all__ = ["from_csv", "from_parquet"]
+__all__ = ["from_csv", "from_parquet", "geometry_column", "number_in", "time_in"]
 
 _WGS84 = {("OGC", "CRS84"), ("EPSG", "4326")}
 _NUMBERS = ("lon", "lat", "radius_m", "xmin", "ymin", "xmax", "ymax")
@@ -37,11 +38,21 @@ def from_parquet(path: Path) -> pa.Table:
 
 def _with_geometry(table: pa.Table) -> pa.Table:
     """Return the table with the primary column of GeoParquet under the name ``geometry``."""
-    metadata = (table.schema.metadata or {}).get(b"geo")
-    if metadata is None:
+    name = geometry_column(table.schema.metadata)
+    if name is None:
         return table
+    others = [other for other in table.column_names if other == "geometry" != name]
+    table = table.drop_columns(others)
+    return table.rename_columns(["geometry" if own == name else own for own in table.column_names])
+
+
+def geometry_column(metadata: Mapping[bytes, bytes] | None) -> str | None:
+    """Return the primary column that the metadata of a Parquet file names, None where it is not GeoParquet."""
+    written = (metadata or {}).get(b"geo")
+    if written is None:
+        return None
     try:
-        geo = json.loads(metadata)
+        geo = json.loads(written)
         name, column = geo["primary_column"], geo["columns"][geo["primary_column"]]
         encoding, crs = column.get("encoding", "WKB"), column.get("crs")
         authority = (crs or {}).get("id", {})
@@ -55,9 +66,7 @@ def _with_geometry(table: pa.Table) -> pa.Table:
         raise ColumnError(
             f"its coordinates are {shown(crs.get('name', crs))}; transform them to WGS84 (OGC:CRS84), longitude first"
         )
-    others = [other for other in table.column_names if other == "geometry" != name]
-    table = table.drop_columns(others)
-    return table.rename_columns(["geometry" if own == name else own for own in table.column_names])
+    return str(name)
 
 
 def from_csv(path: Path) -> pa.Table:
@@ -104,7 +113,7 @@ def _typed(name: str, column: pa.Array) -> pa.Array:
         return column
     if name in _TIMES:
         return pa.array(
-            [_at(row, _time, name, cell) for row, cell in enumerate(column.to_pylist())], pa.int64()
+            [_at(row, time_in, name, cell) for row, cell in enumerate(column.to_pylist())], pa.int64()
         )
     try:
         return pc.utf8_trim_whitespace(column).cast(pa.float64())
@@ -112,15 +121,17 @@ def _typed(name: str, column: pa.Array) -> pa.Array:
         if name not in _NUMBERS:
             return column
         return pa.array(
-            [_at(row, _number, name, cell) for row, cell in enumerate(column.to_pylist())], pa.float64()
+            [_at(row, number_in, name, cell) for row, cell in enumerate(column.to_pylist())], pa.float64()
         )
 
 
-def _time(name: str, cell: str) -> int:
+def time_in(name: str, cell: str) -> int:
+    """Return the microseconds that a cell says: ISO 8601 with an offset, or the integer itself."""
     return int(cell) if cell.removeprefix("-").isdecimal() else microseconds(cell, name)
 
 
-def _number(name: str, cell: str) -> float:
+def number_in(name: str, cell: str) -> float:
+    """Return the number that a cell says."""
     try:
         return float(cell)
     except ValueError:

@@ -19,7 +19,7 @@ from nearcast.errors import ColumnError, GeometryError, InputError, ModelError, 
 from nearcast.geometry import Box, Circle, Everywhere, Place, Point, Region, from_geojson, from_text
 from nearcast.tables import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
 
-__all__ = ["Kind", "from_document", "from_lines"]
+__all__ = ["Kind", "from_document", "from_lines", "place_columns"]
 
 Kind = Literal["message", "subscription"]
 
@@ -95,7 +95,7 @@ def _flat(value: Any, kind: Kind) -> dict[str, Any]:
         fields |= zip(_BOX, _corners(fields.pop("bbox")))
     geometry = fields.pop("geometry", None)
     if geometry is not None:
-        fields |= _place_columns(from_text(geometry) if isinstance(geometry, str) else from_geojson(geometry))
+        fields |= place_columns(from_text(geometry) if isinstance(geometry, str) else from_geojson(geometry))
     if isinstance(fields.get("keywords"), str):
         fields["keywords"] = fields["keywords"].split()
     for name in _TIMES:
@@ -124,7 +124,8 @@ def _fields(value: Any, kind: Kind) -> dict[str, Any]:
     return fields
 
 
-def _place_columns(place: Place | Region) -> dict[str, Any]:
+def place_columns(place: Place | Region) -> dict[str, Any]:
+    """Return the flat columns that say where *place* is; none for everywhere."""
     if isinstance(place, Point):
         return {"lon": place.x, "lat": place.y}
     if isinstance(place, Circle):

@@ -1,9 +1,9 @@
 """The data pipeline: DataFrame in, DataFrame out.
 
-:func:`session` starts a local Spark, :func:`profile` counts what messages and subscriptions are like, :func:`build`
-makes the index of subscriptions, :func:`match` finds the deliveries of messages, in batch and in a stream. Nothing here
-needs a SparkContext or the Java gateway, so all of it runs under Spark Connect; ``session`` is for a machine of your
-own.
+:func:`session` starts a local Spark, :func:`prepare` makes typed rows of raw ones, :func:`profile` counts what messages
+and subscriptions are like, :func:`build` makes the index of subscriptions, :func:`match` finds the deliveries of
+messages, in batch and in a stream. Nothing here needs a SparkContext or the Java gateway, so all of it runs under Spark
+Connect; ``session`` is for a machine of your own.
 """
 
 from __future__ import annotations
@@ -15,16 +15,37 @@ from nearcast.spark.session import session
 
 if TYPE_CHECKING:
     from nearcast.spark.matching import match
+    from nearcast.spark.preparing import Prepared, good_rows, prepare, quarantined_rows, write_prepared
     from nearcast.spark.profiles import Profile, profile
+    from nearcast.spark.reading import read_raw
     from nearcast.spark.versions import build
 
-__all__ = ["Profile", "build", "match", "profile", "session"]
+__all__ = [
+    "Prepared",
+    "Profile",
+    "build",
+    "good_rows",
+    "match",
+    "prepare",
+    "profile",
+    "quarantined_rows",
+    "read_raw",
+    "session",
+    "write_prepared",
+]
 
-_ROOMS = {"match": "matching", "build": "versions", "profile": "profiles", "Profile": "profiles"}
+_ROOMS = {
+    "matching": ("match",),
+    "preparing": ("Prepared", "good_rows", "prepare", "quarantined_rows", "write_prepared"),
+    "profiles": ("Profile", "profile"),
+    "reading": ("read_raw",),
+    "versions": ("build",),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     # `session` explains a missing PySpark, so it must be there without one; the others import it.
-    if name in _ROOMS:
-        return getattr(importlib.import_module(f"nearcast.spark.{_ROOMS[name]}"), name)
+    if name in _ROOM_OF:
+        return getattr(importlib.import_module(f"nearcast.spark.{_ROOM_OF[name]}"), name)
     raise AttributeError(f"module 'nearcast.spark' has no attribute {name!r}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["quietly", "session"]
+__all__ = ["active", "quietly", "session"]
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -29,6 +29,8 @@ def session(
     cores: int | str = "*",
     memory: str = "2g",
     config: Mapping[str, object] | None = None,
+    *,
+    master: str | None = None,
 ) -> SparkSession:
     """Return the active Spark session, or start a local one.
 
@@ -47,6 +49,10 @@ def session(
         map them from files.
     config
         Spark settings to add, or to put in the place of these.
+    master
+        The cluster to run on instead, as Spark writes it: ``"spark://host:7077"``, ``"yarn"``. Then the driver
+        listens where the cluster can reach it, and workers run the Python that has the path of this one there unless
+        ``PYSPARK_PYTHON`` names another. ``"local[4]"`` is this machine, and goes before *cores*.
 
     Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing.
     """
@@ -56,37 +62,56 @@ def session(
         )
     if cores != "*" and not (isinstance(cores, int) and cores >= 1):
         raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
+    found = active()
+    if found is not None:
+        return found
+    master = master or f"local[{cores}]"
+    local = master.startswith("local")
+    with quietly(), tempfile.TemporaryDirectory(prefix="nearcast-java-") as directory:
+        from pyspark.sql import SparkSession
+
+        python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
+        surroundings = {"JAVA_HOME": str(wrap(find_java(), Path(directory))), "PYSPARK_PYTHON": python}
+        if local:
+            surroundings["SPARK_LOCAL_IP"] = (
+                "127.0.0.1"  # else Spark asks the network for this machine's name
+            )
+        settings = {**_settings(memory), **(_local_settings(cores) if local else {}), **(config or {})}
+        with _environment(surroundings):
+            builder = SparkSession.builder.master(master).appName(app)
+            for name, value in settings.items():
+                builder = builder.config(name, str(value))
+            return builder.getOrCreate()
+
+
+def active() -> SparkSession | None:
+    """Return the session that is active, if there is one."""
     with quietly():
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
         with suppress(PySparkRuntimeError):  # there is none
             return SparkSession.active()
-        with tempfile.TemporaryDirectory(prefix="nearcast-java-") as directory:
-            surroundings = {
-                "JAVA_HOME": str(wrap(find_java(), Path(directory))),
-                "PYSPARK_PYTHON": sys.executable,
-                "SPARK_LOCAL_IP": "127.0.0.1",  # else Spark asks the network for the name of this machine
-            }
-            with _environment(surroundings):
-                builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
-                for name, value in {**_settings(cores, memory), **(config or {})}.items():
-                    builder = builder.config(name, str(value))
-                return builder.getOrCreate()
+    return None
 
 
-def _settings(cores: int | str, memory: str) -> dict[str, object]:
+def _local_settings(cores: int | str) -> dict[str, object]:
     return {
-        "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": (os.cpu_count() or 1) if cores == "*" else cores,
+    }
+
+
+def _settings(memory: str) -> dict[str, object]:
+    return {
+        "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"',
         "spark.python.daemon.module": "nearcast.spark.daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": (os.cpu_count() or 1) if cores == "*" else cores,
     }
 
 

@@ -23,6 +23,7 @@ any other number or string             an attribute; null where absent
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,14 @@ from nearcast.objects import codes_like, expression_of, needed_codes, region_of,
 from nearcast.predicates import Clause
 from nearcast.ragged import code_sets, interval_rows
 from nearcast.tables.places import BOX, places, regions
-from nearcast.tables.source import Source, arrow_table, is_number, is_text
+from nearcast.tables.source import Refusals, Source, arrow_table, is_number, is_text
 from nearcast.tables.words import asked_words, message_words, text_codes
 from nearcast.vocabulary import Vocabulary
 
 __all__ = [
     "MESSAGE_COLUMNS",
     "SUBSCRIPTION_COLUMNS",
+    "Refusals",
     "arrow_table",
     "messages_from_arrow",
     "subscriptions_from_arrow",
@@ -61,15 +63,21 @@ MESSAGE_COLUMNS = ("id", "text", "keywords", *_REGION, "published_at", "expires_
 
 
 def subscriptions_from_arrow(
-    table: Any, *, like: SubscriptionTable | None = None, space: Space = WGS84
+    table: Any,
+    *,
+    like: SubscriptionTable | None = None,
+    space: Space = WGS84,
+    refusals: Refusals | None = None,
 ) -> SubscriptionTable:
     """Read subscriptions; see the module's list of columns. A column that means nothing here is an error.
+
+    So is a row that cannot be used, or, with *refusals*, it is noted there and means nothing in the result.
 
     >>> subscriptions_from_arrow({"id": ["a", "b"], "expression": ["tea", "tea OR milk"], "lon": [0, 1],
     ...     "lat": [0, 1], "radius_m": [500, 800]})
     <SubscriptionTable of 2 subscriptions in 3 clause rows>
     """
-    source = Source(table, "subscription")
+    source = Source(table, "subscription", refusals)
     unknown = [name for name in source.names if name not in SUBSCRIPTION_COLUMNS]
     if unknown:
         raise ColumnError(
@@ -89,13 +97,16 @@ def subscriptions_from_arrow(
     return SubscriptionTable(clauses, owners, source.size, shapes, source.ids, vocabulary, attributes, space)
 
 
-def messages_from_arrow(table: Any, *, like: SubscriptionTable, learn: bool = False) -> MessageBatch:
+def messages_from_arrow(
+    table: Any, *, like: SubscriptionTable, learn: bool = False, refusals: Refusals | None = None
+) -> MessageBatch:
     """Read messages in the codes of *like*; see the module's list of columns.
 
     Words and attributes that no subscription asks for are left out, or, with *learn*, get codes. Columns of other types
-    are left out.
+    are left out. A row that cannot be used is an error, or, with *refusals*, is noted there and means nothing in the
+    result.
     """
-    source = Source(table, "message")
+    source = Source(table, "message", refusals)
     vocabulary, attributes = needed_codes(like)
     placed = places(source, like.space)
     published_at, expires_at = _lifetimes(source)
@@ -170,15 +181,19 @@ def _expression_clauses(
 ) -> tuple[ClauseLists, NDArray[np.int64]]:
     """Return the clauses of each distinct expression, and which expression each row has."""
     column = source.strings("expression").dictionary_encode()
-    if column.null_count:
-        row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise ColumnError(f"{source.name_of(row)} has no expression; write * for every message")
-    numbers = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    written = column.dictionary.to_pylist()
-    first = np.zeros(len(written), np.int64)
-    first[numbers[::-1]] = np.arange(source.size)[::-1]
-    clauses = [source.at(first[i], _parsed, expression) for i, expression in enumerate(written)]
-    return code_clauses(clauses, vocabulary, attributes), numbers
+    for row in np.flatnonzero(column.is_null()) if column.null_count else ():
+        missing = ColumnError(f"{source.name_of(row)} has no expression; write * for every message")
+        source.refuse("expression", row, missing)
+    numbers = column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def rows(number: int) -> NDArray[np.int64]:
+        return np.flatnonzero(numbers == number)
+
+    clauses = [
+        source.at("expression", partial(rows, number), _parsed, expression) or ()
+        for number, expression in enumerate(column.dictionary.to_pylist())
+    ]
+    return code_clauses([*clauses, ()], vocabulary, attributes), numbers
 
 
 def _parsed(expression: str) -> tuple[Clause, ...]:
@@ -220,12 +235,12 @@ def _attribute_values(
     elif not textual and _is_value(column.type):
         out[:] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         infinite = np.isinf(out)
-        if infinite.any():
-            row = int(infinite.argmax())
-            raise ColumnError(
-                f"{source.name_of(row)}: attribute {shown(name)} is {float(out[row])!r}; "
-                "give a finite number, or null"
-            )
+        for row in np.flatnonzero(infinite) if infinite.any() else ():
+            source.at("attribute", row, _refuse_infinite, name, float(out[row]))
+
+
+def _refuse_infinite(name: str, value: float) -> None:
+    raise ColumnError(f"attribute {shown(name)} is {value!r}; give a finite number, or null")
 
 
 def _lifetimes(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -234,12 +249,10 @@ def _lifetimes(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     starts: NDArray[np.int64] = published.fill_null(0).to_numpy(zero_copy_only=False)
     ends: NDArray[np.int64] = expires.fill_null(NEVER).to_numpy(zero_copy_only=False)
     wrong = pc.fill_null(pc.less_equal(expires, published), False).to_numpy(zero_copy_only=False)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ColumnError(
-            f"{source.name_of(row)} expires at {iso(int(ends[row]))}, not after its publication at "
-            f"{iso(int(starts[row]))}; give a later expires_at, or null"
-        )
+    for row in np.flatnonzero(wrong) if wrong.any() else ():
+        problem = f"expires at {iso(int(ends[row]))}, not after its publication at {iso(int(starts[row]))}"
+        error = ColumnError(f"{source.name_of(row)} {problem}; give a later expires_at, or null")
+        source.refuse("expiry", row, error)
     return starts.copy(), ends.copy()
 
 

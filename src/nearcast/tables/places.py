@@ -41,7 +41,7 @@ def regions(source: Source, space: Space) -> Placed:
         layout.put_circles(_given(circles), circles)
     geometry = _geometry(source)
     for row in np.flatnonzero(geometry.is_valid()):
-        layout.put(row, source.at(row, as_region, geometry[row].as_py(), space))
+        layout.put(row, source.at("place", row, as_region, geometry[row].as_py(), space))
     return layout.placed()
 
 
@@ -67,7 +67,7 @@ def places(source: Source, space: Space) -> Placed:
     plain = _good_points(points[:, 0], points[:, 1], space)
     layout.put_points(plain, points)
     for row in np.flatnonzero(given & ~plain):
-        layout.put(row, source.at(row, as_place, geometry[row].as_py(), space))
+        layout.put(row, source.at("place", row, as_place, geometry[row].as_py(), space))
     rest &= ~given
     _check_points(source, xy, np.flatnonzero(rest), space)
     return layout.placed()
@@ -93,7 +93,8 @@ class _Layout:
         plain = rows & _plain_boxes(boxes, self._space)
         self._boxes[plain] = boxes[plain]
         for row in np.flatnonzero(rows & ~plain):
-            self.put(row, self._source.at(row, partial(Box, space=self._space), *boxes[row].tolist()))
+            box = partial(Box, space=self._space)
+            self.put(row, self._source.at("place", row, box, *boxes[row].tolist()))
 
     def put_circles(self, rows: NDArray[np.bool_], circles: NDArray[np.float64]) -> None:
         """Put the circles of the rows that are marked."""
@@ -102,10 +103,12 @@ class _Layout:
         plain = ~np.isnan(boxes[:, 0])
         self._boxes[plain], self._circles[plain], self._odd[plain] = boxes[plain], circles[plain], False
         for row in np.flatnonzero(rows & ~plain):
-            self.put(row, self._source.at(row, _circle, self._space, *circles[row].tolist()))
+            self.put(row, self._source.at("place", row, _circle, self._space, *circles[row].tolist()))
 
-    def put(self, row: int | np.int64, region: Region | Place) -> None:
-        """Put an odd region."""
+    def put(self, row: int | np.int64, region: Region | Place | None) -> None:
+        """Put an odd region; nothing where it was refused."""
+        if region is None:
+            return
         self._odd[row] = True
         self._objects[int(row)] = region
 
@@ -187,16 +190,22 @@ def _good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -
 
 
 def _check_points(source: Source, xy: NDArray[np.float64], rows: NDArray[np.int64], space: Space) -> None:
-    """Raise for the first of the given rows whose point has no meaning."""
-    good = _good_points(xy[rows, 0], xy[rows, 1], space)
-    if good.all():
-        return
-    row = int(rows[~good][0])
-    if np.isnan(xy[row]).all():
-        raise ColumnError(
-            f"{source.name_of(row)} has no place; give lon and lat, geometry, or xmin, ymin, xmax, ymax"
-        )
-    source.at(row, lambda: Point(x=float(xy[row, 0]), y=float(xy[row, 1]), space=space))
+    """Refuse those of the given rows whose point has no meaning."""
+    for row in rows[~_good_points(xy[rows, 0], xy[rows, 1], space)]:
+        if np.isnan(xy[row]).all():
+            source.refuse(
+                "place",
+                row,
+                ColumnError(
+                    f"{source.name_of(row)} has no place; give lon and lat, geometry, or xmin, ymin, xmax, ymax"
+                ),
+            )
+        else:
+            source.at("place", row, _point, space, *xy[row].tolist())
+
+
+def _point(space: Space, x: float, y: float) -> Point:
+    return Point(x=x, y=y, space=space)
 
 
 def _boxes(source: Source) -> NDArray[np.float64] | None:

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from nearcast.columns import id_array
 from nearcast.errors import ColumnError, InputError, shown
 
-__all__ = ["Source", "arrow_table", "is_list", "is_number", "is_text"]
+__all__ = ["Refusals", "Source", "arrow_table", "is_list", "is_number", "is_text"]
 
 _T = TypeVar("_T")
+
+#: The rows that cannot be used, each with the kind of its first mistake and the sentence that says what it is.
+Refusals = dict[int, tuple[str, str]]
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -66,11 +69,16 @@ def arrow_table(table: Any) -> pa.Table:
 
 
 class Source:
-    """The columns of a table, each as one Arrow array."""
+    """The columns of a table, each as one Arrow array.
 
-    def __init__(self, table: Any, what: str) -> None:
+    A mistake in a row is an error. With *refusals* it is noted there instead, the reading goes on, and what comes of
+    that row has no meaning.
+    """
+
+    def __init__(self, table: Any, what: str, refusals: Refusals | None = None) -> None:
         self._table = arrow_table(table)
         self._what = what
+        self._refusals = refusals
         names = self._table.column_names
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -125,13 +133,33 @@ class Source:
 
     def name_of(self, row: int | np.int64) -> str:
         """Return how an error names a row."""
+        if self._refusals is not None:
+            return f"the {self._what}"
         if self.ids is None:
             return f"{self._what} row {row}"
         return f"{self._what} row {row} (id {shown(self.ids[int(row)].as_py())})"
 
-    def at(self, row: int | np.int64, make: Callable[..., _T], *arguments: Any) -> _T:
-        """Call *make*; an error that it raises says which row it is about."""
+    def refuse(self, kind: str, row: int | np.int64, error: InputError) -> None:
+        """Raise an error about a row, or note it."""
+        if self._refusals is None:
+            raise error from None
+        self._refusals.setdefault(int(row), (kind, str(error)))
+
+    def at(
+        self,
+        kind: str,
+        rows: int | np.int64 | Callable[[], NDArray[np.int64]],
+        make: Callable[..., _T],
+        *args: Any,
+    ) -> _T | None:
+        """Call *make*; an error that it raises says which row it is about, the first of *rows* if there are several.
+
+        Return None where the error was noted, for all of the rows.
+        """
         try:
-            return make(*arguments)
+            return make(*args)
         except InputError as error:
-            raise type(error)(f"{self.name_of(row)}: {error}") from None
+            for row in rows() if callable(rows) else (rows,):
+                named = f"{self.name_of(row)}: " if self._refusals is None else ""
+                self.refuse(kind, row, type(error)(f"{named}{error}"))
+            return None

@@ -7,6 +7,7 @@ A keyword of ASCII letters and digits, in any case, is read in bulk; each differ
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,10 @@ def asked_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
     Each keyword must stand for a word: one that is left out would make the subscription ask for less than it says.
     """
     offsets, words = _lists(source)
-    if words.null_count:
-        first = words.is_null().to_numpy(zero_copy_only=False).argmax()
-        row = _row_of(offsets, first)
-        raise ColumnError(
-            f"{source.name_of(row)} has a null among its keywords; leave it out (an empty list asks for no word)"
-        )
+    for at in np.flatnonzero(words.is_null()) if words.null_count else ():
+        row = _row_of(offsets, at)
+        problem = "has a null among its keywords; leave it out (an empty list asks for no word)"
+        source.refuse("keywords", row, ColumnError(f"{source.name_of(row)} {problem}"))
     return _normalised(source, offsets, words, _asked)
 
 
@@ -84,11 +83,14 @@ def _normalised(
         return offsets, lower
     distinct = words.take(pa.array(others)).dictionary_encode(null_encoding="encode")
     numbers = distinct.indices.to_numpy(zero_copy_only=False)
-    first = np.empty(len(distinct.dictionary), np.int64)
-    first[numbers[::-1]] = others[::-1]
+
+    def rows(number: int) -> NDArray[np.int64]:
+        words_there: NDArray[np.int64] = others[numbers == number]
+        return np.searchsorted(offsets, words_there, side="right") - 1
+
     found = [
-        [] if keyword is None else source.at(_row_of(offsets, at), split, keyword)
-        for at, keyword in zip(first, distinct.dictionary.to_pylist())
+        [] if keyword is None else source.at("keywords", partial(rows, number), split, keyword) or []
+        for number, keyword in enumerate(distinct.dictionary.to_pylist())
     ]
     # The new words stand behind the old ones; each keyword picks one of the old or some of the new.
     widths = np.array([len(tokens) for tokens in found], np.int64)

@@ -1,0 +1,78 @@
+"""``nearcast build``: subscriptions to an index directory that every worker maps."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from nearcast import config
+from nearcast.cli import sparked, talk
+from nearcast.cli.sparked import Conf, Master, Verbose
+
+__all__ = ["build"]
+
+
+def build(
+    subscriptions: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBSCRIPTIONS",
+            help="Parquet, or what nearcast prepare subscriptions wrote.",
+            show_default=False,
+        ),
+    ],
+    directory: Annotated[
+        str, typer.Argument(metavar="DIRECTORY", help="Where versions are kept.", show_default=False)
+    ],
+    index: Annotated[str, typer.Option(metavar="NAME", help="The index to build.")] = config.DEFAULT_INDEX,
+    shards: Annotated[
+        int | None, typer.Option(metavar="N", help="How many shards; one index for all unless given.")
+    ] = None,
+    distribution: Annotated[
+        str, typer.Option(metavar="NAME", help="How shards divide subscriptions; see nearcast shards.")
+    ] = "auto",
+    profile: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A profile that the distribution is fitted to.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+    verbose: Verbose = False,
+) -> None:
+    """Build a version of the index in DIRECTORY, and make it the current one.
+
+    A version never changes. The same subscriptions lead to the same version, which is not built twice. nearcast stream
+    and match, nearcast.spark.match and nearcast.open_index take DIRECTORY, or one version in it.
+    """
+    started = time.perf_counter()
+    with talk.progress() as show:
+        show("starting Spark", None)
+        with sparked.opened("nearcast build", master, conf, verbose) as spark:
+            from nearcast import open_index
+            from nearcast.sharded import Sharded
+            from nearcast.spark import build as build_version
+
+            rows = sparked.typed_rows(spark, subscriptions, "subscriptions")
+            show("building", None)
+            version = build_version(
+                rows, directory, index=index, distribution=distribution, shards=shards, profile=profile
+            )
+    opened = open_index(version)
+    size = sum(file.stat().st_size for file in version.rglob("*") if file.is_file())
+    summary = {
+        "version": str(version),
+        "subscriptions": len(opened),
+        "index": index,
+        "distribution": opened.distribution.name if isinstance(opened, Sharded) else None,
+        "shards": opened.distribution.shards if isinstance(opened, Sharded) else None,
+        "bytes": size,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if json:
+        talk.print_json(summary)
+    else:
+        how = f" in {summary['shards']} shards by {summary['distribution']}" if summary["shards"] else ""
+        talk.tell(f"{len(opened):,} subscriptions{how}, {size / 1e6:,.1f} MB, in {summary['seconds']:.1f} s")
+        talk.tell(f"the current version of {directory} is {version.name}")

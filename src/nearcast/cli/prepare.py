@@ -1,0 +1,128 @@
+"""``nearcast prepare``: raw files to typed ones, and a quarantine for rows that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearcast.cli import sparked, talk
+from nearcast.cli.sparked import Conf, Master, Verbose
+from nearcast.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nearcast.preparation import Kind
+    from nearcast.spark.preparing import Prepared
+
+__all__ = ["prepare"]
+
+
+def prepare(
+    kind: Annotated[
+        str, typer.Argument(metavar="messages|subscriptions", help="What the rows are.", show_default=False)
+    ],
+    input: Annotated[
+        str, typer.Argument(metavar="INPUT", help="A file or a directory of files.", show_default=False)
+    ],
+    output: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUTPUT",
+            help="A new directory: good/ and quarantine/ in it are Parquet.",
+            show_default=False,
+        ),
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="json|csv|parquet|geoparquet",
+            help="Of the input: told by its ending unless given. json is an object a line.",
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="NAME=SQL",
+            help="Make a column by an expression of Spark SQL, or leave it out by an empty one; several times.",
+        ),
+    ] = None,
+    number: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--number", metavar="NAME", help="Read this attribute of strings as numbers; several times."
+        ),
+    ] = None,
+    keep_text: Annotated[
+        bool, typer.Option("--keep-text", help="Keep the text of messages beside the keywords.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier output.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+    verbose: Verbose = False,
+) -> None:
+    """Make typed rows of raw ones; rows that cannot be used go to a quarantine, each with the reason.
+
+    Columns are read by their names: id; lon, lat, radius_m, or xmin, ymin, xmax, ymax, or geometry (WKB or WKT);
+    text, keywords or expression; published_at, expires_at. Every other column of messages is an attribute. No row is
+    dropped and none stops the job. The exit code is 0, or 1 if no row can be used.
+    """
+    expressions = sparked.named(column, "--column", "NAME=SQL")
+    if kind not in ("messages", "subscriptions"):
+        raise InputError(f"there are messages and subscriptions to prepare, not {shown(kind)}")
+    if not overwrite and any(Path(output, name).exists() for name in ("good", "quarantine")):
+        raise InputError(f"{output} has an earlier output in it; --overwrite replaces that")
+    what: Kind = "messages" if kind == "messages" else "subscriptions"
+    with talk.progress() as show:
+        show("starting Spark", None)
+        with sparked.opened("nearcast prepare", master, conf, verbose) as spark:
+            from pyspark.sql.functions import expr
+
+            from nearcast.spark.preparing import write_prepared
+            from nearcast.spark.reading import read_raw
+
+            show(f"looking at {input}", None)
+            raw = read_raw(spark, input, format)
+            for name, expression in expressions.items():
+                raw = raw.withColumn(name, expr(expression)) if expression else raw.drop(name)
+            summary = write_prepared(
+                raw,
+                what,
+                output,
+                numbers=number or (),
+                keep_text=keep_text,
+                overwrite=overwrite,
+                progress=show,
+            )
+    for name, why in summary.left_out.items():
+        talk.tell(f"left out the column {name}: {why}")
+    if json:
+        talk.print_json({**summary.to_dict(), "output": output})
+    else:
+        talk.console(stderr=True).print(_table(summary))
+        talk.tell(
+            f"in {summary.seconds:.1f} s; good rows are in {output}/good, others in {output}/quarantine"
+        )
+    if summary.read and not summary.good:
+        talk.tell(
+            f"nearcast: none of the {summary.read:,} rows can be used; {output}/quarantine has all of them"
+        )
+        raise typer.Exit(1)
+
+
+def _table(summary: Prepared) -> Table:
+    from rich.table import Table
+
+    table = Table("rows", "", "for example")
+    table.columns[0].justify = "right"
+    table.add_row(f"{summary.read:,}", "read", "")
+    table.add_row(f"{summary.good:,}", "good", "")
+    for reason, rows in summary.bad.items():
+        table.add_row(f"{rows:,}", reason, summary.examples[reason])
+    return table

@@ -1,0 +1,114 @@
+"""``nearcast profile``: what messages and subscriptions are like, counted on Spark."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nearcast import config
+from nearcast.cli import sparked, talk
+from nearcast.cli.sparked import Conf, Master, Verbose
+from nearcast.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nearcast.spark import Profile
+
+__all__ = ["profile"]
+
+
+def profile(
+    directory: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIRECTORY", help="Where versions of the profile are kept.", show_default=False
+        ),
+    ],
+    messages: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Messages to count: Parquet, or what prepare wrote.")
+    ] = None,
+    subscriptions: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Subscriptions to count, likewise.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw where messages are, as .svg or .png.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+    verbose: Verbose = False,
+) -> None:
+    """Count words, places and attributes into a new version of a profile.
+
+    What the latest version in DIRECTORY has counted is in the new one too: give each row once. Distributions are
+    fitted to a profile (nearcast build --profile). Without --messages and --subscriptions the latest version is shown.
+    """
+    if plot:
+        from nearcast.bench import plots
+
+        plots.check(plot)
+    started = time.perf_counter()
+    if messages is None and subscriptions is None:
+        if not Path(directory).is_dir():
+            raise InputError(f"{directory} has no profile yet; give --messages or --subscriptions to count")
+        from nearcast.spark import Profile
+
+        made = Profile(directory)
+    else:
+        with talk.progress() as show:
+            show("starting Spark", None)
+            with sparked.opened("nearcast profile", master, conf, verbose) as spark:
+                from nearcast.spark import profile as count
+
+                show("counting", None)
+                made = count(
+                    directory,
+                    messages=sparked.typed_rows(spark, messages, "messages") if messages else None,
+                    subscriptions=sparked.typed_rows(spark, subscriptions, "subscriptions")
+                    if subscriptions
+                    else None,
+                )
+    summary = _summary(made, time.perf_counter() - started)
+    if plot:
+        plots.draw_places(made.places(), f"{made.count('messages'):,} messages", plot)
+    if json:
+        talk.print_json(summary)
+    else:
+        talk.console().print(_table(summary))
+
+
+def _summary(made: Profile, seconds: float) -> dict[str, Any]:
+    sides = ("messages", "subscriptions")
+    return {
+        "profile": str(made.directory),
+        "version": made.version,
+        "seconds": round(seconds, 3),
+        "messages": made.count("messages"),
+        "subscriptions": made.count("subscriptions"),
+        "words": {side: made.words(side, config.CLI_PROFILE_WORDS).to_pylist() for side in sides},
+        "attributes": {side: made.attributes(side).to_pylist() for side in sides},
+        "sampled_messages": len(made.sample),
+    }
+
+
+def _table(summary: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    table = Table("", "messages", "subscriptions", title=f"profile, version {summary['version']}")
+    table.add_row("counted", f"{summary['messages']:,}", f"{summary['subscriptions']:,}")
+
+    def listed(key: str, side: str) -> str:
+        return "\n".join(
+            f"{row[key]} {row['count']:,}"
+            + (f" ({row['low']:g} to {row['high']:g})" if row.get("low") is not None else "")
+            for row in summary[f"{key}s"][side]
+        )
+
+    for key in ("word", "attribute"):
+        table.add_row(f"{key}s", listed(key, "messages"), listed(key, "subscriptions"))
+    table.add_row("sampled", f"{summary['sampled_messages']:,}", "")
+    return table

@@ -1,0 +1,137 @@
+"""What all commands on Spark share: their options, and the session that these open.
+
+::
+
+    def command(master: Master = None, conf: Conf = None, verbose: Verbose = False) -> None:
+        with sparked.opened("nearcast command", master, conf, verbose) as spark:
+            ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearcast.errors import InputError, NearcastError, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "Conf",
+    "Master",
+    "Verbose",
+    "first_sentence",
+    "index_or_rows",
+    "named",
+    "opened",
+    "typed_path",
+    "typed_rows",
+]
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…; this machine, all cores, unless given.",
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Let Spark log to stderr.")]
+
+
+@contextmanager
+def opened(app: str, master: str | None, conf: list[str] | None, verbose: bool) -> Iterator[SparkSession]:
+    """Open the session that the options ask for; errors of Spark become sentences.
+
+    A session that is active already is used as it is, and stays open.
+    """
+    settings = named(conf, "--conf", "NAME=VALUE")
+    if verbose:
+        settings = {"spark.log.level": "INFO", **settings}
+    from nearcast.spark import session
+    from nearcast.spark.session import active
+
+    ours = active() is None
+    spark = session(app, master=master, config=settings)
+    try:
+        with _in_sentences():
+            yield spark
+    finally:
+        if ours:
+            spark.stop()
+
+
+def named(given: list[str] | None, option: str, form: str) -> dict[str, str]:
+    """Return NAME=VALUE options as a mapping."""
+    pairs = {}
+    for written in given or ():
+        name, equals, value = written.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"{option} {shown(written)} is not of the form {form}")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+@contextmanager
+def _in_sentences() -> Iterator[None]:
+    """Turn errors of Spark into one line: what it says first."""
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        kind = InputError if isinstance(error, AnalysisException | ParseException) else NearcastError
+        raise kind(f"Spark: {first_sentence(str(error))}") from None
+
+
+def first_sentence(message: str) -> str:
+    r"""Return what an error of Spark says: of one in a Python worker, what was raised there.
+
+    >>> first_sentence("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n== SQL ==")
+    'Path does not exist: file:/x.'
+    """
+    lines = message.strip().splitlines() or ["it failed without a word"]
+    raised = [line.strip() for line in lines if re.match(r"\s*[\w.]+(Error|Exception): ", line)]
+    line = raised[-1] if raised else lines[0]
+    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+", "", line.strip())
+
+
+def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:
+    """Return the rows of Parquet files, or of what ``nearcast prepare`` wrote, as a batch DataFrame."""
+    return spark.read.parquet(typed_path(path, kind))
+
+
+def typed_path(path: str, kind: str) -> str:
+    """Return where the Parquet files are: *path*, or its ``good`` rows where ``nearcast prepare`` wrote it."""
+    from nearcast.spark.reading import located
+
+    where = located(path)
+    if "://" in where or "*" in where:
+        return where
+    if not Path(where).exists():
+        raise InputError(f"there is no file or directory {path}")
+    if Path(where, "good").is_dir():
+        return str(Path(where, "good"))
+    if Path(where).is_file() and not where.endswith(".parquet"):
+        raise InputError(f"{path} is not Parquet; make it so with: nearcast prepare {kind} {path} prepared")
+    return where
+
+
+def index_or_rows(spark: SparkSession, path: str) -> DataFrame | str:
+    """Return the directory of an index as it is, or the subscriptions of Parquet files."""
+    from nearcast.spark.reading import located
+
+    where = Path(located(path))
+    if any((where / name).exists() for name in ("CURRENT", "manifest.json")):
+        return str(where)
+    return typed_rows(spark, path, "subscriptions")

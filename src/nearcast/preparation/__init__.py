@@ -1,0 +1,379 @@
+"""Raw tables to typed ones, and what is wrong with the rows that cannot be used.
+
+:class:`Preparation` knows, from the columns of a raw table, the columns that become of them. It takes the table batch
+by batch. A good row gets its typed values; a bad one gets a ``reason``, a ``detail`` and its ``original``. As many rows
+come out as went in, in the same order.
+
+================  ====================================================================================
+``malformed``     the line is no row at all: broken JSON, or a CSV row with too many or too few fields
+``type``          a value cannot be read as what its column says: ``lon`` is ``'north'``
+``no-id``         there is no id
+``place``         the place of a message is missing or cannot be, or a subscription's region cannot be
+``expiry``        a message expires before it is published
+``expression``    a subscription's expression is missing or cannot be read
+``keywords``      a subscription asks for a keyword that cannot be one
+``attribute``     a number is infinite
+``unexpected``    reading the row raised an error that nobody foresaw, which is a mistake of ours
+``duplicate-id``  another good row has this id, and comes first
+================  ====================================================================================
+
+A row with several mistakes has the first of them, in this order. Whether a row is good is not decided here: past the
+first three reasons it is the in-process reader that refuses, in its own words. No Spark here:
+:mod:`nearcast.spark.preparing` brings it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import ColumnError, InputError, shown
+from nearcast.preparation import casting
+from nearcast.ragged import code_sets, ragged_take
+from nearcast.tables import (
+    MESSAGE_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
+    Refusals,
+    messages_from_arrow,
+    subscriptions_from_arrow,
+)
+from nearcast.tables.places import BOX
+from nearcast.tables.source import is_number, is_text
+
+__all__ = ["MALFORMED", "REASONS", "VERDICT", "Kind", "Preparation"]
+
+Kind = Literal["messages", "subscriptions"]
+
+REASONS = (
+    "malformed",
+    "type",
+    "no-id",
+    "place",
+    "expiry",
+    "expression",
+    "keywords",
+    "attribute",
+    "unexpected",
+    "duplicate-id",
+)
+VERDICT = ("reason", "detail", "original")  # the columns beside the typed ones
+MALFORMED = "_corrupt_record"  # where Spark's readers put a line that is no row
+
+_COLUMNS = {"messages": MESSAGE_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
+_NUMBERS = ("lon", "lat", "radius_m", *BOX)
+_PLACE = ("geometry", *_NUMBERS)
+_CASTS = {
+    "id": casting.ids,
+    "text": casting.texts,
+    "expression": casting.texts,
+    "keywords": casting.words,
+    "published_at": casting.times,
+    "expires_at": casting.times,
+    "geometry": casting.wkb,
+    **dict.fromkeys(_NUMBERS, casting.numbers),
+}
+
+
+class Preparation:
+    """How the rows of one raw table are prepared. It can be pickled.
+
+    Parameters
+    ----------
+    schema
+        Of the raw table. The columns have the names of :mod:`nearcast.tables`; strings will do for any of them.
+    kind
+        ``"messages"`` or ``"subscriptions"``.
+    numbers
+        Attributes that are numbers, though the raw table has them as strings.
+    keep_text
+        Whether messages keep their ``text`` beside the keywords.
+
+    Raises ColumnError if these columns cannot make messages or subscriptions, whatever is in their rows.
+
+    >>> raw = pa.table({"id": ["a", "b"], "text": ["Hot tea!", "Tea"], "lon": ["1", "x"], "lat": ["2", "3"]})
+    >>> done = Preparation(raw.schema, "messages").apply(raw)
+    >>> done["keywords"].to_pylist(), done["reason"].to_pylist(), done["detail"].to_pylist()
+    ([['hot', 'tea'], None], [None, 'type'], [None, "lon is 'x', which is not a number"])
+    """
+
+    def __init__(
+        self, schema: pa.Schema, kind: Kind, *, numbers: Collection[str] = (), keep_text: bool = False
+    ) -> None:
+        if kind not in _COLUMNS:
+            raise InputError(f"kind must be 'messages' or 'subscriptions', not {shown(kind)}")
+        self.kind = kind
+        self.left_out: dict[str, str] = {}  # columns that nothing becomes of, each with the reason
+        self._keep_text = keep_text
+        self._numbers = tuple(numbers)
+        self._attributes: dict[str, bool] = {}  # name: whether it is a column of strings
+        self._check_names(schema)
+        for field in schema:
+            if field.name not in (*_COLUMNS[kind], MALFORMED):
+                self._take_attribute(field)
+        if missing := [name for name in numbers if name not in self._attributes]:
+            raise ColumnError(
+                f"there is no attribute {shown(missing[0])} that could be a number; there are "
+                f"{', '.join(self._attributes) or 'no attributes'}"
+            )
+        nothing = self.apply(schema.empty_table())  # tells what is wrong with a whole column
+        self.schema = nothing.schema
+
+    def _check_names(self, schema: pa.Schema) -> None:
+        names = schema.names
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ColumnError(f"the {self.kind} have two columns {shown(twice[0])}; leave one out")
+        if "id" not in names:
+            raise ColumnError(f"{self.kind} need a column id; the columns are {', '.join(names)}")
+        if taken := [name for name in VERDICT if name in names]:
+            raise ColumnError(f"a column {shown(taken[0])} comes out of this; rename the one that goes in")
+        if self.kind == "messages" and not {*_PLACE, "bbox"} & set(names):
+            raise ColumnError(
+                "messages have no place: there is neither lon and lat, nor geometry, nor xmin, ymin, xmax, ymax, "
+                f"nor bbox among the columns {', '.join(names)}"
+            )
+
+    def _take_attribute(self, field: pa.Field) -> None:
+        """Note an attribute, or why a column is left out."""
+        if self.kind == "subscriptions":
+            self.left_out[field.name] = "a subscription has no such column"
+        elif is_text(field.type):
+            self._attributes[field.name] = field.name not in self._numbers
+        elif is_number(field.type) or pa.types.is_boolean(field.type):
+            self._attributes[field.name] = False
+        else:
+            self.left_out[field.name] = f"an attribute is a number, a string or a boolean, not {field.type}"
+
+    # --- A batch ---------------------------------------------------------------------------------------------------
+    def apply(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
+        """Return the rows of *batch*, typed, each with its verdict; an id may come again."""
+        return self._apply(batch)
+
+    def apply_by_id(self, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
+        """Do the same to batches in which rows of the same id follow one another: the first good one of them stays."""
+        latest = [None]  # good id
+        for batch in batches:
+            yield self._apply(batch, latest)
+
+    def _apply(self, batch: pa.RecordBatch | pa.Table, latest: list[Any] | None = None) -> pa.Table:
+        raw = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch.combine_chunks()
+        refusals: Refusals = {}  # a row keeps the first that it gets
+        if MALFORMED in raw.column_names:
+            for row, line in enumerate(_values(_array(raw, MALFORMED))):
+                if line is not None:
+                    refusals[row] = ("malformed", f"the line {shown(line)} cannot be read as a row")
+        typed = self._cast(raw, refusals)
+        for row in np.flatnonzero(typed["id"].is_null()).tolist():
+            refusals.setdefault(row, ("no-id", f"the {self.kind[:-1]} has no id"))
+        done = self._result(typed, self._read_all(typed, refusals))
+        if latest is not None:
+            self._refuse_repeated(typed["id"], latest, refusals)
+        if refusals:
+            good = np.ones(len(raw), bool)
+            good[list(refusals)] = False
+            done = done.take(pa.array(np.arange(len(raw)), mask=~good))  # null where a row is bad,
+            done = done.set_column(0, "id", typed["id"])  # but for its id
+        for name, column in zip(VERDICT, _verdicts(raw, refusals)):
+            done = done.append_column(name, column)
+        return done
+
+    def _refuse_repeated(self, ids: pa.ChunkedArray, latest: list[Any], refusals: Refusals) -> None:
+        """Refuse good rows that have the id of the good row before them; *latest* is that of the last batch."""
+        rows = np.setdiff1d(np.arange(len(ids)), list(refusals), assume_unique=True)
+        if not len(rows):
+            return
+        good = pa.concat_arrays([pa.array(latest, ids.type), *ids.take(rows).chunks])
+        again = pc.fill_null(pc.equal(good[1:], good[:-1]), False)
+        for row in rows[np.asarray(again)].tolist():
+            sentence = f"another {self.kind[:-1]} has the id {shown(ids[row].as_py())}, and comes first"
+            refusals[row] = ("duplicate-id", sentence)
+        latest[0] = good[-1].as_py()
+
+    def _read_all(self, typed: pa.Table, refusals: Refusals) -> MessageBatch | SubscriptionTable:
+        """Read the columns. An error that nobody foresaw is laid to the rows that raise it, and stops nothing."""
+        try:
+            return self._read(typed, refusals)
+        except MemoryError:
+            raise
+        except Exception:
+            if not len(typed):  # no row's fault
+                raise
+            culprits = dict(self._culprits(typed, 0))
+            for row, sentence in culprits.items():
+                refusals.setdefault(row, ("unexpected", sentence))
+            rows = np.arange(len(typed))
+            return self._read(typed.take(pa.array(rows, mask=np.isin(rows, list(culprits)))), refusals)
+
+    def _culprits(self, typed: pa.Table, start: int) -> Iterator[tuple[int, str]]:
+        """Yield the rows that raise an error, found by halving, each with what it says."""
+        try:
+            self._read(typed, {})
+        except Exception as error:
+            if len(typed) == 1:
+                yield start, f"{type(error).__name__}: {error}"
+                return
+            half = len(typed) // 2
+            yield from self._culprits(typed.slice(0, half), start)
+            yield from self._culprits(typed.slice(half), start + half)
+
+    def _read(self, typed: pa.Table, refusals: Refusals) -> MessageBatch | SubscriptionTable:
+        """Read the columns as the package does in process; rows that cannot be used are refused."""
+        names = typed.column_names
+        if self.kind == "subscriptions":
+            read = typed.select([name for name in names if name != "id"])
+            return subscriptions_from_arrow(read, refusals=refusals)
+        read = typed.select(
+            [name for name in names if name != "id" and not self._attributes.get(name)]
+        )  # no string is refused
+        nobody = SubscriptionTable.from_arrow({"id": pa.array([], pa.string())})
+        return messages_from_arrow(read, like=nobody, learn=True, refusals=refusals)
+
+    def _result(self, typed: pa.Table, read: MessageBatch | SubscriptionTable) -> pa.Table:
+        """Return the typed columns in their order, with the keywords that were read."""
+        names = typed.column_names
+        if "expression" not in names:
+            words = _keywords(read)
+            typed = (typed.drop_columns("keywords") if "keywords" in names else typed).append_column(
+                "keywords", words
+            )
+        known = ["id", *_PLACE, "expression", "keywords", "published_at", "expires_at"]
+        text = ["text"] if self._keep_text else []
+        order = (*known, *self._attributes, *text)
+        return typed.select([name for name in order if name in typed.column_names])
+
+    def _cast(self, raw: pa.Table, refusals: Refusals) -> pa.Table:
+        """Return the columns in their types; rows with a value that cannot be read are refused."""
+        columns: dict[str, pa.Array] = {}
+
+        def cast(name: str, column: pa.Array, read: Callable[[pa.Array, str], casting.Cells]) -> None:
+            columns[name], wrong = read(column, name)
+            for row, sentence in wrong.items():
+                refusals.setdefault(row, ("type", sentence))
+
+        for name in _COLUMNS[self.kind]:
+            if name in raw.column_names and name not in ("bbox", "geometry"):
+                cast(name, _array(raw, name), _CASTS[name])
+        if "bbox" in raw.column_names:
+            box = _array(raw, "bbox")
+            if not pa.types.is_struct(box.type) or not {field.name for field in box.type} >= set(BOX):
+                raise ColumnError(f"bbox must be a column of structs of {', '.join(BOX)}, not of {box.type}")
+            for name in BOX:
+                cast(name, pc.struct_field(box, name), casting.numbers)
+        for name, textual in self._attributes.items():
+            column = _array(raw, name)
+            boolean = pa.types.is_boolean(column.type)
+            cast(name, column, casting.texts if textual else casting.flags if boolean else casting.numbers)
+        if "geometry" in raw.column_names:
+            geometry = _array(raw, "geometry")
+            if not is_text(geometry.type):
+                cast("geometry", geometry, casting.wkb)
+                return pa.table(columns)
+            given, places, wrong = casting.geometries(geometry, self.kind)
+            for name, column in places.items():
+                columns[name] = pc.if_else(given, column, columns.get(name, pa.nulls(len(raw), column.type)))
+            for row, sentence in wrong.items():
+                refusals.setdefault(row, ("place", sentence))
+        return pa.table(columns)
+
+
+def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:
+    """Return reasons, details and originals, null where a row is good."""
+    if not refusals:
+        return (pa.nulls(len(raw), pa.string()),) * 3
+    rows = sorted(refusals)
+    at = np.full(len(raw), -1)
+    at[rows] = np.arange(len(rows))
+    spread = pa.array(at, mask=at < 0)
+    columns = (*zip(*(refusals[row] for row in rows)), _originals(raw, rows))
+    return tuple(pa.array(column, pa.string()).take(spread) for column in columns)
+
+
+def _keywords(read: MessageBatch | SubscriptionTable) -> pa.Array:
+    """Return the keywords of each row as they were read: each once, in the order of their characters."""
+    rows = read.probes if isinstance(read, MessageBatch) else read.clauses
+    offsets, codes = rows.keyword_offsets, rows.keywords
+    size = len(read)
+    if len(read.owners) != size:  # a place of two boxes has two rows, with the same words
+        offsets, codes = ragged_take(offsets, codes, np.searchsorted(read.owners, np.arange(size)))
+    assert read.vocabulary is not None
+    words = read.vocabulary.words
+    order = pc.sort_indices(words).to_numpy()
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    offsets, codes = code_sets(offsets, ranks[codes], size, "keyword")
+    flat = words.take(pa.array(order[codes])).cast(pa.string())
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+
+
+def _array(table: pa.Table, name: str) -> pa.Array:
+    array = table[name].combine_chunks()
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _originals(raw: pa.Table, rows: list[int]) -> list[str]:
+    """Return raw rows as JSON, without their nulls; a line that could not be read is itself.
+
+    Binary values are written in base 64, times in ISO 8601, and what JSON has no form for as a string.
+    """
+    picked = raw.take(pa.array(rows, pa.int64()))
+    names = [name for name in picked.column_names if name != MALFORMED]
+    columns = []
+    for name in names:
+        array = _array(picked, name)
+        values = _values(array)
+        as_they_are = (
+            is_text(array.type) or pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
+        )
+        columns.append(values if as_they_are else [_plain(value) for value in values])
+    lines = _values(_array(picked, MALFORMED)) if MALFORMED in picked.column_names else [None] * len(rows)
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    return [
+        encode({name: value for name, value in zip(names, row) if value is not None})
+        if line is None
+        else line
+        for line, row in zip(lines, zip(*columns))
+    ]
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """Return Python values, of whatever Python has no value for something like it."""
+    try:
+        return list(array.to_pylist())
+    except (ValueError, OverflowError, pa.ArrowException):  # bytes that are not UTF-8, a year of five digits
+        pass
+    kind = array.type
+    if is_text(kind):
+        found = array.cast(pa.binary()).to_pylist()
+        return [value if value is None else value.decode(errors="backslashreplace") for value in found]
+    if pa.types.is_timestamp(kind):
+        return list(array.cast(pa.int64()).to_pylist())
+    if pa.types.is_list(kind):
+        flat = _values(array.flatten())
+        ends = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).cumsum()
+        return [flat[start:end] for start, end in zip([0, *ends], ends)]
+    if pa.types.is_struct(kind):
+        members = {field.name: _values(pc.struct_field(array, field.name)) for field in kind}
+        return [dict(zip(members, row)) for row in zip(*members.values())]
+    return [f"({kind})"] * len(array)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, str | int):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,111 @@
+"""The commands on Spark: profile, build, match and stream, in this process and as processes that are told to stop."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from nearcast import open_index
+from nearcast.cli import app
+from nearcast.sharded import Sharded
+from spark.worlds import pairs, write_files
+
+pytestmark = pytest.mark.spark
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def paths(spark, world):
+    """The files of the world; the session of the tests is active, and the commands use it."""
+    return world.home / "messages", world.home / "subscriptions"
+
+
+def test_profile_build_match(world, paths, tmp_path):
+    messages, subscriptions = paths
+    picture = tmp_path / "places.svg"
+    made = run(
+        "profile", tmp_path / "profiles", "--messages", messages, "--subscriptions", subscriptions, "--json",
+        "--plot", picture,
+    )  # fmt: skip
+    counted = json.loads(made.stdout)
+    assert (counted["version"], counted["messages"], counted["subscriptions"]) == (1, 1200, 300)
+    assert counted["words"]["messages"][0]["count"] > 100
+    assert "<svg" in picture.read_text()
+    shown = run("profile", tmp_path / "profiles")
+    assert "profile, version 1" in shown.stdout
+
+    versions = tmp_path / "versions"
+    built = run(
+        "build", subscriptions, versions, "--shards", 2, "--distribution", "location",
+        "--profile", tmp_path / "profiles", "--json",
+    )  # fmt: skip
+    summary = json.loads(built.stdout)
+    assert (summary["subscriptions"], summary["shards"], summary["distribution"]) == (300, 2, "location")
+    assert isinstance(open_index(versions), Sharded)
+
+    out = tmp_path / "deliveries"
+    matched = run("match", messages, versions, "--master", "local[2]", "--output", out, "--json")
+    assert json.loads(matched.stdout)["deliveries"] == sum(world.expected.values())
+    assert pairs(pq.read_table(out)) == world.expected
+
+
+def test_stream_once(spark, world, paths, tmp_path):
+    arguments = ("stream", paths[0], paths[1], tmp_path / "out", "--checkpoint", tmp_path / "checkpoint")
+    result = run(*arguments, "--trigger", "once", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["messages"] == 1200
+    assert json.loads(run(*arguments, "--trigger", "once", "--json").stdout)["messages"] == 0
+    assert pairs(spark.read.parquet(str(tmp_path / "out"))) == world.expected
+
+
+def test_a_stream_that_is_told_to_stop_drains_and_goes_on_later(spark, world, paths, tmp_path):
+    """SIGTERM to a process of its own: exit code 0, no traceback, and a second run delivers the rest once."""
+    arriving = write_files(world.message_table.slice(0, 600), tmp_path / "arriving", 2)
+    command = [
+        Path(sys.executable).with_name("nearcast"), "stream", arriving, paths[1], tmp_path / "out",
+        "--checkpoint", tmp_path / "checkpoint", "--trigger", "100ms", "--json", "--master", "local[2]",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        until = time.monotonic() + 90
+        while time.monotonic() < until and not list((tmp_path / "checkpoint").glob("commits/0")):
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        out, said = running.communicate(timeout=60)
+    assert running.returncode == 0, said
+    assert b"Traceback" not in said
+    assert json.loads(out)["stopped"] is True
+    write_files(world.message_table.slice(600), arriving, 2, start=2)
+    rest = run(*command[1:6], "--checkpoint", tmp_path / "checkpoint", "--trigger", "once")
+    assert rest.exit_code == 0, rest.stderr
+    assert pairs(spark.read.parquet(str(tmp_path / "out"))) == world.expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["build", "nowhere.parquet", "versions"], "there is no file or directory nowhere.parquet"),
+        (["build", "rows.csv", "versions"], "nearcast prepare subscriptions rows.csv prepared"),
+        (["profile", "nowhere"], "nowhere has no profile yet"),
+        (["stream", "a", "b", "c", "--checkpoint", "d", "--trigger", "soon"], "500ms, 10s or 1min, or once"),
+        (["match", "a", "b", "--master", "local[1]"], "give --output DIR"),
+        (["match", "a", "b", "--verbose"], "give --master"),
+    ],
+)
+def test_what_cannot_be_is_one_line(spark, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
