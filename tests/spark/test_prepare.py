@@ -17,7 +17,7 @@ from nearcast.spark.reading import read_raw
 
 pytestmark = pytest.mark.spark
 
-CSV = """id,lon,lat,text,published_at,expires_at,price
+CSV = """id, lon,lat,text,published_at,expires_at,price
 m1,-73.99,40.73,"Half price ""coffee"",
 until noon",2026-11-16T08:00:00Z,2026-11-16T12:00:00Z,2.5
 m2,-73.99,north,tea,,,
@@ -48,7 +48,7 @@ def run(*arguments):
 def csv(spark, tmp_path_factory):
     """A CSV file prepared by the command."""
     home = tmp_path_factory.mktemp("csv")
-    (home / "raw.csv").write_text(CSV)
+    (home / "raw.csv").write_text(CSV, encoding="utf-8-sig")
     ran = run("messages", home / "raw.csv", home / "out", "--number", "price", "--json")
     return SimpleNamespace(
         ran=ran,

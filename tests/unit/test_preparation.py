@@ -152,6 +152,7 @@ def test_strings_become_what_their_names_say():
         ),
         ("published_at", "2026-11-16T00:00:00", "has no time zone"),
         ("expires_at", "99999999999999999999", "outside of the years 1 to 9999"),
+        ("expires_at", "9" * 5000, "(5000 characters), which cannot be read"),
     ],
 )
 def test_a_value_that_is_not_of_its_type(column, value, said):

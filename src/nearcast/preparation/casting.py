@@ -169,8 +169,8 @@ def geometries(column: pa.Array, kind: str) -> tuple[pa.Array, dict[str, pa.Arra
             if written not in known:
                 known[written] = place_columns(read(written))
             found[row] = known[written]
-        except InputError as error:
-            wrong[row] = str(error)
+        except (ValueError, OverflowError) as error:
+            wrong[row] = _said(error, "geometry", written)
     columns = {
         name: pa.array([place.get(name) for place in found], type_)
         for name, type_ in (
@@ -193,14 +193,18 @@ def _each(column: pa.Array, name: str, read: Callable[[str, Any], Any], type_: p
     for number, value in enumerate(distinct.to_pylist()):
         try:
             values.append(None if value is None else read(name, value))
-        except InputError as error:
+        except (ValueError, OverflowError) as error:  # such as an integer of thousands of digits
             values.append(None)
-            errors[number] = str(error)
+            errors[number] = _said(error, name, value)
     wrong: dict[int, str] = {}
     if errors:
         numbers_ = indices.to_pylist()
         wrong = {row: errors[number] for row, number in enumerate(numbers_) if number in errors}
     return Cells(pa.array(values, type_).take(indices), wrong)
+
+
+def _said(error: Exception, name: str, value: object) -> str:
+    return str(error) if isinstance(error, InputError) else f"{name} is {shown(value)}, which cannot be read"
 
 
 def _decoded(name: str, value: bytes) -> str:

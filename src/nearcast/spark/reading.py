@@ -76,13 +76,11 @@ def _csv(spark: SparkSession, path: str) -> DataFrame:
     if not names:
         raise ColumnError(f"{path} is empty; a CSV file begins with a line of column names")
     schema = StructType([StructField(name, StringType()) for name in (*names, MALFORMED)])
-    return (
-        spark.read.options(**options)
-        .option("columnNameOfCorruptRecord", MALFORMED)
-        .option("enforceSchema", False)
-        .schema(schema)
-        .csv(path)
-    )
+    reader = spark.read.options(**options).option("columnNameOfCorruptRecord", MALFORMED)
+    rows = (
+        reader.option("enforceSchema", False).schema(schema).csv(path)
+    )  # every file has these names, or it fails
+    return rows.toDF(*(name.strip() for name in names), MALFORMED)
 
 
 def _parquet(spark: SparkSession, path: str) -> DataFrame:
