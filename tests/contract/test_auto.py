@@ -5,6 +5,7 @@ import pytest
 
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, UnknownError, build_index, open_index
+from nearcast.bench import workloads
 
 EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
 
@@ -130,3 +131,33 @@ def test_each_clause_is_sent_where_it_is_cheaper(sampled, tmp_path):
 def test_values_that_spare_little_get_no_structure_of_their_own():
     table = mixed(np.random.default_rng(7), 12)
     assert build_index("auto", table).stats()["structure"] == "packed-list"
+
+
+def test_where_values_decide_alone_updates_are_made_in_place(tmp_path):
+    made = workloads.mo_tree(20_000, 100, newcomers=500)
+    index, scan = build_index(made.subscriptions), build_index("scan", made.subscriptions)
+    assert index.stats()["structure"].endswith("mo-tree")
+    rows = np.arange(0, 20_000, 40)
+    moved = made.subscriptions.take(rows)
+    moved.clauses.boxes[:] += 1e-4
+
+    def agree():
+        assert index.check() == []
+        assert answers(index, made.messages) == answers(scan, made.messages)
+
+    for each in (index, scan):
+        each.update(rows, moved)
+    agree()
+    assert index.stats()["dead_clauses"] == 0
+    # A clause for words and place goes elsewhere: then both structures answer, and updates are no longer in place.
+    wordy = SubscriptionTable.from_arrays([[20, 20, 30, 30]], [0, 0], [], space=made.subscriptions.space)
+    for each in (index, scan):
+        (row,) = each.insert(wordy)
+        each.update(rows, made.newcomers)
+    agree()
+    for each in (index, scan):
+        each.remove([row])
+        each.update(rows, moved)
+    agree()
+    index = open_index(index.save(tmp_path / "index"))
+    agree()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Probes
+from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.access import Paths, likely_paths, prices
 from nearcast.matching.lfilter.cost import expected_trie_cost
 from nearcast.matching.matcher import Matcher
@@ -73,6 +73,14 @@ class Auto(Matcher):
             share = np.count_nonzero(self._by_value.values & self.store.alive) / max(self._chosen_for, 1)
             why = f"{share:.0%} of the clauses are reached by their values; for the others, {why}"
         self._why = why
+        self._count_others()
+
+    def _count_others(self) -> None:
+        """Count the clauses beside the MO-Tree, where there is one: if there are none, it answers alone."""
+        self._others, self._rewrites = 0, False
+        if self._by_value is not None:
+            self._others = int(np.count_nonzero(~self._by_value.values & self.store.alive))
+            self._rewrites = not self._others
 
     def _routes(self) -> tuple[Paths | None, GrowableArray | None]:
         """Return what clauses are sent by, and which are sent to an MO-Tree; None where it would not pay."""
@@ -112,6 +120,8 @@ class Auto(Matcher):
             self._by_value.values[clause_rows] = cheaper
             self._values._add(clause_rows[cheaper])
             self._inner._add(clause_rows[~cheaper])
+            self._others += len(clause_rows) - np.count_nonzero(cheaper)
+            self._rewrites = not self._others
         else:
             self._inner._add(clause_rows)
         if self.store.rows - self.store.dead > max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_FIRST):
@@ -126,6 +136,12 @@ class Auto(Matcher):
             by_value = self._by_value.values[clause_rows]
             self._values._drop(clause_rows[by_value])
             self._inner._drop(clause_rows[~by_value])
+            self._others -= len(clause_rows) - np.count_nonzero(by_value)
+            self._rewrites = not self._others
+
+    def _rewrite(self, clause_rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+        assert self._values is not None
+        self._values._rewrite(clause_rows, changed, clauses)
 
     def _search(
         self,
@@ -138,6 +154,8 @@ class Auto(Matcher):
     ) -> tuple[int, int]:
         if self._values is None:
             return self._inner._search(probes, start, stop, counts, out, filled)
+        if not self._others:
+            return self._values._search(probes, start, stop, counts, out, filled)
         parts = []
         for structure in (self._inner, self._values):
             searches = Searches()
@@ -188,9 +206,15 @@ class Auto(Matcher):
                 {name[6:]: array for name, array in arrays.items() if name.startswith("value_")}
             )
             self._inner.part, self._values.part = (self._by_value, False), (self._by_value, True)
+        self._count_others()
 
     def _check(self) -> list[str]:
-        return self._inner._check() + ([] if self._values is None else self._values._check())
+        found = self._inner._check() + ([] if self._values is None else self._values._check())
+        others = self._others
+        self._count_others()
+        if self._others != others:
+            found.append(f"{others} clauses are counted beside the MO-Tree, but there are {self._others}")
+        return found
 
 
 def _shifted(

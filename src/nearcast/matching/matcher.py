@@ -53,7 +53,7 @@ class Matcher(ABC):
     parameters: ClassVar[
         tuple[str, ...]
     ] = ()  # keyword arguments that the index takes beside messages and progress
-    _rewrites: ClassVar[bool] = False  # whether there is a _rewrite
+    _rewrites = False  # whether there is a _rewrite
     _room: ClassVar[int] = 4 * config.MATCH_ROOM  # answers that a search starts with room for
     part: tuple[GrowableArray, bool] | None = None  # holds only the clause rows that are marked so; None: all
     _build_seconds = 0.0

@@ -43,7 +43,7 @@ class MOTree(Matcher):
     _most_layers = config.MO_TREE_LAYERS
     _levels = config.MO_TREE_LEVELS
     _threshold = config.MO_TREE_THRESHOLD
-    _rewrites: ClassVar[bool] = True
+    _rewrites = True
     _layouts = 0
 
     def __init__(
