@@ -120,7 +120,7 @@ class Auto(Matcher):
             self._by_value.values[clause_rows] = cheaper
             self._values._add(clause_rows[cheaper])
             self._inner._add(clause_rows[~cheaper])
-            self._others += len(clause_rows) - np.count_nonzero(cheaper)
+            self._others += int(np.count_nonzero(~cheaper))
             self._rewrites = not self._others
         else:
             self._inner._add(clause_rows)
@@ -136,7 +136,7 @@ class Auto(Matcher):
             by_value = self._by_value.values[clause_rows]
             self._values._drop(clause_rows[by_value])
             self._inner._drop(clause_rows[~by_value])
-            self._others -= len(clause_rows) - np.count_nonzero(by_value)
+            self._others -= int(np.count_nonzero(~by_value))
             self._rewrites = not self._others
 
     def _rewrite(self, clause_rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
