@@ -275,6 +275,18 @@ LFILTER_AREA: Final = (0.0001, 0.01)  # of a range message, as a share of the sp
 LFILTER_SHORT: Final = (6, 10, 15, 20)  # words of a message
 LFILTER_LONG: Final = (100, 400, 700, 1_000)
 
+# --- Benchmark of the pipeline ------------------------------------------------------------------------------------
+BENCH_SPARK_MESSAGES: Final = 1_000_000
+BENCH_SPARK_AREA: Final = (
+    0.00001,
+    0.0006,
+)  # of a region, as a share of the space: about ten deliveries a message
+BENCH_SPARK_FILES: Final = 40  # that hold the messages
+BENCH_SPARK_BATCHES: Final = 10  # micro-batches in which a stream reads them
+BENCH_STREAM_SECONDS: Final = 20.0  # that messages arrive at a given rate
+BENCH_STREAM_RATE: Final = 10_000  # messages a second
+BENCH_STREAM_STEP: Final = 0.1  # seconds between two files of arriving messages
+
 # --- MBRTrie, PT-Quadtree, LFILTER ---------------------------------------------------------------------------------
 TRIE_BLOCK: Final = 32  # postings that share one bounding box, so that a long list is read in steps
 FOLD_MIN: Final = 256  # fewer newcomers are not worth folding into the structure

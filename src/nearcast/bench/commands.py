@@ -213,6 +213,52 @@ def vocabulary(
     _measure("vocabulary", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
 
 
+@app.command()
+def spark(
+    subscriptions: Annotated[
+        int, typer.Option(help="How many subscriptions there are.", min=1)
+    ] = config.BENCH_SUBSCRIPTIONS,
+    messages: Annotated[
+        int, typer.Option(help="How many messages are matched.", min=1)
+    ] = config.BENCH_SPARK_MESSAGES,
+    seconds: Annotated[
+        float, typer.Option(help="How long messages arrive at the given rate.", min=1)
+    ] = config.BENCH_STREAM_SECONDS,
+    rate: Annotated[
+        int, typer.Option(help="Messages a second that arrive.", min=10)
+    ] = config.BENCH_STREAM_RATE,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure the pipeline on local Spark, two cores.
+
+    Batch and stream beside the same work in one process with two threads, from
+    the same files and with the deliveries thrown away; the time of a
+    micro-batch while messages arrive; what a worker needs to open the index.
+
+    For example:
+
+    nearcast bench spark --subscriptions 100000 --messages 100000
+    """
+
+    def run(tell: Progress) -> dict[str, Any]:
+        from nearcast.bench import pipeline
+
+        return pipeline.run(
+            subscriptions, messages, seed=seed, repeat=repeat, seconds=seconds, rate=rate, progress=tell
+        )
+
+    command = (
+        f"nearcast bench spark --subscriptions {subscriptions} --messages {messages} --seconds {seconds:g} "
+        f"--rate {rate} --seed {seed} --repeat {repeat}"
+    )
+    _measure("spark", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+
+
 @app.command("ap-tree")
 def ap_tree(
     figure: Annotated[

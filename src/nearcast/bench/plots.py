@@ -48,6 +48,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         "turnover": _turnover,
         "vocabulary": _vocabulary,
         "attributes": _attributes,
+        "spark": _spark,
     }
     pictures[report["benchmark"]](report, path)
 
@@ -90,6 +91,20 @@ def _vocabulary(report: Mapping[str, Any], path: Path) -> None:
         axis="million keywords a second, one core (logarithmic)",
         line=None,
         highlight=lambda name: name.startswith("Vocabulary"),
+    )
+
+
+def _spark(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the messages a second of each way to match."""
+    rows = [result for result in report["results"] if "messages_per_second" in result]
+    _bars(
+        path,
+        names=[result["index"] for result in rows],
+        values=[result["messages_per_second"] for result in rows],
+        title=f"Matching against {report['sizes']['subscriptions']:,} subscriptions on two cores",
+        axis="messages a second (logarithmic)",
+        line=None,
+        highlight=lambda name: name != "in process",
     )
 
 

@@ -93,8 +93,50 @@ def table(report: Mapping[str, Any]) -> RenderableType:
         "turnover": _turnover_table,
         "vocabulary": _vocabulary_table,
         "attributes": _attributes_table,
+        "spark": _spark_table,
     }
     return tables[report["benchmark"]](report)
+
+
+def _spark_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each way to match, and what a worker needs below."""
+    sizes = report["sizes"]
+    by_name = {result["index"]: result for result in report["results"]}
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for heading in ("messages/s", "of one\nprocess", "micro-\nbatches", "trigger to sink ms\np50", "\np99"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name in ("in process", "batch", "stream", "paced stream"):
+        result = by_name[name]
+        share = result.get("share_of_in_process")
+        table.add_row(
+            name,
+            f"{result['messages_per_second']:,.0f}",
+            f"{share:.0%}" if share else "",
+            f"{result['batches']:,}" if "batches" in result else "",
+            *(
+                f"{result[key]:,.0f}" if key in result else ""
+                for key in ("p50_milliseconds", "p99_milliseconds")
+            ),
+        )
+    worker = by_name["worker"]
+    return Group(
+        Text(
+            f"{sizes['subscriptions']:,} subscriptions × {sizes['messages']:,} messages, "
+            f"{by_name['batch']['deliveries'] / sizes['messages']:.1f} deliveries a message, two cores, "
+            f"seed {report['workload']['seed']}"
+        ),
+        table,
+        Text(
+            f"a worker opens the index ({worker['index_megabytes']:,.0f} MB) in {worker['open_seconds'] * 1e3:,.0f} ms, "
+            f"and compiles {worker['compiled_kernels']} kernels"
+        ),
+        Text(
+            f"of two workers each has {worker['resident_megabytes']:,.0f} MB in memory, "
+            f"its share (PSS) is {worker['proportional_megabytes']:,.0f} MB"
+        ),
+        Text(machine_line(report)),
+    )
 
 
 def _matching_table(report: Mapping[str, Any]) -> RenderableType:
