@@ -128,7 +128,7 @@ def _spark_table(report: Mapping[str, Any]) -> RenderableType:
         ),
         table,
         Text(
-            f"a worker opens the index ({worker['index_megabytes']:,.0f} MB) in {worker['open_seconds'] * 1e3:,.0f} ms, "
+            f"a worker opens the index ({worker['index_megabytes']:,.0f} MB) in {worker['open_seconds'] * 1e3:,.0f} ms "
             f"and compiles {worker['compiled_kernels']} kernels"
         ),
         Text(
