@@ -21,9 +21,9 @@ from nearcast.matching.mbr_trie.trie import Trie
 from nearcast.matching.pt_quadtree.quadtree import Frame, Quadtree
 from nearcast.matching.token_order import LAST, message_tokens
 
-__all__ = ["SHARE", "costs", "expected_trie_cost", "token_figures"]
+__all__ = ["SHARE", "costs", "expected_trie_cost", "token_figures", "tops_in"]
 
-SHARE = 6  # the column of the share among the figures of a token
+SHARE, TOP = 6, 7  # the column of the share among the figures of a token
 _FINEST = config.QUADTREE_LEVELS
 _LEVEL = config.LFILTER_LEVEL
 _TOP_NS, _NODE_NS, _POSTING_NS = config.LFILTER_TOP_NS, config.LFILTER_NODE_NS, config.LFILTER_POSTING_NS
@@ -36,11 +36,22 @@ def token_figures(trie: Trie, shares: NDArray[np.float32]) -> NDArray[np.float32
     """Return what Cost_T asks of each token, side by side: float32[ranks, 8], half a cache line for each.
 
     Of the child of the root with the token: its MBR (touching nothing where there is no such child), the postings of
-    its own list, and those below; then the share of the token in those of all clauses.
+    its own list, and those below; then the share of the token in those of all clauses, and the child (an integer: see
+    :func:`tops_in`).
     """
     figures = np.empty((len(trie.tops), 8), np.float32)
     _write_figures(trie, shares, figures)
+    tops_in(figures)[:] = trie.tops
     return figures
+
+
+def tops_in(figures: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Return the children of the root, as they stand among the figures of the tokens.
+
+    Who has looked at the figures of a message's tokens finds them near.
+    """
+    tops: NDArray[np.int32] = figures.view(np.int32)[:, TOP]
+    return tops
 
 
 @kernel
@@ -53,7 +64,6 @@ def _write_figures(trie: Trie, shares: NDArray[np.float32], out: NDArray[np.floa
         out[rank, 4] = ends[top] - lows[top]
         out[rank, 5] = highs[top] - ends[top]
         out[rank, SHARE] = shares[rank]
-        out[rank, 7] = 0.0
 
 
 @kernel

@@ -13,7 +13,7 @@ from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.folding import FoldingMatcher, named_arrays, taken_arrays
-from nearcast.matching.lfilter.cost import SHARE, costs, token_figures
+from nearcast.matching.lfilter.cost import SHARE, costs, token_figures, tops_in
 from nearcast.matching.lfilter.hybrid import hybrid_prune
 from nearcast.matching.matcher import Progress
 from nearcast.matching.mbr_trie.merge import merge_tries
@@ -152,7 +152,7 @@ class LFilter(FoldingMatcher):
         done: tuple[int, int] = _search(
             self.store.clauses,
             self.store.alive,
-            self._trie,
+            self._trie._replace(tops=tops_in(self._figures)),
             self._postings,
             self._frame,
             self._tree,
