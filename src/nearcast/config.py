@@ -179,6 +179,8 @@ HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
 # --- Spark ---------------------------------------------------------------------------------------------------------
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker hands back
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the latest used ones
+LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions are not worth a new version
+LIVE_DELTA_SHARE: Final = 0.1  # nor are fewer than this share of all
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over
 

@@ -30,14 +30,24 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast._version import __version__
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.distribution import Routes, delivering_shards, distribute
+from nearcast.distribution import Distribution, Routes, delivering_shards, distribute
 from nearcast.distribution.files import open_distribution, save_distribution
 from nearcast.errors import ColumnError, IndexFileError, shown
 from nearcast.matching import Matcher, build_index, open_one
 from nearcast.matching.files import FORMAT
 from nearcast.ragged import ragged_take
 
-__all__ = ["SHARDS", "SUBSCRIPTIONS", "Shard", "Sharded", "build_shard", "finish", "is_sharded", "start"]
+__all__ = [
+    "ROW",
+    "SHARDS",
+    "SUBSCRIPTIONS",
+    "Shard",
+    "Sharded",
+    "build_shard",
+    "finish",
+    "is_sharded",
+    "start",
+]
 
 KIND = "shards"
 ROW, SHARDS = (
@@ -157,8 +167,8 @@ class Sharded:
                 raise IndexFileError(f"{path} is missing or cut off; build the version again")
             if verify and _sum(path) != expected:
                 raise IndexFileError(f"{path} is damaged: its checksum is not the manifest's; build it again")
-        self.distribution, self.like = open_distribution(self.directory / _DISTRIBUTION)
-        self.shard = lru_cache(maxsize=None)(self._open_shard)
+        self.distribution, self.like = self.open_distribution()
+        self.shard = lru_cache(maxsize=None)(self.open_shard)
         if verify:
             for shard in range(self.distribution.shards):
                 open_one(self.directory / _shard_name(shard), verify=True)
@@ -179,7 +189,12 @@ class Sharded:
         """Whether a subscription is stored in several shards."""
         return bool(self.manifest["stored"] > self.manifest["subscriptions"])
 
-    def _open_shard(self, number: int) -> Shard:
+    def open_distribution(self) -> tuple[Distribution, SubscriptionTable]:
+        """Return the distribution, and what messages are coded like before they are sent; each time another one."""
+        return open_distribution(self.directory / _DISTRIBUTION)
+
+    def open_shard(self, number: int) -> Shard:
+        """Open a shard, each time another one: what is changed in it stays private to it."""
         base = self.directory / _shard_name(number)
         rows, offsets, shards = (np.load(f"{base}.{column}.npy") for column in _COLUMNS)
         return Shard(open_one(base), rows, Routes(offsets, shards))

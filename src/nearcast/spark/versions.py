@@ -34,9 +34,9 @@ from nearcast.spark.session import quietly
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["build", "ensure", "sample_of", "version_of"]
+__all__ = ["build", "ensure", "sample_of", "sharded_version", "version_of"]
 
 
 def build(
@@ -107,7 +107,15 @@ def version_of(
     home = directory or _default_directory()
     if shards is None:
         return ensure(subscriptions.toArrow(), home, index)
-    return _ensure_sharded(subscriptions, home, index, distribution, shards, sample)
+    return sharded_version(
+        subscriptions.sparkSession,
+        subscriptions.toArrow(),
+        home,
+        index=index,
+        distribution=distribution,
+        shards=shards,
+        sample=sample,
+    )
 
 
 def ensure(table: pa.Table, directory: Path, index: str) -> Path:
@@ -121,15 +129,18 @@ def ensure(table: pa.Table, directory: Path, index: str) -> Path:
     return version
 
 
-def _ensure_sharded(
-    subscriptions: DataFrame,
+def sharded_version(
+    spark: SparkSession,
+    table: pa.Table,
     directory: Path,
+    *,
     index: str,
     distribution: str,
     shards: int,
     sample: pa.Table | None,
 ) -> Path:
-    table = _canonical(subscriptions.toArrow())
+    """Return the sharded version of the subscriptions in *table*, and build it first if it is not there."""
+    table = _canonical(table)
     how = f"{distribution} {shards}" + (f" {_fingerprint(sample, '')}" if sample is not None else "")
     version = (
         directory.absolute() / f"{index}-{distribution}-{shards}-{_fingerprint(table, f'{index} {how}')}"
@@ -138,7 +149,7 @@ def _ensure_sharded(
         return version
     with _draft(version) as draft:
         sharded.start(draft, table, distribution=distribution, shards=shards, messages=sample)
-        rows = subscriptions.sparkSession.read.parquet(str(draft / sharded.SUBSCRIPTIONS))
+        rows = spark.read.parquet(str(draft / sharded.SUBSCRIPTIONS))
         divided = rows.withColumn("_shard", explode(sharded.SHARDS)).repartitionById(shards, "_shard")
 
         def build_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
