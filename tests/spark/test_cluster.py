@@ -1,6 +1,5 @@
 """A standalone cluster of two workers on this machine: the same deliveries as in one process."""
 
-import json
 import os
 import re
 import shutil
@@ -86,25 +85,22 @@ def cluster(tmp_path_factory):
         shutil.rmtree(home / "work", ignore_errors=True)
 
 
+SCRIPT = """
+import sys
+from nearcast.spark import build, match, session
+
+address, home, out = sys.argv[1:]
+settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.executor.cores": 1}
+spark = session(master=address, config=settings)
+version = build(spark.read.parquet(f"{home}/subscriptions"), f"{out}/versions", distribution="location", shards=4)
+match(spark.read.parquet(f"{home}/messages"), version).write.parquet(f"{out}/deliveries")
+spark.stop()
+"""
+
+
 def test_build_and_match_on_two_workers(cluster, world, tmp_path):
-    settings = ["--master", cluster, "--json"]
-    for setting in ("spark.driver.host=127.0.0.1", "spark.executor.memory=512m", "spark.executor.cores=1"):
-        settings += ["--conf", setting]
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-
-    def nearcast(*arguments):
-        command = [Path(sys.executable).with_name("nearcast"), *map(str, arguments), *settings]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=240, env=environment, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    versions, out = tmp_path / "versions", tmp_path / "out"
-    built = nearcast(
-        "build", world.home / "subscriptions", versions, "--shards", 4, "--distribution", "location"
-    )
-    assert (built["subscriptions"], built["shards"]) == (300, 4)
-    found = nearcast("match", world.home / "messages", versions, "--output", out)
-    assert found["deliveries"] == sum(world.expected.values())
-    assert pairs(pq.read_table(out)) == world.expected
+    command = [sys.executable, "-c", SCRIPT, cluster, world.home, tmp_path]
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert pairs(pq.read_table(tmp_path / "deliveries")) == world.expected

@@ -85,7 +85,7 @@ def test_a_stream_that_is_told_to_stop_drains_and_goes_on_later(spark, world, pa
     assert b"Traceback" not in said
     assert json.loads(out)["stopped"] is True
     write_files(world.message_table.slice(600), arriving, 2, start=2)
-    rest = run(*command[1:6], "--checkpoint", tmp_path / "checkpoint", "--trigger", "once")
+    rest = run(*command[1:5], "--checkpoint", tmp_path / "checkpoint", "--trigger", "once")
     assert rest.exit_code == 0, rest.stderr
     assert pairs(spark.read.parquet(str(tmp_path / "out"))) == world.expected
 
