@@ -2,8 +2,8 @@
 
 :func:`session` starts a local Spark, :func:`prepare` makes typed rows of raw ones, :func:`profile` counts what messages
 and subscriptions are like, :func:`build` makes the index of subscriptions, :func:`match` finds the deliveries of
-messages, in batch and in a stream. Nothing here needs a SparkContext or the Java gateway, so all of it runs under Spark
-Connect; ``session`` is for a machine of your own.
+messages, in batch and in a stream, and :class:`Live` does so while subscriptions change. Nothing here needs a
+SparkContext or the Java gateway, so all of it runs under Spark Connect; ``session`` is for a machine of your own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nearcast.spark.session import session
 
 if TYPE_CHECKING:
+    from nearcast.spark.live import Live
     from nearcast.spark.matching import match
     from nearcast.spark.preparing import Prepared, good_rows, prepare, quarantined_rows, write_prepared
     from nearcast.spark.profiles import Profile, profile
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nearcast.spark.versions import build
 
 __all__ = [
+    "Live",
     "Prepared",
     "Profile",
     "build",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "live": ("Live",),
     "matching": ("match",),
     "preparing": ("Prepared", "good_rows", "prepare", "quarantined_rows", "write_prepared"),
     "profiles": ("Profile", "profile"),
