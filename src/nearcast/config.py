@@ -180,6 +180,7 @@ HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker hands back
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the latest used ones
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
+SPARK_SCALA: Final = "2.13"  # that PySpark's Java side is made with: part of the names of its Maven artifacts
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over
 
 # --- Distribution over shards ----------------------------------------------------------------------------------------

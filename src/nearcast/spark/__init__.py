@@ -1,7 +1,8 @@
 """The data pipeline: DataFrame in, DataFrame out.
 
 :func:`session` starts a local Spark, :func:`profile` counts what messages and subscriptions are like, :func:`build`
-makes the index of subscriptions, :func:`match` finds the deliveries of messages, in batch and in a stream. Nothing here
+makes the index of subscriptions, :func:`match` finds the deliveries of messages, in batch and in a stream,
+:mod:`~nearcast.spark.kafka` and :mod:`~nearcast.spark.sinks` bring messages in and deliveries out. Nothing here
 needs a SparkContext or the Java gateway, so all of it runs under Spark Connect; ``session`` is for a machine of your
 own.
 """

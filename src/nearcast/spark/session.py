@@ -15,7 +15,7 @@ from nearcast.errors import InputError, RuntimeUnavailableError, shown
 from nearcast.spark.java import find_java, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -29,12 +29,15 @@ def session(
     cores: int | str = "*",
     memory: str = "2g",
     config: Mapping[str, object] | None = None,
+    *,
+    packages: Collection[str] = (),
 ) -> SparkSession:
     """Return the active Spark session, or start a local one.
 
     A session that is already active is returned as it is: then the arguments have no effect. A new one runs
-    on this machine alone, listens on the loopback address only, needs no network, logs errors only, runs its
-    Python workers with this interpreter, and has Arrow on, the web page off and UTC as its time zone.
+    on this machine alone, listens on the loopback address only, needs no network unless there are packages to fetch,
+    logs errors only, runs its Python workers with this interpreter, and has Arrow on, the web page off and UTC as its
+    time zone.
 
     Parameters
     ----------
@@ -47,13 +50,22 @@ def session(
         map them from files.
     config
         Spark settings to add, or to put in the place of these.
+    packages
+        Maven coordinates of libraries that Spark fetches first, such as those of
+        :func:`nearcast.spark.kafka.packages`, each ``group:artifact:version``. It takes them from its cache, from
+        ``~/.m2``, or from Maven Central, and says on stderr what it finds. Where Maven Central is not reached,
+        ``spark.jars.repositories`` or ``spark.jars.ivySettings`` in *config*, or in ``spark-defaults.conf``, name
+        another place.
 
-    Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing.
+    Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing, or if the
+    packages cannot be fetched.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise RuntimeUnavailableError(
             "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
         )
+    if packages:
+        config = {"spark.jars.packages": ",".join(packages), **(config or {})}
     if cores != "*" and not (isinstance(cores, int) and cores >= 1):
         raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
     with quietly():
@@ -72,7 +84,15 @@ def session(
                 builder = SparkSession.builder.master(f"local[{cores}]").appName(app)
                 for name, value in {**_settings(cores, memory), **(config or {})}.items():
                     builder = builder.config(name, str(value))
-                return builder.getOrCreate()
+                try:
+                    return builder.getOrCreate()
+                except PySparkRuntimeError as error:
+                    if not packages or error.getCondition() != "JAVA_GATEWAY_EXITED":
+                        raise
+                    raise RuntimeUnavailableError(
+                        f"Spark did not start with the packages {', '.join(packages)}. What it said above names those "
+                        "that no repository has; spark.jars.repositories in config can name another one"
+                    ) from None
 
 
 def _settings(cores: int | str, memory: str) -> dict[str, object]:
