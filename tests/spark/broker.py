@@ -93,7 +93,7 @@ def resolve(*coordinates):
             raise NotToBeHadError(f"no Maven repository answered within {RESOLVE_SECONDS} s") from None
         if ran.returncode:
             raise NotToBeHadError(_complaint(ran.stdout + ran.stderr, coordinates))
-        path = found.read_text()
+        path = found.read_text().strip()
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(path)
     return tuple(map(Path, path.split(os.pathsep)))

@@ -118,12 +118,12 @@ def test_records_that_are_no_messages_keep_their_place(spark, broker):
 def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path):
     """A stream into both sinks, stopped in the middle and started again with more messages waiting."""
     first, second = world.message_table.slice(0, 800), world.message_table.slice(800)
-    produce(spark, broker, "messages", [*as_json(first), *BROKEN])
+    produce(spark, broker, "city", [*as_json(first), *BROKEN])
     raw = kafka.read_messages(
-        spark, broker, "messages", SCHEMA, options={"maxOffsetsPerTrigger": "150", "minPartitions": "2"}
+        spark, broker, "city", SCHEMA, options={"maxOffsetsPerTrigger": "150", "minPartitions": "2"}
     )
-    to_files, to_topic = parquet_sink(tmp_path / "deliveries"), kafka_sink(broker, "deliveries")
-    bad, fuse = [], [3]
+    to_files, to_topic = parquet_sink(tmp_path / "deliveries"), kafka_sink(broker, "city-deliveries")
+    bad, fuse = [], []
 
     def write(rows, batch):
         rows.persist()
@@ -136,8 +136,8 @@ def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path)
         to_files(deliveries, batch)
         deliveries.unpersist()
         rows.unpersist()
-        if batch in fuse:  # all is written, nothing committed: this batch comes again
-            fuse.remove(batch)
+        if fuse:  # all is written, nothing committed: this batch comes again
+            fuse.pop()
             raise RuntimeError("the driver is on fire")
 
     def start(**trigger):
@@ -150,17 +150,18 @@ def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path)
     early = pairs(spark.read.parquet(str(tmp_path / "deliveries")))
     assert 0 < sum(early.values()) < sum(world.expected.values())
 
-    produce(spark, broker, "messages", as_json(second))
+    produce(spark, broker, "city", as_json(second))
+    fuse.append("lit")
     with pytest.raises(Exception, match="the driver is on fire"):
         start(availableNow=True).awaitTermination(DEADLINE)
     assert start(availableNow=True).awaitTermination(DEADLINE)
 
     expected = in_process(world.message_table, world.subscription_table)
     assert pairs(spark.read.parquet(str(tmp_path / "deliveries"))) == expected
-    sent = records(spark, broker, "deliveries")
+    sent = records(spark, broker, "city-deliveries")
     everything = Counter((each.value["message_id"], each.value["subscription_id"]) for each in sent)
     assert set(everything) == set(expected)
-    assert sum(everything.values()) > sum(expected.values()), "the third batch was sent twice"
+    assert sum(everything.values()) > sum(expected.values()), "a batch was sent twice"
     assert without_repeats(sent) == expected
     assert all(each.key == each.value["subscription_id"] for each in sent)
     assert Counter(text for _, text in set(bad)) == Counter(map(as_text, BROKEN))
@@ -183,22 +184,14 @@ def test_spark_sink_of_the_stream_itself(spark, broker, world, version, tmp_path
 
 def test_starting_at_an_offset(spark, broker):
     produce(spark, broker, "late", [b'{"id": 1}'] * 9)
-    offsets = json.dumps({"late": {"0": -1, "1": -1, "2": -2}})  # -1: behind the last, -2: the first
     every = kafka.read_messages(spark, broker, "late", "id long", stream=False).collect()
-    assert sum(row.kafka.partition == 2 for row in every) > 0
-    latter = kafka.read_messages(
-        spark,
-        broker,
-        "late",
-        "id long",
-        stream=False,
-        options={"startingOffsets": offsets.replace("-1", "-2"), "endingOffsets": "latest"},
-    )
-    assert latter.count() == 9
+    of_last = sum(row.kafka.partition == 2 for row in every)
+    assert 0 < of_last < len(every) == 9
+    offsets = json.dumps({"late": {"0": -1, "1": -1, "2": -2}})  # -1: behind the last, -2: the first
     stream = kafka.read_messages(spark, broker, "late", "id long", starting=offsets)
     query = stream.writeStream.format("memory").queryName("late").trigger(availableNow=True).start()
     assert query.awaitTermination(DEADLINE)
-    assert spark.table("late").count() == sum(row.kafka.partition == 2 for row in every)
+    assert spark.table("late").count() == of_last
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,7 @@ def _parsed(records: DataFrame, fields: StructType) -> DataFrame:
     good = F.col("read.it").isNotNull() & F.col(f"read.{CORRUPT}").isNull()
     return read.select(
         *(F.when(good, _inner("read", "it", name)).alias(name) for name in fields.names),
-        F.when(~F.coalesce(good, F.lit(False)), F.coalesce(F.make_valid_utf8(text), F.lit(""))).alias(
-            CORRUPT
-        ),
+        F.when(~good, F.coalesce(F.make_valid_utf8(text), F.lit(""))).alias(CORRUPT),
         F.struct("key", "topic", "partition", "offset", "timestamp").alias(POSITION),
     )
 
