@@ -66,7 +66,7 @@ def find_connector():
     try:
         return Connector(_beyond_spark(resolve(*standin.split(","))), reason)
     except NotToBeHadError as error:
-        return Connector(reason=f"{reason}; nor is the stand-in: {error}")
+        return Connector(reason=f"{reason}; nor is there the stand-in: {error}")
 
 
 def resolve(*coordinates):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -233,3 +234,41 @@ def test_what_ivy_does_not_find_is_named():
     assert kafka_broker._complaint(said, ()) == (
         "no Maven repository that answers has org.apache.spark#spark-sql-kafka-0-10_2.13;4.3.0"
     )
+
+
+class TestFindConnector:
+    """The connector of this PySpark comes first, the stand-in second, and the reason always stays."""
+
+    @pytest.fixture
+    def repository(self, monkeypatch):
+        """What the repository has: coordinates and their jars."""
+        there = {}
+
+        def resolve(*coordinates):
+            if coordinates not in there:
+                raise kafka_broker.NotToBeHadError(f"no {', '.join(coordinates)}")
+            return there[coordinates]
+
+        monkeypatch.setattr(kafka_broker, "resolve", resolve)
+        monkeypatch.setenv("NEARCAST_KAFKA_STANDIN", "a:old:1,b:older:0")
+        return there
+
+    def test_the_matching_one(self, repository):
+        repository[tuple(kafka.packages())] = (Path("matching-4.jar"), Path("spark-sql_2.13-4.jar"))
+        repository["a:old:1", "b:older:0"] = (Path("old-1.jar"),)
+        assert kafka_broker.find_connector() == kafka_broker.Connector((Path("matching-4.jar"),))
+
+    def test_the_standin(self, repository):
+        repository["a:old:1", "b:older:0"] = (Path("old-1.jar"),)
+        found = kafka_broker.find_connector()
+        assert (found.jars, found.matching) == ((Path("old-1.jar"),), False)
+
+    def test_neither(self, repository, monkeypatch):
+        asked = kafka.packages()[0]
+        found = kafka_broker.find_connector()
+        assert (found.jars, found.reason) == (
+            (),
+            f"no {asked}; nor is there the stand-in: no a:old:1, b:older:0",
+        )
+        monkeypatch.delenv("NEARCAST_KAFKA_STANDIN")
+        assert kafka_broker.find_connector().reason == f"no {asked}"

@@ -22,12 +22,13 @@ def rows(home):
 
 
 def test_each_batch_has_a_directory(spark, tmp_path):
-    write = parquet_sink(tmp_path / "out")
+    home = tmp_path / "not there yet" / "é=%20"
+    write = parquet_sink(home)
     write(frame(spark, 1, 2), 0)
     write(frame(spark, 3), 1)
-    assert rows(tmp_path / "out") == [(0, 1), (0, 2), (1, 3)]
-    assert spark.read.parquet(str(tmp_path / "out")).count() == 3
-    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == ["batch=0", "batch=1"]
+    assert rows(home) == [(0, 1), (0, 2), (1, 3)]
+    assert spark.read.parquet(f"file://{home}").count() == 3
+    assert sorted(each.name for each in home.iterdir()) == ["batch=0", "batch=1"]
 
 
 def test_a_repeat_takes_the_place_of_the_first_attempt(spark, tmp_path):

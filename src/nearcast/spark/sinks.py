@@ -51,7 +51,7 @@ def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], Non
             shutil.rmtree(remains)
         target = home / f"batch={batch}"
         draft, earlier = (home / f".{target.name}.{uuid.uuid4().hex}" for _ in range(2))
-        frame.write.parquet(draft.as_uri())
+        frame.write.parquet(f"file://{draft}")  # Spark takes a name as it is, and as_uri() encodes it
         if target.exists():
             target.rename(earlier)  # a directory cannot be replaced in one step
         draft.rename(target)
