@@ -142,6 +142,7 @@ def running(directory):
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "broker.session.timeout.ms": 60_000,  # on a busy machine a heartbeat may be late
         "log.dirs": directory / "data",
         "num.partitions": 3,
         "offsets.topic.replication.factor": 1,

@@ -83,6 +83,10 @@ def until(condition):
         time.sleep(0.05)
 
 
+def finish(query):
+    assert query.awaitTermination(DEADLINE), f"the query did not end: {query.status}, {query.lastProgress}"
+
+
 @pytest.fixture(scope="module")
 def version(world):
     return build(world.subscriptions, world.home / "kafka-versions")
@@ -155,7 +159,7 @@ def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path)
     fuse.append("lit")
     with pytest.raises(Exception, match="the driver is on fire"):
         start(availableNow=True).awaitTermination(DEADLINE)
-    assert start(availableNow=True).awaitTermination(DEADLINE)
+    finish(start(availableNow=True))
 
     expected = in_process(world.message_table, world.subscription_table)
     assert pairs(spark.read.parquet(str(tmp_path / "deliveries"))) == expected
@@ -176,7 +180,7 @@ def test_spark_sink_of_the_stream_itself(spark, broker, world, version, tmp_path
     writer = kafka.deliveries_to_kafka(deliveries).writeStream.format("kafka")
     writer = writer.options(**{"kafka.bootstrap.servers": broker}, topic="plain-deliveries")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-    assert writer.start().awaitTermination(DEADLINE)
+    finish(writer.start())
     found = records(spark, broker, "plain-deliveries")
     assert Counter((each.value["message_id"], each.value["subscription_id"]) for each in found) == in_process(
         few, world.subscription_table
@@ -191,7 +195,7 @@ def test_starting_at_an_offset(spark, broker):
     offsets = json.dumps({"late": {"0": -1, "1": -1, "2": -2}})  # -1: behind the last, -2: the first
     stream = kafka.read_messages(spark, broker, "late", "id long", starting=offsets)
     query = stream.writeStream.format("memory").queryName("late").trigger(availableNow=True).start()
-    assert query.awaitTermination(DEADLINE)
+    finish(query)
     assert spark.table("late").count() == of_last
 
 
