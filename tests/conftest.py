@@ -4,6 +4,7 @@
 """
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,23 +28,57 @@ def pytest_xdist_make_scheduler(config, log):
 
     class OneSpark(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "spark" if "spark" in nodeid else nodeid
+            return "spark" if "spark" in nodeid or "kafka" in nodeid else nodeid
 
     return OneSpark(config, log)
 
 
 @pytest.fixture(scope="session")
-def started(tmp_path_factory):
-    """A session, and the file that has what it said on stderr: the Java process gets that file for good."""
+def connector():
+    """Spark's Kafka connector, or why there is none."""
+    from spark.broker import find_connector
+
+    return find_connector()
+
+
+@pytest.fixture(scope="session")
+def broker(connector, spark, tmp_path_factory):
+    """The address of a Kafka broker, in a session of Spark that has the connector.
+
+    Where they are not to be had the test is skipped, or fails if NEARCAST_REQUIRE_KAFKA=1 says that they must be.
+    """
+    from spark.broker import NotToBeHadError, running
+
+    give_up = pytest.fail if os.environ.get("NEARCAST_REQUIRE_KAFKA") == "1" else pytest.skip
+    if not connector.jars:
+        give_up(f"Kafka: {connector.reason}")
+    with ExitStack() as stack:
+        try:
+            servers = stack.enter_context(running(tmp_path_factory.mktemp("kafka")))
+        except NotToBeHadError as error:
+            give_up(f"Kafka: {error}")
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory, request):
+    """A session, and the file that has what it said on stderr: the Java process gets that file for good.
+
+    It has the Kafka connector if there is one and a test of this run asks for a broker; no other test needs Maven.
+    """
     from nearcast.spark import session
 
+    settings = {}
+    if any("broker" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        jars = request.getfixturevalue("connector").jars
+        settings = {"spark.jars": ",".join(map(str, jars))} if jars else {}
     said = tmp_path_factory.mktemp("spark") / "stderr"
     ours, here = os.dup(2), Path.cwd()
     os.chdir(said.parent)  # where relative paths of the Java process lead
     with said.open("wb") as file:
         os.dup2(file.fileno(), 2)
     try:
-        spark = session("nearcast tests", cores=2, memory="1g")
+        spark = session("nearcast tests", cores=2, memory="1g", config=settings)
         spark.range(1).count()
     finally:
         os.dup2(ours, 2)

@@ -182,6 +182,7 @@ SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the la
 LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions are not worth a new version
 LIVE_DELTA_SHARE: Final = 0.1  # nor are fewer than this share of all
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
+SPARK_SCALA: Final = "2.13"  # that PySpark's Java side is made with: part of the names of its Maven artifacts
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over
 
 # --- Distribution over shards ----------------------------------------------------------------------------------------

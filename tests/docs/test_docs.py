@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+KAFKA = ROOT / "docs" / "kafka.md"  # needs a broker
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 NEEDS_SPARK = re.compile(r"^(from|import) (pyspark|nearcast\.spark)", re.M)
@@ -27,7 +28,7 @@ def blocks(page):
 
 def pages():
     for page in PAGES:
-        if not list(blocks(page)):
+        if not list(blocks(page)) or page == KAFKA:
             continue
         needs_spark = any(NEEDS_SPARK.search(code) for _, code, _ in blocks(page))
         marks = [pytest.mark.spark] if needs_spark else []
@@ -38,10 +39,21 @@ def pages():
 def test_page(page, tmp_path, monkeypatch, request):
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("spark")  # the one that all tests share; the page's session() returns it
+    run(page, tmp_path, monkeypatch)
+
+
+@pytest.mark.spark
+def test_kafka_page(broker, tmp_path, monkeypatch):
+    run(KAFKA, tmp_path, monkeypatch, {"localhost:9092": broker})
+
+
+def run(page, tmp_path, monkeypatch, instead=None):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # nothing from earlier runs, nothing left behind
     namespace = {"__name__": "__main__"}
     for line, code, expected in blocks(page):
+        for word, other in (instead or {}).items():
+            code = code.replace(word, other)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             # Line numbers in a traceback are those of the page.

@@ -2,8 +2,9 @@
 
 :func:`session` starts a local Spark, :func:`prepare` makes typed rows of raw ones, :func:`profile` counts what messages
 and subscriptions are like, :func:`build` makes the index of subscriptions, :func:`match` finds the deliveries of
-messages, in batch and in a stream, and :class:`Live` does so while subscriptions change. Nothing here needs a
-SparkContext or the Java gateway, so all of it runs under Spark Connect; ``session`` is for a machine of your own.
+messages, in batch and in a stream, and :class:`Live` does so while subscriptions change. :mod:`~nearcast.spark.kafka`
+and :mod:`~nearcast.spark.sinks` bring messages in and deliveries out. Nothing here needs a SparkContext or the Java
+gateway, so all of it runs under Spark Connect; ``session`` is for a machine of your own.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from nearcast.errors import InputError, RuntimeUnavailableError, shown
 from nearcast.spark.java import find_java, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -31,12 +31,14 @@ def session(
     config: Mapping[str, object] | None = None,
     *,
     master: str | None = None,
+    packages: Collection[str] = (),
 ) -> SparkSession:
     """Return the active Spark session, or start a local one.
 
     A session that is already active is returned as it is: then the arguments have no effect. A new one runs
-    on this machine alone, listens on the loopback address only, needs no network, logs errors only, runs its
-    Python workers with this interpreter, and has Arrow on, the web page off and UTC as its time zone.
+    on this machine alone, listens on the loopback address only, needs no network unless there are packages to fetch,
+    logs errors only, runs its Python workers with this interpreter, and has Arrow on, the web page off and UTC as its
+    time zone.
 
     Parameters
     ----------
@@ -53,13 +55,22 @@ def session(
         The cluster to run on instead, as Spark writes it: ``"spark://host:7077"``, ``"yarn"``. Then the driver
         listens where the cluster can reach it, and workers run the Python that has the path of this one there unless
         ``PYSPARK_PYTHON`` names another. ``"local[4]"`` is this machine, and goes before *cores*.
+    packages
+        Maven coordinates of libraries that Spark fetches first, such as those of
+        :func:`nearcast.spark.kafka.packages`, each ``group:artifact:version``. It takes them from its cache, from
+        ``~/.m2``, or from Maven Central, and says on stderr what it finds. Where Maven Central is not reached,
+        ``spark.jars.repositories`` or ``spark.jars.ivySettings`` in *config*, or in ``spark-defaults.conf``, name
+        another place.
 
-    Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing.
+    Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing, or if the
+    packages cannot be fetched.
     """
     if importlib.util.find_spec("pyspark") is None:
         raise RuntimeUnavailableError(
             "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
         )
+    if packages:
+        config = {"spark.jars.packages": ",".join(packages), **(config or {})}
     if cores != "*" and not (isinstance(cores, int) and cores >= 1):
         raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
     found = active()
@@ -68,6 +79,7 @@ def session(
     master = master or f"local[{cores}]"
     local = master.startswith("local")
     with quietly(), tempfile.TemporaryDirectory(prefix="nearcast-java-") as directory:
+        from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
 
         python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -81,7 +93,15 @@ def session(
             builder = SparkSession.builder.master(master).appName(app)
             for name, value in settings.items():
                 builder = builder.config(name, str(value))
-            return builder.getOrCreate()
+            try:
+                return builder.getOrCreate()
+            except PySparkRuntimeError as error:
+                if not packages or error.getCondition() != "JAVA_GATEWAY_EXITED":
+                    raise
+                raise RuntimeUnavailableError(
+                    f"Spark did not start with the packages {', '.join(packages)}. What it said above names those "
+                    "that no repository has; spark.jars.repositories in config can name another one"
+                ) from None
 
 
 def active() -> SparkSession | None:

@@ -1,0 +1,163 @@
+"""Kafka topics in and out, through Spark's own connector.
+
+The connector is no part of PySpark: it is a Maven artifact, which Spark fetches when a session starts with
+``session(packages=kafka.packages())``. Its version is that of PySpark, to the last digit: connectors of other versions
+call insides of Spark that have moved.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyspark
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from nearcast import config
+from nearcast.errors import ColumnError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = [
+    "BATCH_HEADER",
+    "CORRUPT",
+    "DELIVERY_HEADER",
+    "POSITION",
+    "deliveries_to_kafka",
+    "packages",
+    "read_messages",
+]
+
+CORRUPT = "_corrupt_record"  #: where Spark's readers of files put a line that is no row
+POSITION = "kafka"  #: the struct of a record's key, topic, partition, offset and timestamp
+BATCH_HEADER = "nearcast-batch"
+DELIVERY_HEADER = "nearcast-delivery"
+
+
+def packages() -> list[str]:
+    """Return the Maven coordinates of the connector for the PySpark that is installed.
+
+    >>> packages()  # doctest: +ELLIPSIS
+    ['org.apache.spark:spark-sql-kafka-0-10_2.13:4...']
+    """
+    return [f"org.apache.spark:spark-sql-kafka-0-10_{config.SPARK_SCALA}:{pyspark.__version__}"]
+
+
+def read_messages(
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    schema: StructType | str,
+    *,
+    stream: bool = True,
+    starting: str = "earliest",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the records of a topic, each a JSON object, as rows: streaming, or with ``stream=False`` a batch.
+
+    The columns are those of *schema*, then ``_corrupt_record`` and ``kafka``.
+
+    No record is lost. Where the value is not one JSON object, or not of this schema, or not UTF-8, the columns of the
+    schema are null and ``_corrupt_record`` has the value as text (bytes that are no UTF-8 replaced; the empty string
+    for a record without a value). Everywhere else ``_corrupt_record`` is null. :func:`nearcast.spark.prepare`
+    quarantines such rows; before :func:`nearcast.spark.match`, keep those ``where("_corrupt_record IS NULL")``.
+
+    ``kafka`` is a struct of ``key`` (binary), ``topic``, ``partition``, ``offset`` and ``timestamp``: where the record
+    can be read again.
+
+    What is guaranteed: a streaming query reads each record of the topic from *starting* on. Its checkpoint notes the
+    offsets of each micro-batch before it runs, so that a repeat of the batch reads the same records. A query fails,
+    rather than go on with a gap, if Kafka has deleted records that it has not read yet (``failOnDataLoss``).
+
+    Parameters
+    ----------
+    spark
+        A session that has the connector: ``session(packages=kafka.packages())``.
+    servers
+        ``host:port`` of the brokers to ask first, with commas between.
+    topic
+        Its name; several with commas between.
+    schema
+        Of the JSON objects: a ``StructType``, or as text: ``"id long, lon double, lat double, text string"``. Other
+        fields of the objects are left out.
+    stream
+        Whether to go on reading as records arrive. A batch ends at what is there now.
+    starting
+        ``"earliest"``, ``"latest"`` (streams only), or offsets by partition, as Spark writes them:
+        ``'{"topic": {"0": 23}}'``. A query that has a checkpoint goes on from there instead.
+    options
+        More options of Spark's Kafka source, such as ``maxOffsetsPerTrigger``; those of Kafka itself begin with
+        ``kafka.``, such as ``kafka.security.protocol``.
+    """
+    fields = _fields(schema)
+    reader = spark.readStream if stream else spark.read
+    source = reader.format("kafka").options(
+        **{
+            "kafka.bootstrap.servers": servers,
+            "subscribe": topic,
+            "startingOffsets": starting,
+            **(options or {}),
+        }
+    )
+    return _parsed(source.load(), fields)
+
+
+def deliveries_to_kafka(deliveries: DataFrame, batch: int | None = None) -> DataFrame:
+    """Return deliveries as Spark's Kafka sink takes them: ``key`` and ``value``, with *batch* also ``headers``.
+
+    The key is the subscription's id as text, so that the deliveries of a subscription are in one partition. The value
+    is a JSON object of all columns, in their order: ``{"message_id":1,"subscription_id":"anna"}``. The headers are
+    ``nearcast-batch``, the number of the micro-batch, and ``nearcast-delivery``, the two ids as a JSON list of strings:
+    the same for the same delivery, so that a consumer can drop repeats (see :func:`nearcast.spark.sinks.kafka_sink`).
+    """
+    columns = [
+        F.col("subscription_id").cast("string").alias("key"),
+        F.to_json(F.struct("*")).alias("value"),
+    ]
+    if batch is not None:
+        ids = F.array(F.col("message_id").cast("string"), F.col("subscription_id").cast("string"))
+        headers = {BATCH_HEADER: F.lit(str(batch)), DELIVERY_HEADER: F.to_json(ids)}
+        columns.append(
+            F.array(
+                *(
+                    F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
+                    for name, value in headers.items()
+                )
+            ).alias("headers")
+        )
+    return deliveries.select(*columns)
+
+
+def _fields(schema: StructType | str) -> StructType:
+    """Return the schema of a message; raise if it is none, or takes a name that we need."""
+    fields = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(fields, StructType) or not fields.names:
+        raise ColumnError(f"the schema of messages lists at least one column; {shown(schema)} has none")
+    for taken in (CORRUPT, POSITION):
+        if taken in fields.names:
+            raise ColumnError(f"no column of messages can be called {taken}; that is one of read_messages")
+    return fields
+
+
+def _parsed(records: DataFrame, fields: StructType) -> DataFrame:
+    """Return rows of the JSON objects in the column ``value`` of Kafka's records."""
+    text = F.col("value").cast("string")
+    # Spark's parser stops after the first object: a second one behind it would be lost without a word. Inside of
+    # another object it is an error.
+    wrapped = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"it":'), text, F.lit("}")))
+    inside = StructType([StructField("it", fields), StructField(CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    read = records.withColumn("read", F.from_json(wrapped, inside, options))
+    good = F.col("read.it").isNotNull() & F.col(f"read.{CORRUPT}").isNull()
+    return read.select(
+        *(F.when(good, _inner("read", "it", name)).alias(name) for name in fields.names),
+        F.when(~good, F.coalesce(F.make_valid_utf8(text), F.lit(""))).alias(CORRUPT),
+        F.struct("key", "topic", "partition", "offset", "timestamp").alias(POSITION),
+    )
+
+
+def _inner(*path: str) -> Column:
+    return F.col(".".join(f"`{name.replace('`', '``')}`" for name in path))

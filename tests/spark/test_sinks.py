@@ -1,0 +1,110 @@
+"""Sinks of a stream: a repeat of a batch takes the place of the first attempt, whole or not at all."""
+
+import threading
+
+import pyarrow.dataset as ds
+import pytest
+
+from nearcast.errors import InputError
+from nearcast.spark.kafka import deliveries_to_kafka
+from nearcast.spark.sinks import parquet_sink
+
+pytestmark = pytest.mark.spark
+
+
+def frame(spark, *messages):
+    return spark.createDataFrame([(m, "anna") for m in messages], "message_id long, subscription_id string")
+
+
+def rows(home):
+    table = ds.dataset(home, format="parquet", partitioning="hive").to_table()
+    return sorted(zip(table["batch"].to_pylist(), table["message_id"].to_pylist()))
+
+
+def test_each_batch_has_a_directory(spark, tmp_path):
+    home = tmp_path / "not there yet" / "é=%20"
+    write = parquet_sink(home)
+    write(frame(spark, 1, 2), 0)
+    write(frame(spark, 3), 1)
+    assert rows(home) == [(0, 1), (0, 2), (1, 3)]
+    assert spark.read.parquet(f"file://{home}").count() == 3
+    assert sorted(each.name for each in home.iterdir()) == ["batch=0", "batch=1"]
+
+
+def test_a_repeat_takes_the_place_of_the_first_attempt(spark, tmp_path):
+    write = parquet_sink(tmp_path)
+    write(frame(spark, 1, 2), 0)
+    write(frame(spark, 1, 2), 0)
+    write(frame(spark, 7), 0)
+    assert rows(tmp_path) == [(0, 7)]
+    assert [each.name for each in tmp_path.iterdir()] == ["batch=0"]
+
+
+def test_an_empty_batch(spark, tmp_path):
+    write = parquet_sink(tmp_path)
+    write(frame(spark, 1), 10)
+    write(frame(spark, 1).limit(0), 11)
+    assert rows(tmp_path) == [(10, 1)]
+
+
+def test_what_breaks_while_it_writes_is_never_seen(spark, tmp_path):
+    def breaking(batches):
+        for batch in batches:
+            yield batch
+            raise RuntimeError("the disk is full")
+
+    write = parquet_sink(tmp_path)
+    broken = frame(spark, *range(10)).mapInArrow(breaking, "message_id long, subscription_id string")
+    with pytest.raises(Exception, match="disk is full"):
+        write(broken, 1)
+    assert not (tmp_path / "batch=1").exists()
+    write(frame(spark, 5), 10)
+    assert rows(tmp_path) == [(10, 5)]
+    (tmp_path / ".batch=1.left").mkdir()  # of a driver that was killed
+    (tmp_path / ".batch=1.left" / "part.parquet").write_bytes(b"half")
+    assert rows(tmp_path) == [(10, 5)]
+    write(frame(spark, 4), 1)
+    assert rows(tmp_path) == [(1, 4), (10, 5)]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["batch=1", "batch=10"]
+
+
+def test_a_reader_sees_whole_batches_only(spark, tmp_path):
+    """While one batch is written again and again, whoever looks finds all of its rows, or for an instant none."""
+    write = parquet_sink(tmp_path)
+    write(frame(spark, 1, 2, 3), 0)
+    seen, stop = set(), threading.Event()
+
+    def look():
+        while not stop.is_set():
+            try:
+                seen.add(ds.dataset(tmp_path, format="parquet", partitioning="hive").count_rows())
+            except FileNotFoundError:  # listed before it was replaced
+                continue
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        for _ in range(3):
+            write(frame(spark, 1, 2, 3), 0)
+    finally:
+        stop.set()
+        reader.join()
+    assert 3 in seen
+    assert seen <= {0, 3}
+
+
+def test_an_object_store_cannot_rename():
+    with pytest.raises(InputError, match="s3a://bucket/out is no path of a file system"):
+        parquet_sink("s3a://bucket/out")
+
+
+def test_deliveries_as_records(spark):
+    records = deliveries_to_kafka(frame(spark, 1))
+    assert [tuple(row) for row in records.collect()] == [
+        ("anna", '{"message_id":1,"subscription_id":"anna"}')
+    ]
+    (record,) = deliveries_to_kafka(frame(spark, 1), 7).collect()
+    assert {header.key: bytes(header.value) for header in record.headers} == {
+        "nearcast-batch": b"7",
+        "nearcast-delivery": b'["1","anna"]',
+    }
