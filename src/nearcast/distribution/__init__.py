@@ -13,12 +13,11 @@ name                   a subscription is stored in       a message is sent to   
 
 All are exact: a message and a subscription that match have a shard in common, and the first of these delivers.
 
->>> import numpy as np
 >>> from nearcast import SubscriptionTable
 >>> table = SubscriptionTable.from_arrays([[0, 0, 1, 1], [2, 2, 3, 3]], [0, 1, 2], [7, 7])
 >>> spread = distribute("location", table, 2)
->>> spread.subscriptions(table).shards
-array([0, 1], dtype=int32)
+>>> spread, spread.subscriptions(table).shards  # the cut goes through the second box
+(<location distribution over 2 shards>, array([0, 0, 1], dtype=int32))
 """
 
 from __future__ import annotations
