@@ -8,6 +8,7 @@ need be: the same version and the same deltas give the same answers, in every pr
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def subscriptions_of(rows: pa.Table, like: SubscriptionTable) -> SubscriptionTab
     )
 
 
-class _Following:
+class _Following(ABC):
     """What can be brought to a list of deltas."""
 
     def __init__(self) -> None:
@@ -51,11 +52,13 @@ class _Following:
             self._apply(pq.read_table(delta))
             self._applied.append(delta)
 
+    @abstractmethod
     def _start(self) -> None:
-        raise NotImplementedError
+        """Begin with the version alone."""
 
+    @abstractmethod
     def _apply(self, delta: pa.Table) -> None:
-        raise NotImplementedError
+        """Apply one delta."""
 
 
 class Router(_Following):
