@@ -282,7 +282,7 @@ LFILTER_LONG: Final = (100, 400, 700, 1_000)
 BENCH_SPARK_MESSAGES: Final = 1_000_000
 BENCH_SPARK_AREA: Final = (
     0.00001,
-    0.0006,
+    0.0004,
 )  # of a region, as a share of the space: about ten deliveries a message
 BENCH_SPARK_FILES: Final = 40  # that hold the messages
 BENCH_SPARK_BATCHES: Final = 10  # micro-batches in which a stream reads them

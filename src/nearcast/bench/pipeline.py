@@ -279,27 +279,40 @@ def _workers(version: Path, directory: Path) -> dict[str, Any]:
 
 
 def worker(version: str, directory: str) -> None:
-    """Open an index, match a file, and tell what that took; as a worker of Spark would."""
+    """Open an index, match a file, and tell what that took; as a worker of Spark would, once its daemon is warm."""
     from numba.core import event
 
+    from nearcast.spark import daemon
     from nearcast.spark import worker as spark_worker
 
+    daemon.warm()
     first = pq.read_table(sorted(Path(directory).iterdir())[0]).to_batches()
     with event.install_recorder("numba:compile") as recorder:
         opening, _ = timed(lambda: spark_worker.opened(version))
         matching, _ = timed(lambda: list(spark_worker.deliveries(first, version)))
     _say("ready")
     sys.stdin.readline()
-    memory = dict(line.split(":", 1) for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
     told = {
         "open_seconds": opening,
         "match_seconds": matching,
         "compiled": len(recorder.buffer),
-        "pss": 1024 * int(memory["Pss"].split()[0]),
-        "rss": 1024 * int(memory["Rss"].split()[0]),
+        **_mapped(version),
     }
     _say(json.dumps(told))
     sys.stdin.readline()
+
+
+def _mapped(directory: str) -> dict[str, int]:
+    """Return how many bytes of the files in a directory this process has in memory, and its share of them (PSS)."""
+    found = {"rss": 0, "pss": 0}
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, *values = line.split()
+        if not name.endswith(":"):  # the first line of a mapping: its addresses, and the file
+            inside = line.partition("/")[2].startswith(directory.lstrip("/"))
+        elif inside and name[:-1].lower() in found:
+            found[name[:-1].lower()] += 1024 * int(values[0])
+    return found
 
 
 def _say(line: str) -> None:
