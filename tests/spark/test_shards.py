@@ -1,6 +1,7 @@
 """Sharded versions on Spark: the same deliveries, however subscriptions are divided."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -23,28 +24,25 @@ def version(world):
     return build(world.subscriptions, world.home / "sharded", distribution="location", shards=4)
 
 
+def streamed(spark, world, subscriptions, home, **how):
+    """The deliveries of a stream of the world's messages, in two micro-batches."""
+    arriving = spark.readStream.schema(world.messages.schema).option("maxFilesPerTrigger", 2)
+    stream = arriving.parquet(str(world.home / "messages"))
+    writer = match(stream, subscriptions, **how).writeStream.option("checkpointLocation", str(home))
+    batches = []
+    query = writer.foreachBatch(lambda frame, _: batches.append(pairs(frame)))
+    assert query.trigger(availableNow=True).start().awaitTermination(60)
+    assert len(batches) == 2
+    return sum(batches, Counter())
+
+
 @pytest.mark.parametrize("shards", [1, 4, 16])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_shards_deliver_what_one_process_delivers(world, distribution, shards):
-    where = world.home / "all"
-    found = match(
-        world.messages, world.subscriptions, distribution=distribution, shards=shards, index_dir=where
-    )
-    assert pairs(found) == world.expected
-
-
-def test_a_stream_through_shards(spark, world, version, tmp_path):
-    arriving = spark.readStream.schema(world.messages.schema).option("maxFilesPerTrigger", 1)
-    stream = arriving.parquet(str(world.home / "messages"))
-    query = (
-        stream.transform(match, version)
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "out"))
-    )
-    query.awaitTermination()
-    assert pairs(spark.read.parquet(str(tmp_path / "out"))) == world.expected
+def test_shards_deliver_what_one_process_delivers(spark, world, tmp_path, distribution, shards):
+    """Batch and stream, whatever the distribution."""
+    how = {"distribution": distribution, "shards": shards, "index_dir": world.home / "all"}
+    assert pairs(match(world.messages, world.subscriptions, **how)) == world.expected
+    assert streamed(spark, world, world.subscriptions, tmp_path, **how) == world.expected
 
 
 def test_areas_meet_several_shards_and_are_delivered_once(spark, world, version, tmp_path):

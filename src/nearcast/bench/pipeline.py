@@ -275,6 +275,7 @@ def _workers(version: Path, directory: Path) -> dict[str, Any]:
         "index_megabytes": sum(file.stat().st_size for file in version.rglob("*")) / 1e6,
         "resident_megabytes": max(one["rss"] for one in figures) / 1e6,
         "proportional_megabytes": max(one["pss"] for one in figures) / 1e6,
+        "proportional_share": max(one["pss"] / one["rss"] for one in figures),
     }
 
 
