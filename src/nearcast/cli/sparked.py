@@ -59,8 +59,8 @@ def opened(
     A session that is active already is used as it is, and stays open.
     """
     settings = named(conf, "--conf", "NAME=VALUE")
-    if verbose:
-        settings = {"spark.log.level": "INFO", **settings}
+    # Spark logs an error several times over, with all its stacks; it also comes back to us, who say it in a line.
+    settings = {"spark.log.level": "INFO" if verbose else "FATAL", **settings}
     from nearcast.spark import session
     from nearcast.spark.session import active
 
@@ -110,11 +110,13 @@ def first_sentence(message: str) -> str:
 
     >>> first_sentence("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n== SQL ==")
     'Path does not exist: file:/x.'
+    >>> first_sentence("Traceback (most recent call last):\n  …\nnearcast.errors.ModelError: message 7 has no place")
+    'message 7 has no place'
     """
     lines = message.strip().splitlines() or ["it failed without a word"]
     raised = [line.strip() for line in lines if re.match(r"\s*[\w.]+(Error|Exception): ", line)]
     line = raised[-1] if raised else lines[0]
-    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+", "", line.strip())
+    return re.sub(r"^\[[A-Z0-9_.]+\] |^nearcast\.errors\.\w+: | SQLSTATE: \w+", "", line.strip())
 
 
 def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:

@@ -129,9 +129,8 @@ def stream(
             )
             summary = {**pipeline.summary(), "stopped": stop.is_set()}
     if failure is not None:
-        sentence = sparked.first_sentence(failure)
-        hint = _PREPARE if not raw and sentence.startswith("nearcast.errors.") else ""
-        raise NearcastError(f"the stream failed: {sentence}{hint}")
+        hint = _PREPARE if not raw and "\nnearcast.errors." in failure else ""
+        raise NearcastError(f"the stream failed: {sparked.first_sentence(failure)}{hint}")
     if json:
         talk.print_json(summary)
     else:
@@ -140,7 +139,7 @@ def stream(
             talk.tell(f"messages that cannot be used are in {aside}")
 
 
-_PREPARE = "; with --prepare, messages that cannot be used go to a quarantine, and the stream goes on"
+_PREPARE = " (with --prepare, messages that cannot be used go to a quarantine, and the stream goes on)"
 
 
 def _sentence(summary: Mapping[str, Any]) -> str:
