@@ -155,7 +155,7 @@ def pairs_of(found):
 def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptions, tmp_path):
     """SIGTERM to a process of its own with two queries: exit code 0, and a second run delivers the rest once."""
     write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
-    write_lines(tmp_path / "changes" / "1.jsonl", CHANGES)
+    (tmp_path / "changes").mkdir()  # for Parquet, which comes later
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = [
         "stream", tmp_path / "in", subscriptions, out, "--checkpoint", checkpoint,
@@ -173,22 +173,29 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
         "local[2]",
     ]
     with subprocess.Popen(process, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 180
         while time.monotonic() < until and not Path(checkpoint, "commits", "0").exists():
             assert running.poll() is None, running.stderr.read()
             time.sleep(0.1)
         running.send_signal(signal.SIGTERM)
-        printed, said = running.communicate(timeout=90)
+        printed, said = running.communicate(timeout=60)
     assert running.returncode == 0, said
     assert said == b""
     done = json.loads(printed)
-    assert (done["stopped"], done["messages"], done["refused"]) == (True, 100, 2)
+    assert (done["stopped"], done["messages"], done["changes"]) == (True, 100, 0)
+    before = in_process(world.message_table.slice(0, 100), world.subscription_table)
+    assert pairs(pq.read_table(out)) == before
+
+    at = pa.array([1, 2], pa.timestamp("us", "UTC"))
+    changes = {"change": ["subscribe", "unsubscribe"], "id": ["new", "s1"], "expression": ["*", None]}
+    write_files(pa.table({**changes, "changed_at": at}), tmp_path / "changes", 1)
     write_lines(tmp_path / "in" / "2.jsonl", rows_of(world.message_table.slice(100, 100)))
-    assert summary(*command)["messages"] == 100
-    both = world.message_table.slice(0, 200)
-    expected = {pair: 1 for pair in in_process(both, world.subscription_table) if pair[1] != "s1"}
-    expected |= {(id, "new"): 1 for id in both["id"].to_pylist()}
-    assert pairs(pq.read_table(out)) == pairs_of(expected)
+    done = summary(*command)
+    assert (done["messages"], done["changes"], done["refused"]) == (100, 2, 0)
+    rest = world.message_table.slice(100, 100)
+    after = {pair: 1 for pair in in_process(rest, world.subscription_table) if pair[1] != "s1"}
+    after |= {(id, "new"): 1 for id in rest["id"].to_pylist()}
+    assert pairs(pq.read_table(out)) == before + pairs_of(after)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +208,8 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
         (["in", "in", "out", "--changes", "in", "--checkpoint", "s3a://bucket/c"], "must be a directory"),
         (["in", "in", "earlier"], "earlier has micro-batches of another checkpoint"),
         (["in", "in", "out", "--quarantine", "earlier"], "earlier has micro-batches of another checkpoint"),
+        (["in", "in", "out"], "no file has arrived in"),
+        (["in/*.jsonl", "in", "out"], "no file has arrived in"),
         (["in", "in", "out", "--schema", "id lung"], "--schema 'id lung' cannot be read"),
         (["in", "in", "out", "--schema", "int"], "--schema lists columns"),
         (["nowhere", "in", "out"], "there is no directory nowhere where files could arrive"),

@@ -75,23 +75,23 @@ def arriving_messages(spark: SparkSession, address: str, schema: StructType | No
 def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame) -> DataFrame:
     """Return records of change as they arrive: the columns of the subscriptions, ``change`` and ``changed_at``.
 
-    Files of Parquet have columns and types of their own. In JSON and CSV, ``changed_at`` is ISO 8601 with an offset, or
-    microseconds, and a geometry is WKT. A record or a line that cannot be read comes with its text as the change:
-    there is no such change, so it is refused like others, and kept.
+    Files of Parquet have types of their own; where none is there yet, ``changed_at`` is a timestamp. In JSON and CSV it
+    is ISO 8601 with an offset, or microseconds, and a geometry is WKT. A record or a line that cannot be read comes
+    with its text as the change: there is no such change, so it is refused like others, and kept.
     """
     from pyspark.sql import functions
-    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
     from nearcast.preparation import MALFORMED
     from nearcast.spark import kafka
     from nearcast.spark.reading import format_of, stream_raw
 
-    texts = StructType([StructField(name, StringType()) for name in ("change", "changed_at")])
+    change, at = StructField("change", StringType()), StructField("changed_at", TimestampType())
     columns = [
         StructField(field.name, StringType() if isinstance(field.dataType, BinaryType) else field.dataType)
         for field in subscriptions.schema
     ]
-    written = StructType([*texts, *columns])
+    written = StructType([change, StructField("changed_at", StringType()), *columns])
     topic = topic_of(address)
     if topic is not None:
         raw = kafka.read_messages(spark, topic.servers, topic.name, written, options=topic.options)
@@ -99,14 +99,16 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
         where = _directory(address)
         told = format_of(where)
         if told not in ("json", "csv"):
-            return stream_raw(spark, where, told)
+            return stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
         raw = stream_raw(spark, where, told, written)
-    at = functions.coalesce(
-        functions.try_to_timestamp("changed_at"),
-        functions.expr("timestamp_micros(try_cast(changed_at AS BIGINT))"),
-    )
-    change = functions.coalesce(functions.col(MALFORMED), functions.col("change"))
-    return raw.withColumns({"change": change, "changed_at": at}).select(written.names)
+    read = {
+        "change": functions.coalesce(functions.col(MALFORMED), functions.col("change")),
+        "changed_at": functions.coalesce(
+            functions.try_to_timestamp("changed_at"),
+            functions.expr("timestamp_micros(try_cast(changed_at AS BIGINT))"),
+        ),
+    }
+    return raw.withColumns(read).select(written.names)
 
 
 def sink(address: str) -> Sink:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyarrow import fs
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from nearcast.errors import ColumnError, InputError, shown
@@ -65,18 +66,30 @@ def stream_raw(
     path: str | os.PathLike[str],
     format: str | None = None,
     schema: StructType | None = None,
+    *,
+    empty: StructType | None = None,
 ) -> DataFrame:
     """Return the rows of files as they arrive in a directory, or under a pattern, as a streaming DataFrame.
 
     The formats are those of :func:`read_raw`, told by :func:`format_of` unless given. *schema* lists the columns;
     without it, the files that are there tell them, and those of JSON are read once for it. With it, columns of CSV have
-    types, a cell that is not of its type makes the line malformed, and no metadata of GeoParquet is looked for.
+    types, a cell that is not of its type makes the line malformed, and no metadata of GeoParquet is looked for. *empty*
+    lists the columns where no file is there yet, which is an error otherwise.
     """
     where = located(path)
     told = format or format_of(where)
     if told not in _ARRIVING:
         raise InputError(f"there is no format {shown(format)}; there are {', '.join(_ARRIVING)}")
-    return _ARRIVING[told](spark, where, schema)
+    try:
+        return _ARRIVING[told](spark, where, schema)
+    except AnalysisException as error:
+        if error.getCondition() not in ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND"):
+            raise
+    if empty is None:
+        raise ColumnError(
+            f"no file has arrived in {path} yet that would tell the columns; give a schema (--schema)"
+        )
+    return _ARRIVING[told](spark, where, empty)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
