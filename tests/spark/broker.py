@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 
 from nearcast.spark import kafka
 from nearcast.spark.java import find_java
@@ -177,7 +178,8 @@ def running(directory):
 def create_topics(spark, servers, *names):
     """Create topics of three partitions; when this returns, the broker takes records for all of them.
 
-    It is asked for their latest offsets, which only the leader of a partition tells.
+    It is asked for their latest offsets, which only the leader of a partition tells: the controller has made a topic a
+    while before the broker knows of it.
     """
     java, kafka = spark._jvm.java, spark._jvm.org.apache.kafka
     settings = java.util.HashMap()
@@ -191,7 +193,15 @@ def create_topics(spark, servers, *names):
                 partition = kafka.common.TopicPartition(name, number)
                 latest.put(partition, kafka.clients.admin.OffsetSpec.latest())
         admin.createTopics(topics).all().get()
-        admin.listOffsets(latest).all().get()
+        limit = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                admin.listOffsets(latest).all().get()
+                return
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartition" not in str(error) or time.monotonic() > limit:
+                    raise
+                time.sleep(0.1)
     finally:
         admin.close()
 
