@@ -43,7 +43,10 @@ def test_page(page, tmp_path, monkeypatch, request):
 
 
 @pytest.mark.spark
-def test_kafka_page(broker, tmp_path, monkeypatch):
+def test_kafka_page(spark, broker, tmp_path, monkeypatch):
+    from spark.broker import create_topics
+
+    create_topics(spark, broker, "messages", "deliveries")
     run(KAFKA, tmp_path, monkeypatch, {"localhost:9092": broker})
 
 

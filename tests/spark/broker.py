@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JJavaError
 
 from nearcast.spark import kafka
 from nearcast.spark.java import find_java
@@ -32,6 +33,7 @@ SERVER = (
 RESOLVE_SECONDS = 120  # for Ivy, from an empty cache; two of them fit into the time of a test
 START_SECONDS = 60  # for the broker
 STOP_SECONDS = 20
+PARTITIONS = 3  # of a topic
 CLUSTER = "bmVhcmNhc3QtdGVzdHMtMQ"  # 16 bytes in base64, as Kafka wants the name of a cluster
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
@@ -144,12 +146,14 @@ def running(directory):
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
         "broker.session.timeout.ms": 60_000,  # on a busy machine a heartbeat may be late
         "log.dirs": directory / "data",
-        "num.partitions": 3,
+        # A producer that writes to a topic while the broker is making it may wait for two minutes (KAFKA-15591).
+        "auto.create.topics.enable": "false",
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 1,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.dedupe.buffer.size": 2**21,  # the default is half of the memory that this process has
     }
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     java = [_java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path]
@@ -169,6 +173,37 @@ def running(directory):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def create_topics(spark, servers, *names):
+    """Create topics of three partitions; when this returns, the broker takes records for all of them.
+
+    It is asked for their latest offsets, which only the leader of a partition tells: the controller has made a topic a
+    while before the broker knows of it.
+    """
+    java, kafka = spark._jvm.java, spark._jvm.org.apache.kafka
+    settings = java.util.HashMap()
+    settings.put("bootstrap.servers", servers)
+    admin = kafka.clients.admin.AdminClient.create(settings)
+    try:
+        topics, latest = java.util.ArrayList(), java.util.HashMap()
+        for name in names:
+            topics.add(kafka.clients.admin.NewTopic(name, PARTITIONS, 1))
+            for number in range(PARTITIONS):
+                partition = kafka.common.TopicPartition(name, number)
+                latest.put(partition, kafka.clients.admin.OffsetSpec.latest())
+        admin.createTopics(topics).all().get()
+        limit = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                admin.listOffsets(latest).all().get()
+                return
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartition" not in str(error) or time.monotonic() > limit:
+                    raise
+                time.sleep(0.1)
+    finally:
+        admin.close()
 
 
 def _await(process, port, said):

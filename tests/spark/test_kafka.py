@@ -8,12 +8,16 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from nearcast.cli import app
 from nearcast.errors import ColumnError
 from nearcast.spark import build, kafka, match
 from nearcast.spark.sinks import kafka_sink, parquet_sink
 from spark import broker as kafka_broker
+from spark.broker import create_topics
 from spark.worlds import in_process, pairs
 
 pytestmark = pytest.mark.spark
@@ -101,6 +105,7 @@ def test_the_connector_has_the_version_of_pyspark(broker, connector):
 
 def test_records_that_are_no_messages_keep_their_place(spark, broker):
     """In a batch: columns, original text, and where each record is."""
+    create_topics(spark, broker, "mixed")
     good = b'{"id": 7, "lon": 1.5, "keywords": ["caf\xc3\xa9"], "more": {"deep": [1]}}'
     produce(spark, broker, "mixed", [*BROKEN, None, good])
     raw = kafka.read_messages(spark, broker, "mixed", SCHEMA, stream=False)
@@ -122,6 +127,7 @@ def test_records_that_are_no_messages_keep_their_place(spark, broker):
 
 def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path):
     """A stream into both sinks, stopped in the middle and started again with more messages waiting."""
+    create_topics(spark, broker, "city", "city-deliveries")
     first, second = world.message_table.slice(0, 800), world.message_table.slice(800)
     produce(spark, broker, "city", [*as_json(first), *BROKEN])
     raw = kafka.read_messages(
@@ -174,6 +180,7 @@ def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path)
 
 def test_spark_sink_of_the_stream_itself(spark, broker, world, version, tmp_path):
     """`writeStream.format("kafka")` takes the deliveries without a function in between."""
+    create_topics(spark, broker, "plain", "plain-deliveries")
     few = world.message_table.slice(0, 200)
     produce(spark, broker, "plain", as_json(few))
     deliveries = match(kafka.read_messages(spark, broker, "plain", SCHEMA), version)
@@ -187,7 +194,56 @@ def test_spark_sink_of_the_stream_itself(spark, broker, world, version, tmp_path
     )
 
 
+def stream_once(tmp_path, *arguments):
+    options = ("--schema", SCHEMA, "--checkpoint", tmp_path / "checkpoint", "--trigger", "once", "--json")
+    ran = CliRunner().invoke(app, ["stream", *map(str, (*arguments, *options))])
+    assert ran.exit_code == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_the_command_from_topic_to_topic(spark, broker, world, version, tmp_path):
+    """Messages in, deliveries out; records that are no messages are in the quarantine; nothing comes twice."""
+    create_topics(spark, broker, "heard", "told")
+    few = world.message_table.slice(0, 200)
+    expected = in_process(few, world.subscription_table)
+    produce(spark, broker, "heard", [*as_json(few), *BROKEN])
+    command = (f"kafka://{broker}/heard?maxOffsetsPerTrigger=120", version, f"kafka://{broker}/told")
+    done = stream_once(tmp_path, *command)
+    assert (done["messages"], done["quarantined"]) == (200 + len(BROKEN), len(BROKEN))
+    assert (done["deliveries"], done["batches"]) == (sum(expected.values()), 2)
+    assert stream_once(tmp_path, *command)["messages"] == 0
+    found = records(spark, broker, "told")
+    assert Counter((each.value["message_id"], each.value["subscription_id"]) for each in found) == expected
+    assert {int(each.headers["nearcast-batch"]) for each in found} == {0, 1}
+    kept = pq.read_table(tmp_path / "checkpoint" / "quarantine")["original"].to_pylist()
+    assert Counter(kept) == Counter(map(as_text, BROKEN))
+
+
+def test_the_command_with_changes_from_a_topic(spark, broker, world, tmp_path):
+    create_topics(spark, broker, "said", "changed")
+    few = world.message_table.slice(0, 50)
+    changes = [
+        b'{"change": "unsubscribe", "id": "s1", "changed_at": 1}',
+        b'{"change": "subscribe", "id": "new", "changed_at": "2026-11-16T08:00:00Z", "expression": "*"}',
+        b"{oops",
+    ]
+    produce(spark, broker, "said", as_json(few))
+    produce(spark, broker, "changed", changes)
+    done = stream_once(
+        tmp_path, f"kafka://{broker}/said", world.home / "subscriptions", tmp_path / "deliveries",
+        "--changes", f"kafka://{broker}/changed",
+    )  # fmt: skip
+    assert (done["messages"], done["changes"], done["refused"], done["quarantined"]) == (50, 3, 1, 0)
+    expected = in_process(few, world.subscription_table)
+    expected = Counter({pair: 1 for pair in expected if pair[1] != "s1"})
+    expected.update((id, "new") for id in few["id"].to_pylist())
+    assert pairs(pq.read_table(tmp_path / "deliveries")) == expected
+    (refused,) = pq.read_table(tmp_path / "checkpoint" / "live" / "refused").to_pylist()
+    assert refused["change"] == "{oops"
+
+
 def test_starting_at_an_offset(spark, broker):
+    create_topics(spark, broker, "late")
     produce(spark, broker, "late", [b'{"id": 1}'] * 9)
     every = kafka.read_messages(spark, broker, "late", "id long", stream=False).collect()
     of_last = sum(row.kafka.partition == 2 for row in every)

@@ -83,7 +83,11 @@ app.command(epilog=_example("nearcast build subscriptions.parquet versions --sha
     build.build
 )
 app.command(
-    epilog=_example("nearcast stream incoming versions deliveries --checkpoint checkpoint --trigger 1s")
+    epilog=_example(
+        "nearcast stream incoming versions deliveries --checkpoint checkpoint --trigger 1s",
+        "nearcast stream kafka://localhost:9092/messages versions kafka://localhost:9092/deliveries \\",
+        "  --checkpoint checkpoint --schema 'id long, lon double, lat double, text string'",
+    )
 )(stream.stream)
 app.add_typer(bench, name="bench")
 

@@ -28,6 +28,7 @@ __all__ = [
     "Verbose",
     "first_sentence",
     "index_or_rows",
+    "is_index",
     "named",
     "opened",
     "typed_path",
@@ -50,25 +51,35 @@ Verbose = Annotated[bool, typer.Option("--verbose", help="Let Spark log to stder
 
 
 @contextmanager
-def opened(app: str, master: str | None, conf: list[str] | None, verbose: bool) -> Iterator[SparkSession]:
-    """Open the session that the options ask for; errors of Spark become sentences.
+def opened(
+    app: str, master: str | None, conf: list[str] | None, verbose: bool, *, kafka: bool = False
+) -> Iterator[SparkSession]:
+    """Open the session that the options ask for, if need be with Kafka; errors of Spark become sentences.
 
     A session that is active already is used as it is, and stays open.
     """
     settings = named(conf, "--conf", "NAME=VALUE")
-    if verbose:
-        settings = {"spark.log.level": "INFO", **settings}
+    # Spark logs an error several times over, with all its stacks; it also comes back to us, who say it in a line.
+    settings = {"spark.log.level": "INFO" if verbose else "FATAL", **settings}
     from nearcast.spark import session
     from nearcast.spark.session import active
 
     ours = active() is None
-    spark = session(app, master=master, config=settings)
+    spark = session(app, master=master, config=settings, packages=_connector() if kafka else ())
     try:
         with _in_sentences():
             yield spark
     finally:
         if ours:
             spark.stop()
+
+
+def _connector() -> list[str]:
+    try:
+        from nearcast.spark.kafka import packages
+    except ModuleNotFoundError:  # without PySpark; session() has the words for that
+        return []
+    return packages()
 
 
 def named(given: list[str] | None, option: str, form: str) -> dict[str, str]:
@@ -99,11 +110,13 @@ def first_sentence(message: str) -> str:
 
     >>> first_sentence("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n== SQL ==")
     'Path does not exist: file:/x.'
+    >>> first_sentence("Traceback (most recent call last):\n  …\nnearcast.errors.ModelError: message 7 has no place")
+    'message 7 has no place'
     """
     lines = message.strip().splitlines() or ["it failed without a word"]
     raised = [line.strip() for line in lines if re.match(r"\s*[\w.]+(Error|Exception): ", line)]
     line = raised[-1] if raised else lines[0]
-    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+", "", line.strip())
+    return re.sub(r"^\[[A-Z0-9_.]+\] |^nearcast\.errors\.\w+: | SQLSTATE: \w+", "", line.strip())
 
 
 def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:
@@ -127,11 +140,13 @@ def typed_path(path: str, kind: str) -> str:
     return where
 
 
+def is_index(path: str) -> bool:
+    """Tell whether a directory is what ``nearcast build`` made."""
+    return any(Path(path, name).exists() for name in ("CURRENT", "manifest.json"))
+
+
 def index_or_rows(spark: SparkSession, path: str) -> DataFrame | str:
     """Return the directory of an index as it is, or the subscriptions of Parquet files."""
-    from nearcast.spark.reading import located
-
-    where = Path(located(path))
-    if any((where / name).exists() for name in ("CURRENT", "manifest.json")):
-        return str(where)
+    if is_index(path):
+        return str(Path(path).absolute())
     return typed_rows(spark, path, "subscriptions")

@@ -1,24 +1,20 @@
-"""``nearcast stream``: messages that arrive as files, matched until it is told to stop."""
+"""``nearcast stream``: messages that arrive in files or in a topic, matched until it is told to stop."""
 
 from __future__ import annotations
 
 import re
-import signal
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast import config
-from nearcast.cli import sparked, talk
+from nearcast.cli import ends, following, sparked, talk
 from nearcast.cli.sparked import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
 
 __all__ = ["stream"]
 
@@ -27,7 +23,10 @@ def stream(
     messages: Annotated[
         str,
         typer.Argument(
-            metavar="MESSAGES", help="A directory where Parquet files arrive.", show_default=False
+            metavar="MESSAGES",
+            help="Where messages arrive: a directory or a pattern of files (Parquet, JSON lines, CSV), or "
+            "kafka://HOST:PORT/TOPIC with JSON objects.",
+            show_default=False,
         ),
     ],
     subscriptions: Annotated[
@@ -39,12 +38,52 @@ def stream(
         ),
     ],
     output: Annotated[
-        str, typer.Argument(metavar="OUTPUT", help="Where deliveries go, as Parquet.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="OUTPUT",
+            help="Where deliveries go: a directory (Parquet, each delivery exactly once), or kafka://HOST:PORT/TOPIC "
+            "(JSON, each at least once, with headers that tell repeats).",
+            show_default=False,
+        ),
     ],
     checkpoint: Annotated[
         str,
-        typer.Option(metavar="DIR", help="What is done is noted here; a restart goes on from it."),
+        typer.Option(
+            metavar="DIR",
+            help="What is done is noted here, with all that belongs to this stream; a restart goes on from it.",
+        ),
     ],
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help='Of the messages, as in "id long, lon double, lat double, text string"; needed for Kafka. '
+            "Files that are there tell it otherwise.",
+        ),
+    ] = None,
+    prepare: Annotated[
+        bool,
+        typer.Option(
+            "--prepare",
+            help="Messages are raw: those that cannot be used go to a quarantine instead of stopping the stream. "
+            "JSON, CSV and Kafka always are.",
+        ),
+    ] = False,
+    quarantine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where that is, each row with its reason and as it came; CHECKPOINT/quarantine unless given.",
+        ),
+    ] = None,
+    changes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHANGES",
+            help="Where records that subscribe, update, move and unsubscribe arrive, in forms like MESSAGES. "
+            "SUBSCRIPTIONS are then rows, those to begin with.",
+        ),
+    ] = None,
     trigger: Annotated[
         str,
         typer.Option(metavar="TIME|once", help="A micro-batch so often (500ms, 10s), or all there is, once."),
@@ -57,32 +96,109 @@ def stream(
     """Match messages as they arrive; stop by Ctrl-C or SIGTERM.
 
     Told to stop, it finishes the micro-batch it is at, and exits with 0. Broken off in any other way, it goes on from
-    the checkpoint when it is started again: no delivery is lost, and none is twice in OUTPUT.
+    the checkpoint when it is started again: no delivery is lost, and none is twice in a directory. For a topic, a
+    session fetches Spark's Kafka connector, unless --conf spark.jars.packages=… names another.
     """
     every = _trigger(trigger)
-    with _told_to_stop() as stop, talk.progress() as show:
+    topics = [ends.topic_of(address) for address in (messages, output, changes or "")]
+    _check(messages, subscriptions, output, checkpoint, schema, quarantine, changes)
+    with following.told_to_stop() as stop, talk.progress() as show:
         show("starting Spark", None)
-        with sparked.opened("nearcast stream", master, conf, verbose) as spark:
-            from nearcast.spark import match
+        with sparked.opened("nearcast stream", master, conf, verbose, kafka=any(topics)) as spark:
+            from nearcast.cli.pipeline import Pipeline
             from nearcast.spark.reading import located
 
-            where = sparked.typed_path(messages, "messages")
-            known = spark.read.parquet(where)
-            arriving = spark.readStream.schema(known.schema).parquet(where)
-            query = (
-                match(arriving, sparked.index_or_rows(spark, subscriptions))
-                .writeStream.format("parquet")
-                .option("checkpointLocation", located(checkpoint))
-                .trigger(**every)
-                .start(located(output))
+            arriving, raw = ends.arriving_messages(spark, messages, _columns(schema))
+            checkpoint = located(checkpoint)
+            aside = quarantine or f"{checkpoint}/quarantine"
+            raw = raw or prepare or quarantine is not None
+            pipeline = Pipeline(
+                arriving,
+                write=ends.sink(output),
+                quarantine=ends.quarantine(aside) if raw else None,
+                checkpoint=checkpoint,
+                trigger=every,
             )
-            summary = _followed(query, stop, show)
+            if changes is None:
+                pipeline.match(sparked.index_or_rows(spark, subscriptions))
+            else:
+                rows = sparked.typed_rows(spark, subscriptions, "subscriptions")
+                pipeline.live(rows, ends.arriving_changes(spark, changes, rows))
+            failure = following.follow(
+                pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)
+            )
+            summary = {**pipeline.summary(), "stopped": stop.is_set()}
+    if failure is not None:
+        hint = _PREPARE if not raw and "\nnearcast.errors." in failure else ""
+        raise NearcastError(f"the stream failed: {sparked.first_sentence(failure)}{hint}")
     if json:
         talk.print_json(summary)
     else:
-        talk.tell(
-            f"{summary['messages']:,} messages in {summary['batches']:,} micro-batches, {summary['seconds']:.1f} s"
+        talk.tell(f"{_sentence(summary)}, {summary['seconds']:.1f} s")
+        if summary["quarantined"]:
+            talk.tell(f"messages that cannot be used are in {aside}")
+
+
+_PREPARE = " (with --prepare, messages that cannot be used go to a quarantine, and the stream goes on)"
+
+
+def _sentence(summary: Mapping[str, Any]) -> str:
+    parts = [f"{summary['messages']:,} messages", f"{summary['deliveries']:,} deliveries"]
+    parts += [
+        f"{summary[name]:,} {name}" for name in ("quarantined", "changes", "refused") if summary.get(name)
+    ]
+    return f"{', '.join(parts)} in {summary['batches']:,} micro-batches"
+
+
+def _check(
+    messages: str,
+    subscriptions: str,
+    output: str,
+    checkpoint: str,
+    schema: str | None,
+    quarantine: str | None,
+    changes: str | None,
+) -> None:
+    """Raise before Spark starts if the options cannot be."""
+    if schema is None and ends.topic_of(messages) is not None:
+        raise InputError(
+            'messages from Kafka need --schema, such as --schema "id long, lon double, lat double, text string"'
         )
+    if changes is not None and sparked.is_index(subscriptions):
+        raise InputError(
+            f"{subscriptions} is a built index, and with --changes subscriptions change; give the rows it was built of"
+        )
+    if changes is not None and "://" in checkpoint:
+        raise InputError(
+            f"with --changes, the checkpoint {checkpoint} must be a directory that all machines see: the state of "
+            "subscriptions is kept in it"
+        )
+    if "://" in checkpoint or Path(checkpoint, "offsets").exists():
+        return
+    for directory in filter(None, (output, quarantine)):
+        if "://" not in directory and any(Path(directory).glob("batch=*")):
+            raise InputError(
+                f"{directory} has micro-batches of another checkpoint, which those of a new one would replace; "
+                "give another directory, or that checkpoint"
+            )
+
+
+def _columns(schema: str | None) -> StructType | None:
+    """Return the columns that --schema lists."""
+    from pyspark.errors import ParseException
+    from pyspark.sql.types import StructType
+
+    if schema is None:
+        return None
+    try:
+        columns = StructType.fromDDL(schema)
+    except ParseException as error:
+        raise InputError(
+            f"--schema {shown(schema)} cannot be read: {sparked.first_sentence(str(error))}"
+        ) from None
+    if not isinstance(columns, StructType):
+        raise InputError(f"--schema lists columns, as in id long, text string; {shown(schema)} does not")
+    return columns
 
 
 def _trigger(written: str) -> dict[str, Any]:
@@ -93,50 +209,3 @@ def _trigger(written: str) -> dict[str, Any]:
         raise InputError(f"--trigger is a time such as 500ms, 10s or 1min, or once, not {shown(written)}")
     unit = {"ms": "milliseconds", "s": "seconds", "min": "minutes"}[number[2]]
     return {"processingTime": f"{number[1]} {unit}"}
-
-
-@contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """Give an event that is set by SIGTERM or SIGINT, instead of ending the process."""
-    stop = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _followed(query: StreamingQuery, stop: threading.Event, show: Any) -> dict[str, Any]:
-    """Show what the query does until it ends, or until it is told to stop and has finished its micro-batch."""
-    started = time.perf_counter()
-    counted: dict[int, int] = {}  # messages of each micro-batch
-    told: tuple[float, int] | None = None  # when it was told to stop, and after which micro-batch
-
-    def note() -> int:
-        for progress in query.recentProgress:
-            if progress["numInputRows"]:
-                counted[int(progress["batchId"])] = int(progress["numInputRows"])
-        return max(counted, default=-1)
-
-    while query.isActive:
-        last = note()
-        show(f"{sum(counted.values()):,} messages in {len(counted):,} micro-batches", None)
-        if stop.is_set():
-            told = told or (time.perf_counter(), last)
-            waited = time.perf_counter() - told[0] > config.CLI_DRAIN_SECONDS
-            if waited or last > told[1] or not query.status["isTriggerActive"]:
-                query.stop()
-        time.sleep(config.CLI_POLL_SECONDS)
-    failure = query.exception()
-    if failure is not None:
-        raise NearcastError(f"the stream failed: {sparked.first_sentence(str(failure))}")
-    note()
-    return {
-        "messages": sum(counted.values()),
-        "batches": len(counted),
-        "seconds": round(time.perf_counter() - started, 3),
-        "stopped": stop.is_set(),
-    }

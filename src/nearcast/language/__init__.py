@@ -4,8 +4,9 @@
 then ``AND``, then ``OR``; words side by side are joined by ``AND``; a phrase in double quotes asks for all of
 its words; ``*`` is every message. Attributes are compared: ``price < 3300``, ``100 <= capacity <= 256``,
 ``brand = "Huawei"``, ``brand != "Huawei"``, ``rating IN (4, 5)``, ``rating NOT IN (1, 2)``. A name that is
-not an identifier stands in backticks. The operators ``AND OR NOT IN WITHIN`` are recognised in any case, so
-that ``coffee or tea`` means what it says; to ask for such a word, quote it: ``"or"``.
+not an identifier stands in backticks, with the escapes of a string and two backticks for one. The operators
+``AND OR NOT IN WITHIN`` are recognised in any case, so that ``coffee or tea`` means what it says; to ask for
+such a word, quote it: ``"or"``.
 
 **Subscriptions**: ``anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)``, the id and the region
 optional.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -228,13 +229,24 @@ class Reader:
     def name(self, token: _Token) -> str:
         """Return the name of the attribute that *token* is."""
         if token.kind == "quoted":
-            return token.text[1:-1].replace("``", "`")
+            return self._name_inside(token)
         if token.kind != "word" or not NAME.fullmatch(token.text):
             self.fail(
                 "the name of an attribute should stand here; put one that is not an identifier in backticks",
                 token,
             )
         return token.text
+
+    def _name_inside(self, token: _Token) -> str:
+        """Return the name in backticks: its escapes are those of a string, but a quote needs none."""
+        inside = token.text[1:-1].replace("``", "`")
+        string = re.sub(
+            r'\\.|"', lambda found: '\\"' if found[0] == '"' else found[0], inside, flags=re.DOTALL
+        )
+        try:
+            return str(json.loads(f'"{string}"', strict=False))
+        except ValueError:
+            self.fail("this name has a wrong escape; write \\\\ for a backslash", token)
 
     def value(self) -> Value:
         """Read a number or a string."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Final
 
 from nearcast.language.grammar import CLAUSES, FLIPPED, NAME, OPERATORS, TOKEN
 from nearcast.predicates import AllOf, AnyOf, Expression, Interval, Not, Test, Value, Word
 
 __all__ = ["format_expression", "quoted", "written_name", "written_value"]
+
+# JSON keeps the control characters out of its strings; these others end a line as well, for str.splitlines and editors.
+_BREAKS: Final = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def format_expression(expression: Expression) -> str:
@@ -77,10 +81,16 @@ def _written_word(keyword: str) -> str:
 
 
 def written_name(name: str) -> str:
-    """Return the name of an attribute, in backticks where it needs them."""
+    r"""Return the name of an attribute, in backticks where it needs them, on one line.
+
+    >>> print(written_name("price"), written_name("half price"), written_name("price\n(USD)"))
+    price `half price` `price\n(USD)`
+    """
     found = TOKEN.fullmatch(name)
     bare = found is not None and found.lastgroup == "word" and NAME.fullmatch(name)
-    return name if bare and name.upper() not in OPERATORS | CLAUSES else "`" + name.replace("`", "``") + "`"
+    if bare and name.upper() not in OPERATORS | CLAUSES:
+        return name
+    return "`" + quoted(name)[1:-1].replace("`", "``") + "`"
 
 
 def written_value(value: Value) -> str:
@@ -90,4 +100,4 @@ def written_value(value: Value) -> str:
 
 def quoted(text: str) -> str:
     """Return a text in double quotes, on one line."""
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False).translate(_BREAKS)

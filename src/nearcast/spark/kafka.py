@@ -15,6 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from nearcast import config
 from nearcast.errors import ColumnError, shown
+from nearcast.preparation import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_HEADER",
-    "CORRUPT",
     "DELIVERY_HEADER",
     "POSITION",
     "deliveries_to_kafka",
@@ -31,7 +31,6 @@ __all__ = [
     "read_messages",
 ]
 
-CORRUPT = "_corrupt_record"  #: where Spark's readers of files put a line that is no row
 POSITION = "kafka"  #: the struct of a record's key, topic, partition, offset and timestamp
 BATCH_HEADER = "nearcast-batch"
 DELIVERY_HEADER = "nearcast-delivery"
@@ -136,7 +135,7 @@ def _fields(schema: StructType | str) -> StructType:
     fields = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(fields, StructType) or not fields.names:
         raise ColumnError(f"the schema of messages lists at least one column; {shown(schema)} has none")
-    for taken in (CORRUPT, POSITION):
+    for taken in (MALFORMED, POSITION):
         if taken in fields.names:
             raise ColumnError(f"no column of messages can be called {taken}; that is one of read_messages")
     return fields
@@ -148,13 +147,13 @@ def _parsed(records: DataFrame, fields: StructType) -> DataFrame:
     # Spark's parser stops after the first object: a second one behind it would be lost without a word. Inside of
     # another object it is an error.
     wrapped = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"it":'), text, F.lit("}")))
-    inside = StructType([StructField("it", fields), StructField(CORRUPT, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    inside = StructType([StructField("it", fields), StructField(MALFORMED, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
     read = records.withColumn("read", F.from_json(wrapped, inside, options))
-    good = F.col("read.it").isNotNull() & F.col(f"read.{CORRUPT}").isNull()
+    good = F.col("read.it").isNotNull() & F.col(f"read.{MALFORMED}").isNull()
     return read.select(
         *(F.when(good, _inner("read", "it", name)).alias(name) for name in fields.names),
-        F.when(~good, F.coalesce(F.make_valid_utf8(text), F.lit(""))).alias(CORRUPT),
+        F.when(~good, F.coalesce(F.make_valid_utf8(text), F.lit(""))).alias(MALFORMED),
         F.struct("key", "topic", "partition", "offset", "timestamp").alias(POSITION),
     )
 

@@ -1,14 +1,15 @@
-"""Files of raw rows as a batch DataFrame, nothing of them lost: a line that is no row is kept as it is."""
+"""Files of raw rows, as a batch or as they arrive, nothing of them lost: a line that is no row is kept as it is."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyarrow import fs
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from nearcast.errors import ColumnError, InputError, shown
@@ -18,7 +19,7 @@ from nearcast.preparation import MALFORMED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FORMATS", "located", "read_raw"]
+__all__ = ["FORMATS", "format_of", "located", "read_raw", "stream_raw"]
 
 _ENDINGS = {
     ".json": "json",
@@ -60,39 +61,122 @@ def read_raw(spark: SparkSession, path: str | os.PathLike[str], format: str | No
     return FORMATS[told](spark, where)
 
 
+def stream_raw(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    schema: StructType | None = None,
+    *,
+    empty: StructType | None = None,
+) -> DataFrame:
+    """Return the rows of files as they arrive in a directory, or under a pattern, as a streaming DataFrame.
+
+    The formats are those of :func:`read_raw`, told by :func:`format_of` unless given. *schema* lists the columns;
+    without it, the files that are there tell them, and those of JSON are read once for it. With it, columns of CSV have
+    types, a cell that is not of its type makes the line malformed, and no metadata of GeoParquet is looked for. *empty*
+    lists the columns where no file is there yet, which is an error otherwise.
+    """
+    where = located(path)
+    told = format or format_of(where)
+    if told not in _ARRIVING:
+        raise InputError(f"there is no format {shown(format)}; there are {', '.join(_ARRIVING)}")
+    try:
+        return _ARRIVING[told](spark, where, schema)
+    except AnalysisException as error:
+        if error.getCondition() not in ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND"):
+            raise
+    if empty is None:
+        raise ColumnError(
+            f"no file has arrived in {path} yet that would tell the columns; give a schema (--schema)"
+        )
+    return _ARRIVING[told](spark, where, empty)
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return the format of files: told by the ending of *path*, by the files that are there, or Parquet."""
+    where = located(path)
+    paths = [where]
+    if "://" not in where and Path(where).is_dir():
+        paths += sorted(file.name for file in Path(where).iterdir() if file.name[0] not in "._")
+    endings = (PurePosixPath(name).suffix.lower() for name in paths)
+    return next((_ENDINGS[ending] for ending in endings if ending in _ENDINGS), "parquet")
+
+
 def located(path: str | os.PathLike[str]) -> str:
     """Return a path as Spark takes it: a relative one leads where it leads for Python, not for the Java process."""
     where = os.fspath(path)
     return where if "://" in where else os.path.abspath(where)  # noqa: PTH100  it may be a pattern
 
 
+_JSON: Mapping[str, bool | str] = {"columnNameOfCorruptRecord": MALFORMED}
+_CSV: Mapping[str, bool | str] = {
+    "header": True,
+    "multiLine": True,
+    "escape": '"',
+    "enforceSchema": False,  # every file has these names, or it fails
+    "columnNameOfCorruptRecord": MALFORMED,
+}
+
+
 def _json(spark: SparkSession, path: str) -> DataFrame:
-    return spark.read.option("columnNameOfCorruptRecord", MALFORMED).json(path)
+    return spark.read.options(**_JSON).json(path)
+
+
+def _arriving_json(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+    fields = _with_lines(schema or _json(spark, path).schema)
+    return spark.readStream.options(**_JSON).schema(fields).json(path)
 
 
 def _csv(spark: SparkSession, path: str) -> DataFrame:
-    options: Mapping[str, bool | str] = {"header": True, "multiLine": True, "escape": '"'}
-    names = spark.read.options(**options).csv(path).columns
-    if not names:
+    names = _header(spark, path)
+    return _stripped(spark.read.options(**_CSV).schema(_with_lines(names)).csv(path))
+
+
+def _arriving_csv(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+    fields = _with_lines(schema or _header(spark, path))
+    return _stripped(spark.readStream.options(**_CSV).schema(fields).csv(path))
+
+
+def _header(spark: SparkSession, path: str) -> StructType:
+    """Return the columns that CSV files have, all of strings."""
+    schema = spark.read.options(**_CSV).csv(path).schema
+    if not schema.names:
         raise ColumnError(f"{path} is empty; a CSV file begins with a line of column names")
-    schema = StructType([StructField(name, StringType()) for name in (*names, MALFORMED)])
-    reader = spark.read.options(**options).option("columnNameOfCorruptRecord", MALFORMED)
-    rows = (
-        reader.option("enforceSchema", False).schema(schema).csv(path)
-    )  # every file has these names, or it fails
-    return rows.toDF(*(name.strip() for name in names), MALFORMED)
+    return schema
+
+
+def _stripped(frame: DataFrame) -> DataFrame:
+    return frame.toDF(*(name.strip() for name in frame.columns))
+
+
+def _with_lines(schema: StructType) -> StructType:
+    """Return the columns, and the one that keeps a line which is no row."""
+    return StructType(
+        [*(field for field in schema if field.name != MALFORMED), StructField(MALFORMED, StringType())]
+    )
 
 
 def _parquet(spark: SparkSession, path: str) -> DataFrame:
-    return _with_geometry(spark.read.parquet(path), required=False)
+    frame = spark.read.parquet(path)
+    return _renamed(frame, _geometry_name(frame, required=False))
 
 
 def _geoparquet(spark: SparkSession, path: str) -> DataFrame:
-    return _with_geometry(spark.read.parquet(path), required=True)
+    frame = spark.read.parquet(path)
+    return _renamed(frame, _geometry_name(frame, required=True))
 
 
-def _with_geometry(frame: DataFrame, *, required: bool) -> DataFrame:
-    """Return the frame with the primary column of GeoParquet under the name ``geometry``."""
+def _arriving_parquet(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+    if schema is not None:
+        return spark.readStream.schema(schema).parquet(path)
+    there = spark.read.parquet(path)
+    return _renamed(
+        spark.readStream.schema(there.schema).parquet(path), _geometry_name(there, required=False)
+    )
+
+
+def _geometry_name(frame: DataFrame, *, required: bool) -> str | None:
+    """Return the primary column that GeoParquet files name, if they do."""
     names = set()
     for file in frame.inputFiles():
         system, name = fs.FileSystem.from_uri(file)
@@ -105,9 +189,14 @@ def _with_geometry(frame: DataFrame, *, required: bool) -> DataFrame:
     (name,) = names or {None}
     if name is None and required:
         raise ColumnError("the files have no GeoParquet metadata; give the format parquet")
-    if name in (None, "geometry"):
+    return name
+
+
+def _renamed(frame: DataFrame, geometry: str | None) -> DataFrame:
+    """Return the frame with this column under the name ``geometry``."""
+    if geometry in (None, "geometry"):
         return frame
-    return frame.drop("geometry").withColumnRenamed(name, "geometry")
+    return frame.drop("geometry").withColumnRenamed(geometry, "geometry")
 
 
 FORMATS: Mapping[str, Callable[[SparkSession, str], DataFrame]] = {
@@ -115,4 +204,10 @@ FORMATS: Mapping[str, Callable[[SparkSession, str], DataFrame]] = {
     "csv": _csv,
     "parquet": _parquet,
     "geoparquet": _geoparquet,
+}
+_ARRIVING: Mapping[str, Callable[[SparkSession, str, StructType | None], DataFrame]] = {
+    "json": _arriving_json,
+    "csv": _arriving_csv,
+    "parquet": _arriving_parquet,
+    "geoparquet": _arriving_parquet,
 }

@@ -1,0 +1,168 @@
+"""The ends of a stream as the command line writes them: files or Kafka topics, where rows come from and go to.
+
+A topic is ``kafka://host:9092,other:9092/topic``; options of Spark's Kafka source or sink may follow, as in
+``kafka://host:9092/topic?maxOffsetsPerTrigger=10000&kafka.security.protocol=SSL``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl
+
+from nearcast.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["Sink", "Topic", "arriving_changes", "arriving_messages", "quarantine", "sink", "topic_of"]
+
+Sink = Callable[
+    ["DataFrame", int], int
+]  # writes a micro-batch under its number, and tells how many rows it has
+_TOPIC = re.compile(r"kafka://([^,/?\s]+:\d+(?:,[^,/?\s]+:\d+)*)/([\w.,-]+)(?:\?(.*))?", re.ASCII)
+
+
+class Topic(NamedTuple):
+    """A Kafka topic, and how to reach it."""
+
+    servers: str
+    name: str
+    options: dict[str, str]
+
+
+def topic_of(address: str) -> Topic | None:
+    """Return the topic of an address, or None if it is no address of Kafka.
+
+    >>> topic_of("kafka://a:9092,b:9092/messages?startingOffsets=latest")
+    Topic(servers='a:9092,b:9092', name='messages', options={'startingOffsets': 'latest'})
+    """
+    if not address.startswith("kafka:"):
+        return None
+    found = _TOPIC.fullmatch(address)
+    try:
+        options = dict(parse_qsl((found and found[3]) or "", strict_parsing=bool(found and found[3])))
+    except ValueError:
+        found = None
+    if found is None:
+        raise InputError(
+            f"{shown(address)} is no address of a topic; write kafka://host:9092/topic, "
+            "with ?option=value&option=value behind if need be"
+        )
+    return Topic(found[1], found[2], options)
+
+
+def arriving_messages(spark: SparkSession, address: str, schema: StructType | None) -> tuple[DataFrame, bool]:
+    """Return messages as they arrive, and whether they are raw: records and lines that may be no messages at all.
+
+    *schema* is needed for a topic; that of files is told by those that are there.
+    """
+    from nearcast.spark import kafka
+    from nearcast.spark.reading import format_of, stream_raw
+
+    topic = topic_of(address)
+    if topic is not None:
+        assert schema is not None
+        return kafka.read_messages(spark, topic.servers, topic.name, schema, options=topic.options), True
+    where = _directory(address)
+    told = format_of(where)
+    return stream_raw(spark, where, told, schema), told in ("json", "csv")
+
+
+def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame) -> DataFrame:
+    """Return records of change as they arrive: the columns of the subscriptions, ``change`` and ``changed_at``.
+
+    Files of Parquet have types of their own; where none is there yet, ``changed_at`` is a timestamp. In JSON and CSV it
+    is ISO 8601 with an offset, or microseconds, and a geometry is WKT. A record or a line that cannot be read comes
+    with its text as the change: there is no such change, so it is refused like others, and kept.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
+
+    from nearcast.preparation import MALFORMED
+    from nearcast.spark import kafka
+    from nearcast.spark.reading import format_of, stream_raw
+
+    change, at = StructField("change", StringType()), StructField("changed_at", TimestampType())
+    columns = [
+        StructField(field.name, StringType() if isinstance(field.dataType, BinaryType) else field.dataType)
+        for field in subscriptions.schema
+    ]
+    written = StructType([change, StructField("changed_at", StringType()), *columns])
+    topic = topic_of(address)
+    if topic is not None:
+        raw = kafka.read_messages(spark, topic.servers, topic.name, written, options=topic.options)
+    else:
+        where = _directory(address)
+        told = format_of(where)
+        if told not in ("json", "csv"):
+            return stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
+        raw = stream_raw(spark, where, told, written)
+    read = {
+        "change": functions.coalesce(functions.col(MALFORMED), functions.col("change")),
+        "changed_at": functions.coalesce(
+            functions.try_to_timestamp("changed_at"),
+            functions.expr("timestamp_micros(try_cast(changed_at AS BIGINT))"),
+        ),
+    }
+    return raw.withColumns(read).select(written.names)
+
+
+def sink(address: str) -> Sink:
+    """Return what writes the deliveries of a micro-batch to a topic, a directory or an object store."""
+    from nearcast.spark.sinks import kafka_sink, parquet_sink
+
+    topic = topic_of(address)
+    if topic is not None:
+        return _counting(kafka_sink(topic.servers, topic.name, options=topic.options))
+    if "://" in address:
+        return _counting(
+            lambda frame, number: frame.write.mode("overwrite").parquet(f"{address}/batch={number}")
+        )
+    home, write = Path(address), parquet_sink(address)
+
+    def run(frame: DataFrame, number: int) -> int:
+        import pyarrow.parquet as pq
+
+        write(frame, number)
+        return sum(pq.read_metadata(file).num_rows for file in (home / f"batch={number}").glob("*.parquet"))
+
+    return run
+
+
+def quarantine(directory: str) -> Sink:
+    """Return what writes rows that cannot be used; a micro-batch without any leaves no directory."""
+    from nearcast.spark.sinks import parquet_sink
+
+    return _counting(parquet_sink(directory))
+
+
+def _counting(write: Callable[[DataFrame, int], None]) -> Sink:
+    """Return a sink that makes the rows once, counts them, and writes them if there are any."""
+
+    def run(frame: DataFrame, number: int) -> int:
+        frame = frame.persist()
+        try:
+            rows = frame.count()
+            if rows:
+                write(frame, number)
+            return rows
+        finally:
+            frame.unpersist()
+
+    return run
+
+
+def _directory(path: str) -> str:
+    """Return where files arrive, as Spark takes it: *path*, or its good rows if ``nearcast prepare`` wrote it."""
+    from nearcast.spark.reading import located
+
+    where = located(path)
+    if "://" in where or "*" in where:
+        return where
+    if not Path(where).is_dir():
+        raise InputError(f"there is no directory {path} where files could arrive")
+    return str(Path(where, "good")) if Path(where, "good").is_dir() else where
