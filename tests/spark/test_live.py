@@ -101,7 +101,7 @@ class Run:
 
     def __init__(self, spark, home, **how):
         self.spark, self.home, self.how = spark, home, how
-        self.now = 1_700_000_000_000_000
+        self.now = self.started = 1_700_000_000_000_000
         self.subscriptions = subscription_table(120)
         pq.write_table(self.subscriptions, home / "subscriptions.parquet")
         self.delivered, self.live = {}, None
@@ -117,6 +117,16 @@ class Run:
             path = self.home / name / f"{step}.parquet"
             pq.write_table(table, path)
             os.utime(path, (1_000_000 + 60 * step,) * 2)
+
+    def take_back(self, step):
+        """Let a step not have arrived yet; return what lets it."""
+        hidden = [
+            (self.home / name / f"{step}.parquet", self.home / f"{step}.{name}")
+            for name in ("messages", "changes")
+        ]
+        for path, aside in hidden:
+            path.rename(aside)
+        return lambda: [aside.rename(path) for path, aside in hidden]
 
     def open(self):
         subscriptions = self.spark.read.parquet(str(self.home / "subscriptions.parquet"))
@@ -188,18 +198,31 @@ def reasons(deliveries):
 
 @pytest.mark.parametrize("shards", [1, 4, 16])
 @pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, "auto"])
-def test_changes_and_messages_interleaved(spark, tmp_path, distribution, shards, monkeypatch):
-    monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 20)
-    monkeypatch.setattr("nearcast.config.LIVE_DELTA_SHARE", 0.0)
-    monkeypatch.setattr("nearcast.config.LIVE_VALID_SEGMENTS", 2)
+def test_changes_and_messages_interleaved(spark, tmp_path, distribution, shards, compacting):
     run = Run(spark, tmp_path, distribution=distribution, shards=shards)
     expected = steps_of(run, 3)
     run.go()
     for step, deliveries in enumerate(expected):
         assert run.delivered[step] == deliveries, step
     assert reasons(expected[2])["subscribe"] > 10
-    assert run.live._states.read(2).upto == 1  # deltas were made into versions
-    assert run.live._path(run.version(2)).exists()
+    # A version was made in the background, of less than there was when it was ready.
+    last = run.live._states.read(2)
+    assert (last.upto, last.deltas) == (0, (1, 2))
+    assert {path.name for path in (tmp_path / "live" / "versions").iterdir()} == run.live._states.versions()
+
+
+@pytest.fixture
+def compacting(monkeypatch):
+    """Make a version as soon as anything has changed, once."""
+    monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 1)
+    monkeypatch.setattr("nearcast.config.LIVE_DELTA_SHARE", 0.0)
+    compact = Live._compact
+
+    def once(live, state):
+        compact(live, state)
+        monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 1_000)
+
+    monkeypatch.setattr(Live, "_compact", once)
 
 
 def test_a_repeated_micro_batch_delivers_the_same(spark, tmp_path):
@@ -212,6 +235,57 @@ def test_a_repeated_micro_batch_delivers_the_same(spark, tmp_path):
     run.go()
     assert run.delivered == first
     assert reasons(first[1])["subscribe"] > 10
+
+
+def test_another_number_of_shards_keeps_all_answers(spark, tmp_path):
+    run = Run(spark, tmp_path, shards=4, distribution="location")
+    expected = steps_of(run, 4)
+    later = [run.take_back(step) for step in (2, 3)]
+    run.go()
+    first = dict(run.delivered)
+    run.uncommit(1)
+    run.how = {"shards": 8, "distribution": "location"}
+    run.now = run.started + 60 * MINUTE
+    run.go()  # micro-batch 1 comes again, as it was
+    assert run.delivered == first == {0: expected[0], 1: expected[1]}
+    assert "location-4" in run.version(1)
+    run.now = run.started + 4 * MINUTE
+    later[0]()
+    run.go()
+    assert "location-8" in run.version(2)
+    assert run.live._states.read(2).upto == 1
+    run.how = {"shards": 2, "distribution": "keyword"}
+    later[1]()
+    run.go()
+    assert "keyword-2" in run.version(3)
+    assert [run.delivered[step] for step in (2, 3)] == expected[2:]
+    assert reasons(expected[2])["subscribe"] > 10
+
+
+def test_stats_tell_what_is_kept_dropped_and_refused(spark, tmp_path):
+    run = Run(spark, tmp_path, valid_messages=20)
+    messages = [messages_of(step, run.now + 2 * MINUTE * step) for step in range(3)]
+    nobody = [{"change": "move", "id": "nobody", "lon": 0.0, "lat": 0.0, "radius_m": 5.0, "changed_at": 1}]
+    one = [{"change": "subscribe", "id": "one", "expression": "tea", "changed_at": 1}]
+    everybody = [{"change": "subscribe", "id": "all", "expression": "*", "changed_at": 1}]
+    for step, records in enumerate([nobody, one, everybody]):
+        run.arrive(step, records, messages[step])
+    live = run.go()
+    stats = live.stats()
+    kept = {}  # what a micro-batch sees: the twenty that expire last of those that are valid
+    for table, now in zip(messages[:2], (2, 4)):
+        kept.update({row["id"]: row for row in table.to_pylist()})
+        now = run.started + now * MINUTE
+        kept = {key: row for key, row in kept.items() if row["expires_at"] and micros(row) > now}
+        dropped = sorted(kept, key=lambda key: (micros(kept[key]), key))[:-20]
+        for key in dropped:
+            del kept[key]
+    late = Counter(key for key, _, reason in run.delivered[2].elements() if reason == "subscribe")
+    assert late == Counter(dict.fromkeys(kept, 1))
+    assert stats["dropped"] > 0
+    assert (stats["batch"], stats["deltas"], stats["delta_rows"], stats["refused"]) == (2, 2, 2, 1)
+    assert stats["version"] in {path.name for path in (tmp_path / "live" / "versions").iterdir()}
+    assert stats["valid_directories"] == 2
 
 
 def test_records_that_cannot_be_applied_are_kept_with_the_reason(spark, tmp_path):

@@ -18,7 +18,8 @@ def packed(boxes: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     """
     if len(boxes) <= most:
         return boxes
-    middles = np.nan_to_num(boxes[:, :2] + boxes[:, 2:], posinf=0.0, neginf=0.0)
+    finite = np.clip(boxes, -360, 360)
+    middles = finite[:, :2] + finite[:, 2:]
     columns = int(np.ceil(np.sqrt(most)))
     groups = []
     for column in np.array_split(np.argsort(middles[:, 0], kind="stable"), columns):

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyspark.sql import Column, Window, functions
+from pyspark.sql import Window, functions
 from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
 from nearcast import MessageBatch, SubscriptionTable, config
@@ -202,9 +202,7 @@ class ValidMessages:
         rows = self._read(seen.segments, concerned)
         if rows is None or not len(few):
             return None
-        return rows.where(functions.col(ENDS) > now).where(
-            reduce(Column.__or__, (_touches(box) for box in few.tolist()))
-        )
+        return rows.where(f"{ENDS} > {now}").where(_touches(few))
 
     def latest(self, rows: DataFrame, seen: Seen, key: str = "id") -> DataFrame:
         """Return those of *rows* whose message, named by *key*, was not published again."""
@@ -273,9 +271,14 @@ def _emptied(rows: DataFrame) -> DataFrame:
     )
 
 
-def _touches(box: Sequence[float]) -> Column:
-    xmin, ymin, xmax, ymax = map(functions.col, BOX)
-    return (xmin <= box[2]) & (xmax >= box[0]) & (ymin <= box[3]) & (ymax >= box[1])
+def _touches(boxes: NDArray[np.float64]) -> str:
+    """Return the condition that a row touches one of the boxes, in SQL: Spark also reads it against whole pages."""
+    conditions = []
+    for box in boxes.tolist():
+        tests = zip(BOX, ("<=", "<=", ">=", ">="), (*box[2:], *box[:2]))
+        written = [f"{side} {sign} {value!r}D" for side, sign, value in tests if np.isfinite(value)]
+        conditions.append(f"({' AND '.join(written) or 'TRUE'})")
+    return " OR ".join(conditions)
 
 
 def _placing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
