@@ -325,4 +325,13 @@ def test_what_cannot_be_is_said(spark, world, tmp_path):
     stream = spark.readStream.schema(world.messages.schema).parquet(str(world.home / "messages"))
     with pytest.raises(ColumnError, match="changes need a column change"):
         live.start(stream, stream, print, checkpoint=tmp_path / "c")
+    changes = stream.selectExpr("'subscribe' AS change", "1 AS changed_at", "id")
+    with pytest.raises(ColumnError, match="expires_at must be a timestamp, or an integer"):
+        live.start(
+            stream.withColumn("expires_at", stream["brand"]), changes, print, checkpoint=tmp_path / "c"
+        )
+    with pytest.raises(InputError, match="belongs to another checkpoint"):
+        live.process(world.messages, -2, print)
+    with pytest.raises(InputError, match="valid_messages must be a whole number"):
+        Live(tmp_path, world.subscriptions, valid_messages=-1)
     shutil.rmtree(tmp_path)

@@ -22,8 +22,8 @@ SCHEMA = pa.schema(
         ("lat", pa.float64()),
         ("keywords", pa.list_(pa.string())),
         ("price", pa.float64()),
-        ("published_at", pa.timestamp("us", "UTC")),
-        ("expires_at", pa.timestamp("us", "UTC")),
+        ("published_at", pa.int64()),
+        ("expires_at", pa.int64()),
     ]
 )
 

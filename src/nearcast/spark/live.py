@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions
 from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import IntegralType, TimestampType
 
 from nearcast import SubscriptionTable, config
 from nearcast.errors import ColumnError, InputError, shown
@@ -44,7 +45,7 @@ from nearcast.spark.versions import sharded_version, version_name
 from nearcast.spark.worker import spark_ids
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Live"]
@@ -130,17 +131,10 @@ class Live:
             if not frame.isStreaming:
                 raise InputError(f"{name} must be a streaming DataFrame; read them with spark.readStream")
         check_columns(changes.columns)
-        times = [name for name in _TIMES if name in messages.columns]
-        for name in times:
-            kind = messages.schema[name].dataType.simpleString()
-            if kind != "timestamp":
-                raise ColumnError(
-                    f"{name} of messages must be a timestamp, not {kind}; nearcast.spark.prepare makes it one"
-                )
-        needed = message_columns(messages).columns
-        quoted = [f"`{name.replace('`', '``')}`" for name in (*needed, *times)]
+        needed = [f"`{name.replace('`', '``')}`" for name in message_columns(messages).columns]
+        times = [_micros(messages, name).alias(name) for name in _TIMES if name in messages.columns]
         sides = {
-            "message": messages.select(functions.struct(*quoted).alias("message")),
+            "message": messages.select(functions.struct(*needed, *times).alias("message")),
             "record": changes.select(functions.struct("*").alias("record")),
         }
         both = sides["message"].unionByName(sides["record"], allowMissingColumns=True)
@@ -197,6 +191,11 @@ class Live:
     def _advance(self, frame: DataFrame, number: int) -> State:
         """Apply the changes of a micro-batch that is tried for the first time, and write down what it sees."""
         last, before = self._last(), self._states.numbers()[-1]
+        if number <= before:
+            raise InputError(
+                f"{self._home} has seen micro-batch {before}, and now comes {number}, which it does not know: "
+                "it belongs to another checkpoint; go on with that one, or begin in another directory"
+            )
         now = max(last.now, self._clock())
         version, upto = self._states.beginning(last)
         deltas = tuple(delta for delta in last.deltas if delta > upto)
@@ -217,9 +216,7 @@ class Live:
         version = str(self._path(state.version))
         deltas = [str(path) for path in self._deltas.paths(state.deltas)]
         if "expires_at" in messages.columns:
-            messages = messages.where(
-                functions.col("expires_at").isNull() | (functions.unix_micros("expires_at") > state.now)
-            )
+            messages = messages.where(f"expires_at IS NULL OR expires_at > {state.now}")
         needed = messages.drop(*_TIMES)
         shards = Sharded(version).distribution.shards
         sent = needed.mapInArrow(live_worker.sending(version, deltas), live_worker.sent_schema(needed.schema))
@@ -282,3 +279,16 @@ class Live:
     def _built(self, rows: pa.Table) -> str:
         versions = self._home / "versions"
         return sharded_version(self._spark, rows, versions, sample=None, **self._how).name  # type: ignore[arg-type]
+
+
+def _micros(messages: DataFrame, name: str) -> Column:
+    """Return a column of times as microseconds since 1970 UTC."""
+    kind = messages.schema[name].dataType
+    if isinstance(kind, TimestampType):
+        return functions.unix_micros(name)
+    if isinstance(kind, IntegralType):
+        return functions.col(name).cast("long")
+    raise ColumnError(
+        f"{name} must be a timestamp, or an integer of microseconds, not {kind.simpleString()}; "
+        "nearcast.spark.prepare makes it one"
+    )

@@ -91,12 +91,15 @@ class ValidMessages:
     # --- What comes in ---------------------------------------------------------------------------------------------
 
     def add(self, messages: DataFrame, number: int, seen: Seen, now: int) -> None:
-        """Keep the messages of a micro-batch that end after *now*; on disk when this returns. A repeat adds nothing."""
+        """Keep the messages of a micro-batch that end after *now*; on disk when this returns. A repeat adds nothing.
+
+        ``expires_at`` and ``published_at``, where they are, are microseconds.
+        """
         name = _name(number)
         if (self._home / name).exists() or "expires_at" not in messages.columns:
             return
-        ends = functions.unix_micros("expires_at")
-        at = functions.unix_micros("published_at") if "published_at" in messages.columns else functions.lit(0)
+        ends = functions.col("expires_at")
+        at = functions.col("published_at") if "published_at" in messages.columns else functions.lit(0)
         marked = messages.select(
             "*",
             functions.when(ends > now, ends).alias(ENDS),
