@@ -12,8 +12,9 @@ from pathlib import Path
 from nearcast.matching import Matcher
 
 
-def mortal(match, fuses, daemon=os.getpid()):
+def mortal(match, fuses):
     """Return *match* for workers that die; the daemon itself, which matches once to be warm, takes no fuse."""
+    daemon = os.getpid()
 
     def dying(self, *arguments, **options):
         for victim in ("worker", "daemon"):

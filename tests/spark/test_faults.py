@@ -92,7 +92,7 @@ def test_the_driver_is_killed_at_random_instants(tmp_path):
         for query in QUERIES:
             hit[query]["inside" if home.inside(query) else "between" if started else "starting"] += 1
     finish(home, QUERIES)
-    print(*(f"{query}: {dict(counts)}" for query, counts in hit.items()), sep="\n")
+    print(*(f"{query}: {dict(counts)}" for query, counts in hit.items()), sep="\n")  # noqa: T201
     for where in ("inside", "between"):
         assert any(counts[where] for counts in hit.values()), f"no kill was {where}"
 
