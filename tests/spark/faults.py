@@ -66,9 +66,8 @@ class Home:
     def logged(self, query, log):
         """The numbers of the micro-batches that were begun (``offsets``), or are done (``commits``)."""
         with suppress(FileNotFoundError):
-            return {
-                int(name) for name in os.listdir(self.path / query / "checkpoint" / log) if name.isdigit()
-            }
+            files = list((self.path / query / "checkpoint" / log).iterdir())
+            return {int(file.name) for file in files if file.name.isdigit()}
         return set()
 
     def inside(self, query):
