@@ -16,12 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from spark.fault_driver import MINUTE, NOON, note_states
-from spark.test_live import Observer, messages_of, records_of
-from spark.worlds import in_process, pairs, subscription_table
+from spark.fault_driver import note_states
+from spark.observer import Observer
+from spark.worlds import WORDS, in_process, message_table, pairs, subscription_table
 
 PROGRAMS = Path(__file__).parent
 DEADLINE = 240  # seconds for anything to happen: the first run after a change compiles kernels
+MINUTE = 60_000_000
+NOON = 1_700_000_000_000_000
+MESSAGES = 150  # in a file
 NAMES = ("message_id", "subscription_id", "reason")
 
 
@@ -34,10 +37,14 @@ def until(condition, what, pause=0.002):
 
 
 class Home:
-    """The files of three queries: messages and changes that arrive, checkpoints, sinks."""
+    """The files of three queries: messages and changes that arrive, the time, checkpoints, sinks.
+
+    The time goes on by a minute whenever something arrives or a driver starts. So a repeat is always later than the
+    first try, and messages expire in between.
+    """
 
     def __init__(self, path, seed=0):
-        self.path, self.arrived = path, 0
+        self.path, self.arrived, self.minutes = path, 0, 0
         self.rng = np.random.default_rng(seed)
         self.subscriptions = subscription_table()
         fields = [pa.field("change", pa.string()), pa.field("changed_at", pa.int64())]
@@ -46,15 +53,49 @@ class Home:
         for name in ("messages", "changes", "fuses"):
             (path / name).mkdir()
 
+    def later(self):
+        """Let a minute pass; the file of the clock is replaced in one step. Return the time."""
+        self.minutes += 1
+        now = NOON + self.minutes * MINUTE
+        (self.path / "clock.new").write_text(str(now))
+        (self.path / "clock.new").rename(self.path / "clock")
+        return now
+
     def arrive(self, count=1):
         """Let as many files of messages appear, and as many of changes."""
         for step in range(self.arrived, self.arrived + count):
-            records = records_of(self.rng, step % 8, self.subscriptions["id"].to_pylist())
-            for at, record in enumerate(records):
-                record["changed_at"] = 100 * step + at
-            self._appear("changes", step, pa.Table.from_pylist(records, self.changes))
-            self._appear("messages", step, messages_of(step, [NOON + step * MINUTE]))
+            now = self.later()
+            self._appear("changes", step, pa.Table.from_pylist(self._records(step), self.changes))
+            table = message_table(MESSAGES, seed=step)
+            ends = [None if i % 3 == 0 else now + (6 + i % 5) * MINUTE for i in range(MESSAGES)]
+            table = table.append_column("expires_at", pa.array(ends, pa.timestamp("us", "UTC")))
+            self._appear(
+                "messages", step, table.set_column(0, "id", pa.array(np.arange(MESSAGES) + 1000 * step))
+            )
         self.arrived += count
+
+    def feed(self, queries):
+        """Let files arrive: two for the fastest query, unless the slowest has four to read."""
+        begun = [len(self.logged(query, "offsets")) for query in queries]
+        self.arrive(max(0, min(max(begun) + 2, min(begun) + 4) - self.arrived))
+
+    def _records(self, step):
+        """Records of every kind: newcomers, updates, moves, farewells, also of those who are not there."""
+        box = dict(zip(("xmin", "ymin", "xmax", "ymax"), [-8.0 + step % 8, -6.0, 6.0, 6.0]))
+        circle = {"lon": step % 8 - 4.0, "lat": 0.0, "radius_m": 600_000.0}
+        picks = self.rng.choice(self.subscriptions["id"].to_pylist(), 16, replace=False).tolist()
+        kinds = {
+            "subscribe": ([f"new{step}-{i}" for i in range(6)], circle),
+            "update": (picks[:5], box),
+            "move": ([*picks[5:10], picks[0], f"new{step}-1"], circle),
+            "unsubscribe": ([*picks[10:], f"new{step}-0"], {}),
+        }
+        made = [
+            {"change": change, "id": key, "expression": WORDS[at % 8], **place}
+            for change, (keys, place) in kinds.items()
+            for at, key in enumerate(keys)
+        ]
+        return [{**record, "changed_at": 100 * step + at} for at, record in enumerate(made)]
 
     def _appear(self, directory, step, table):
         draft = self.path / directory / f".{step:03}.parquet"
@@ -73,6 +114,14 @@ class Home:
     def inside(self, query):
         """Whether a micro-batch was begun and is not done."""
         return self.logged(query, "offsets") != self.logged(query, "commits")
+
+    def idle(self, query):
+        """Whether everything that has arrived was read, and is done."""
+        with suppress(FileNotFoundError):  # a log is made shorter
+            return not self.inside(query) and self.arrived == sum(
+                len(files) for _, (files, *_) in self.read_in(query)
+            )
+        return False
 
     def read_in(self, query):
         """Yield for each micro-batch, in their order, its number and the files that it read of each source."""
@@ -113,15 +162,17 @@ class Home:
         for number, (messages, changes) in self.read_in("live"):
             records = [row for file in changes for row in pq.read_table(file).to_pylist()]
             now = json.loads((self.path / "seen" / f"{number:012}.json").read_bytes())["now"]
-            tables = [pq.read_table(file) for file in messages] or [messages_of(0, [0]).slice(0, 0)]
-            expected = observer.step(records, pa.concat_tables(tables), now)
-            observer.messages = [
-                rows
-                for rows in observer.messages
-                if len(rows) and pc.max(rows["expires_at"].cast(pa.int64())).as_py() > now
-            ]
+            table = pq.read_table(messages)
+            expected = observer.step(records, table, now)
+            # whether messages are delivered that had expired before they came is asked elsewhere
+            ended = pc.less_equal(table["expires_at"].cast(pa.int64()), now)
+            expired = set(table["id"].filter(ended).to_pylist())
             table = ds.dataset(self.path / "live" / "out" / f"batch={number}").to_table()
             found = Counter(zip(*(table[name].to_pylist() for name in NAMES)))
+            found, expected = (
+                Counter({delivery: n for delivery, n in each.items() if delivery[0] not in expired})
+                for each in (found, expected)
+            )
             same(found, expected, f"live, micro-batch {number}")
             joined += sum(reason == "subscribe" for *_, reason in expected)
         assert joined > 0, "nobody came late enough to receive earlier messages"
@@ -141,7 +192,8 @@ class Driver:
     """A process of ``fault_driver.py``, with Spark's Java and Python workers below it, in a session of its own."""
 
     def __init__(self, home, queries, *, master="local[2]", ends=False, die=None):
-        self.home, self.queries = home, queries
+        self.home = home
+        home.later()
         options = {"queries": queries, "master": master, "ends": ends, "die": die}
         paths = [str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {
