@@ -1,0 +1,34 @@
+"""Spark's Python daemon, whose workers die on demand, in the middle of matching.
+
+A worker that finds the file ``worker`` in the directory NEARCAST_FUSES kills itself by SIGKILL, one that finds
+``daemon`` the process that it was forked from. Whoever finds a file removes it first: each kills once.
+"""
+
+import os
+import runpy
+import signal
+from pathlib import Path
+
+from nearcast.matching import Matcher
+
+
+def mortal(match, fuses):
+    """Return *match* for workers that die; the daemon itself, which matches once to be warm, takes no fuse."""
+    daemon = os.getpid()
+
+    def dying(self, *arguments, **options):
+        for victim in ("worker", "daemon"):
+            if os.getpid() != daemon and (fuses / victim).exists():
+                try:
+                    (fuses / victim).unlink()
+                except FileNotFoundError:  # another worker was faster
+                    continue
+                os.kill(os.getpid() if victim == "worker" else daemon, signal.SIGKILL)
+        return match(self, *arguments, **options)
+
+    return dying
+
+
+if __name__ == "__main__":
+    Matcher.match = mortal(Matcher.match, Path(os.environ["NEARCAST_FUSES"]))
+    runpy.run_module("nearcast.spark.daemon", run_name="__main__")

@@ -1,0 +1,56 @@
+"""What subscriptions that change should receive, micro-batch by micro-batch: a dict, a table, and the scan."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.worlds import in_process
+
+
+class Observer:
+    """Takes the changes and messages of one micro-batch after another; messages that have ids of their own."""
+
+    def __init__(self, subscriptions):
+        self.subscriptions = {row["id"]: row for row in subscriptions.to_pylist()}
+        self.schema, self.valid = subscriptions.schema, None
+
+    def step(self, records, messages, now):
+        """Return the deliveries of a micro-batch that sees the time *now*: (message, subscription, reason)."""
+        before = dict(self.subscriptions)
+        for record in sorted(records, key=lambda record: record["changed_at"]):
+            self._apply(record)
+        changed = sorted({record["id"] for record in records} & self.subscriptions.keys())
+        expected = Counter(
+            (*pair, "publish") for pair in self._matched(messages, self.subscriptions.values())
+        )
+        if self.valid is not None:
+            valid = _after(self.valid, now)
+            late = self._matched(valid, [self.subscriptions[key] for key in changed])
+            late -= self._matched(valid, [before[key] for key in changed if key in before])
+            expected.update((*pair, "subscribe") for pair in late)
+        earlier = [] if self.valid is None else [self.valid]
+        self.valid = _after(pa.concat_tables([*earlier, messages]), now)
+        return expected
+
+    def _apply(self, record):
+        key, change = record["id"], record["change"]
+        if change == "unsubscribe":
+            self.subscriptions.pop(key, None)
+        elif change != "move":
+            self.subscriptions[key] = {name: record[name] for name in self.schema.names}
+        elif key in self.subscriptions:
+            wants = self.subscriptions[key]["expression"]
+            self.subscriptions[key] = {name: record[name] for name in self.schema.names}
+            self.subscriptions[key]["expression"] = wants
+
+    def _matched(self, messages, subscriptions):
+        if not subscriptions or not len(messages):
+            return Counter()
+        table = pa.Table.from_pylist(list(subscriptions), self.schema)
+        return in_process(messages.drop(["expires_at"]), table)
+
+
+def _after(messages, now):
+    """Messages that end, and later than *now*."""
+    return messages.filter(pc.greater(messages["expires_at"].cast(pa.int64()), now))

@@ -1,0 +1,125 @@
+"""Drivers and workers are killed, at exact and at random instants: nothing is lost, nothing is delivered twice.
+
+``NEARCAST_KILLS=20`` kills the driver that often at random instants, and at more exact ones than the few of every run.
+``NEARCAST_SEED`` chooses other random instants.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spark.faults import Driver, Home, finish
+
+LONG = "NEARCAST_KILLS" in os.environ
+KILLS = int(os.environ.get("NEARCAST_KILLS", 2))
+SEED = int(os.environ.get("NEARCAST_SEED", 0))
+QUERIES = ["plain", "spark", "live"]
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc"),
+    pytest.mark.timeout(600 + 120 * KILLS),
+]
+
+# In the order in which they are reached, each in the life of another driver. A kill in the middle of a micro-batch is
+# followed by its repeat, and some instants are only there in a repeat. What is renamed, made or removed is a path below
+# the home; "after" it, or else right before.
+INSTANTS = {
+    "changes are written, the state is not": ("os.rename", "live/home/deltas/*", True, LONG),
+    "the state is written, deliveries are not": ("os.rename", "live/home/states/*[2-9].json", True, True),
+    "deliveries are written aside": ("os.rename", "live/out/batch=*", False, LONG),
+    "deliveries are there, the micro-batch is not committed": ("os.rename", "live/out/batch=*", True, True),
+    "the first attempt has made way for the second": ("os.rename", "live/out/.batch=*", True, True),
+    "a state that is over is removed": ("os.remove", "live/home/states/*", True, LONG),
+    "a new version was begun": ("os.mkdir", "live/home/versions/.auto-*", True, LONG),
+    "a new version is complete, and has no name yet": ("os.rename", "live/home/versions/auto-*", False, LONG),
+    "a new version is there, and is not announced": ("os.rename", "live/home/ready.json", False, True),
+    "a new version is announced": ("os.rename", "live/home/ready.json", True, LONG),
+    "an index is built, and has no name yet": ("os.rename", "plain/versions/auto-*", False, LONG),
+    "deliveries are there, and subscriptions do not change": ("os.rename", "plain/out/batch=*", True, LONG),
+    "both attempts are there": ("shutil.rmtree", "plain/out/.batch=*", False, LONG),
+}
+
+
+def test_the_driver_is_killed_at_exact_instants(tmp_path):
+    home = Home(tmp_path)
+    home.arrive(3)
+    for name, (event, path, after, chosen) in INSTANTS.items():
+        if chosen:
+            query = path.partition("/")[0]
+            home.feed([query])
+            die = {"event": event, "path": f"{tmp_path}/{path}", "after": after}
+            with Driver(home, [query], die=die) as driver:
+                assert driver.wait() == -signal.SIGKILL, f"{name}: it never came to that\n{driver.said()}"
+    finish(home, ["live", "plain"] if LONG else ["live"])
+
+
+def wait_for_instant(driver, kind, query, begun, rng):
+    """Return at a random instant of the wanted kind; *query* is looked at, and had *begun* these micro-batches."""
+    home = driver.home
+    if kind == "start":
+        time.sleep(rng.uniform(0, 6))
+        return
+    if kind == "inside":
+        driver.until(lambda: home.logged(query, "offsets") > begun, f"a micro-batch of {query}")
+        time.sleep(rng.exponential(0.4))
+        return
+    driver.until(driver.started.exists, "the start")
+    if kind == "repeat":  # of the micro-batch that the last kill broke off
+        time.sleep(rng.uniform(0, 1))
+    else:
+        driver.until(lambda: home.idle(query), f"the end of {query}")
+        time.sleep(rng.uniform(0, 0.05))
+
+
+def test_the_driver_is_killed_at_random_instants(tmp_path):
+    home, rng = Home(tmp_path, SEED), np.random.default_rng(SEED)
+    kinds = ["inside", "between", "repeat", "inside", "inside", "start", "between"]
+    hit = {query: Counter() for query in QUERIES}
+    for kill in range(KILLS):
+        home.feed(QUERIES)
+        kind, query = kinds[kill % len(kinds)], ["live", "plain", "live", "spark"][kill % 4]
+        if home.idle(query):
+            query = "live"  # the slowest: it has something to do
+        begun = home.logged(query, "offsets")
+        with Driver(home, QUERIES) as driver:
+            wait_for_instant(driver, kind, query, begun, rng)
+            started = driver.started.exists()
+            driver.kill()
+        for query in QUERIES:
+            hit[query]["inside" if home.inside(query) else "between" if started else "starting"] += 1
+    finish(home, QUERIES)
+    print(*(f"{query}: {dict(counts)}" for query, counts in hit.items()), sep="\n")  # noqa: T201
+    for where in ("inside", "between"):
+        assert any(counts[where] for counts in hit.values()), f"no kill was {where}"
+
+
+def test_workers_are_killed(tmp_path):
+    """Spark gives the tasks of a worker that is lost to another, where it may try a task more than once."""
+    home = Home(tmp_path)
+    home.arrive(5)
+    with Driver(home, ["plain", "live"], master="local[2,4]", ends=True) as driver:
+        for victim in ("worker", "daemon", "worker"):
+            fuse = home.path / "fuses" / victim
+            fuse.touch()
+            driver.until(lambda: not fuse.exists(), f"the end of a {victim}")  # noqa: B023
+        assert driver.wait() == 0, driver.said()
+    home.check(["plain", "live"])
+
+
+@pytest.mark.skipif(not LONG, reason="one of the long tests: NEARCAST_KILLS=20")
+def test_workers_are_killed_where_nothing_is_tried_again(tmp_path):
+    """The query breaks with the first task that fails; started again, it goes on."""
+    home = Home(tmp_path)
+    for victim in ("worker", "daemon", "worker"):
+        home.arrive(2)
+        (home.path / "fuses" / victim).touch()
+        with Driver(home, ["plain", "live"], ends=True) as driver:
+            assert (driver.wait() == 0) == (victim == "daemon"), driver.said()
+        assert not (home.path / "fuses" / victim).exists()
+    finish(home, ["plain", "live"])
