@@ -82,9 +82,9 @@ def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkey
                 int(rng.integers(0, 150)),
                 *rng.uniform(-80, 80, 2).round(3).tolist(),
                 float(step),
-                None if rng.random() < 0.2 else int(now + rng.integers(-50, 400)),
+                None if rng.random() < 0.2 else int(now + rng.integers(-50, 400 if step else 1_500)),
             )
-            for _ in range(0 if step == 2 else 50)
+            for _ in range([200, 50, 0, 50, 50, 50, 50][step])
         ]
         store.publish(rows, now)
         store.advance(now + 100)
@@ -103,23 +103,24 @@ def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkey
     assert store.seen == Seen((), 0)  # all have expired
 
 
-def test_a_message_counts_as_it_was_published_last(spark, tmp_path, monkeypatch):
+def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
     store = Store(spark, tmp_path)
-    store.publish([(1, 0, 0, 1.0, 900), (1, 50, 50, 2.0, 900), (2, 0, 0, 1.0, 900), (2, 0, 0, 1.0, None)], 0)
+    kept = [(key, 0, 0, 1.0, 900) for key in (1, 2, 6, 7)]
+    store.publish([*kept, (1, 50, 50, 2.0, 900), (2, 0, 0, 1.0, None)], 0)
     store.advance(0)
     near_first = np.array([[-1.0, -1.0, 1.0, 1.0]])
-    assert store.found(near_first, 0) == Counter()
-    assert store.found(EVERYWHERE, 0) == Counter([(1, 50.0, 50.0, 2.0)])
+    others = [(6, 0.0, 0.0, 1.0), (7, 0.0, 0.0, 1.0)]
+    assert store.found(near_first, 0) == Counter(others)
+    assert store.found(EVERYWHERE, 0) == Counter([(1, 50.0, 50.0, 2.0), *others])
     store.publish([(3, 0, 0, 1.0, 900), (4, 0, 0, 1.0, 900), (5, 0, 0, 1.0, 900)], 0)
     store.advance(0)
-    store.publish(
-        [(1, 0, 0, 3.0, 900), (3, 60, 60, 3.0, 900), (4, 0, 0, 1.0, None), (5, 0, 0, 1.0, 200)], 100
-    )
+    gone = [(4, 0, 0, 1.0, None), (5, 0, 0, 1.0, 200), (6, 0, 0, 1.0, None), (7, 0, 0, 1.0, 200)]
+    store.publish([(1, 0, 0, 3.0, 900), (3, 60, 60, 3.0, 900), *gone], 100)
     store.advance(100)
-    assert store.found(near_first, 100) == Counter([(1, 0.0, 0.0, 3.0), (5, 0.0, 0.0, 1.0)])
+    soon = [(5, 0.0, 0.0, 1.0), (7, 0.0, 0.0, 1.0)]
+    assert store.found(near_first, 100) == Counter([(1, 0.0, 0.0, 3.0), *soon])
     store.advance(300)
-    monkeypatch.setattr("nearcast.config.LIVE_VALID_SEGMENTS", 2)
-    for whole in (False, True):  # the newest alone, then all
+    for whole in (False, True):  # the newest two of three, then all
         assert store.found(near_first, 300) == Counter([(1, 0.0, 0.0, 3.0)])
         merged, dropped = store.valid._merged(store.seen.segments[-2:], 300, whole=whole)
         store.seen = Seen((*store.seen.segments[:-2], *merged), 0)
