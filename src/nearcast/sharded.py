@@ -32,6 +32,7 @@ from nearcast._version import __version__
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.distribution import Distribution, Routes, delivering_shards, distribute
 from nearcast.distribution.files import open_distribution, save_distribution
+from nearcast.durable import synced, write_durably
 from nearcast.errors import ColumnError, IndexFileError, shown
 from nearcast.matching import Matcher, build_index, open_one
 from nearcast.matching.files import FORMAT
@@ -76,7 +77,8 @@ def start(
     save_distribution(made, subscriptions, draft / _DISTRIBUTION)
     lists = pa.ListArray.from_arrays(stored.offsets.astype(np.int32), stored.shards)
     table = table.append_column(ROW, pa.array(np.arange(len(table)))).append_column(SHARDS, lists)
-    pq.write_table(table, draft / SUBSCRIPTIONS, row_group_size=config.SHARD_ROW_GROUP)
+    with synced(draft / SUBSCRIPTIONS) as file:
+        pq.write_table(table, file, row_group_size=config.SHARD_ROW_GROUP)
 
 
 def build_shard(draft: Path, shard: int, rows: pa.Table, index: str) -> int:
@@ -92,14 +94,15 @@ def build_shard(draft: Path, shard: int, rows: pa.Table, index: str) -> int:
         "shards": lists.flatten().to_numpy().astype(np.int32),
     }
     for column in _COLUMNS:
-        np.save(draft / f"{name}.{column}.npy", stored[column])
+        with synced(draft / f"{name}.{column}.npy") as file:
+            np.save(file, stored[column])
     return len(rows)
 
 
 def finish(draft: Path, index: str) -> None:
     """Write the manifest of a draft, which makes it a version; raise if a shard is not what it should be.
 
-    Shards without subscriptions, for which nobody was called, are built here.
+    Shards without subscriptions, for which nobody was called, are built here. Every file is on disk at the end.
     """
     distribution, _ = open_distribution(draft / _DISTRIBUTION)
     table = pq.read_table(draft / SUBSCRIPTIONS, columns=[SHARDS])
@@ -124,7 +127,8 @@ def finish(draft: Path, index: str) -> None:
         "stored": int(expected.sum()),
         "files": {name: _sum(draft / name) for name in files},
     }
-    (draft / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    with write_durably(draft / _MANIFEST) as file:
+        file.write(json.dumps(manifest, indent=1).encode())
 
 
 def is_sharded(directory: Path) -> bool:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import shutil
 import uuid
 import zlib
@@ -35,12 +34,13 @@ from numpy.typing import NDArray
 from nearcast._version import __version__
 from nearcast.attributes import AttributeNames
 from nearcast.columns import SubscriptionTable
+from nearcast.durable import rename_durably, sync_directory, synced, write_durably
 from nearcast.errors import IndexFileError, InputError, shown
 from nearcast.geometry import WGS84, Planar, Space
 from nearcast.matching.store import ClauseStore
 from nearcast.vocabulary import Vocabulary
 
-__all__ = ["CURRENT", "FORMAT", "Arrays", "current", "read", "restored_store", "write"]
+__all__ = ["CURRENT", "FORMAT", "Arrays", "current", "read", "restored_store", "switch", "write"]
 
 FORMAT = 2  # raised when a file comes to mean something else: its layout, or the hash of kernels/hashing.py
 CURRENT = "CURRENT"  # a file beside versions of an index: the name of the one that counts
@@ -86,7 +86,7 @@ def write(
                 name = f"{part}.{column}.npy"
                 if progress:
                     progress(name)
-                with _synced(draft / name, written) as file:
+                with _checked(draft / name, written) as file:
                     np.save(file, array, allow_pickle=False)
         if store.ids is not None:
             _write_arrow(draft / _IDS, store.ids, written)
@@ -105,11 +105,10 @@ def write(
             else [[name, text] for name, text in store.attributes],
             "files": dict(written),
         }
-        with _synced(draft / _MANIFEST, written) as file:
+        with _checked(draft / _MANIFEST, written) as file:
             file.write(json.dumps(manifest, indent=1).encode())
-        _sync_directory(draft)
-        draft.rename(directory)
-        _sync_directory(directory.parent)
+        sync_directory(draft)
+        rename_durably(draft, directory)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -123,6 +122,12 @@ def current(directory: Path) -> Path:
     except OSError:
         return directory
     return directory / name
+
+
+def switch(directory: Path, version: Path) -> None:
+    """Let the file ``CURRENT`` of *directory* name *version*, which is there, in one step."""
+    with write_durably(directory / CURRENT) as file:
+        file.write(f"{version.name}\n".encode())
 
 
 def read(directory: Path, *, verify: bool) -> tuple[dict[str, Any], Arrays]:
@@ -213,7 +218,7 @@ def _map_array(path: Path) -> NDArray[Any]:
 
 
 def _write_arrow(path: Path, array: pa.Array, written: dict[str, dict[str, int]]) -> None:
-    with _synced(path, written) as file, pa.ipc.new_file(file, pa.schema([("value", array.type)])) as writer:
+    with _checked(path, written) as file, pa.ipc.new_file(file, pa.schema([("value", array.type)])) as writer:
         writer.write_batch(pa.record_batch({"value": array}))
 
 
@@ -247,24 +252,12 @@ class _Checked:
 
 
 @contextmanager
-def _synced(path: Path, written: dict[str, dict[str, int]]) -> Iterator[_Checked]:
+def _checked(path: Path, written: dict[str, dict[str, int]]) -> Iterator[_Checked]:
     """Open a new file; at the end it is on disk, and *written* has its size and checksum."""
-    with path.open("wb") as file:
+    with synced(path) as file:
         checked = _Checked(file)
         yield checked
-        file.flush()
-        os.fsync(file.fileno())
     written[path.name] = {"bytes": checked.bytes, "crc32": checked.crc32}
-
-
-def _sync_directory(path: Path) -> None:
-    if os.name == "nt":  # directories cannot be synced there
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _space_to_json(space: Space) -> Any:

@@ -32,8 +32,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions
 
 from nearcast import __version__, config
+from nearcast.durable import rename_durably, sync_tree
 from nearcast.errors import IndexFileError, InputError, UnknownError, shown
-from nearcast.matching.files import CURRENT
+from nearcast.matching.files import CURRENT, switch
 from nearcast.spark.columns import message_columns, require_id
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, counted
@@ -152,12 +153,11 @@ def profile(
             "base": base.directory.name if base else None,
         }
         (draft / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        draft.rename(version)
+        sync_tree(draft)
+        rename_durably(draft, version)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    pointer = home / f".{CURRENT}.{uuid.uuid4().hex}"
-    pointer.write_text(version.name + "\n", encoding="utf-8")
-    pointer.replace(home / CURRENT)
+    switch(home, version)
     return Profile(home)
 
 

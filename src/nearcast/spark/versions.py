@@ -24,8 +24,9 @@ import pyarrow.parquet as pq
 from pyspark.sql.functions import explode
 
 from nearcast import SubscriptionTable, __version__, build_index, config, open_index, sharded
+from nearcast.durable import rename_durably, sync_directory
 from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
-from nearcast.matching.files import CURRENT, FORMAT
+from nearcast.matching.files import FORMAT, switch
 from nearcast.spark import worker
 from nearcast.spark.columns import message_columns, require_id, without_rows
 from nearcast.spark.profiles import Profile
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["build", "ensure", "sample_of", "sharded_version", "version_of"]
+__all__ = ["build", "ensure", "sample_of", "sharded_version", "version_name", "version_of"]
 
 
 def build(
@@ -81,7 +82,7 @@ def build(
     version = version_of(
         subscriptions, home, index=index, distribution=distribution, shards=shards, sample=sample
     )
-    _switch(home, version)
+    switch(home, version)
     return version
 
 
@@ -142,9 +143,8 @@ def sharded_version(
     """Return the sharded version of the subscriptions in *table*, and build it first if it is not there."""
     table = _canonical(table)
     how = f"{distribution} {shards}" + (f" {_fingerprint(sample, '')}" if sample is not None else "")
-    version = (
-        directory.absolute() / f"{index}-{distribution}-{shards}-{_fingerprint(table, f'{index} {how}')}"
-    )
+    name = version_name(index=index, distribution=distribution, shards=shards)
+    version = directory.absolute() / f"{name}-{_fingerprint(table, f'{index} {how}')}"
     if _sound(version):
         return version
     with _draft(version) as draft:
@@ -161,6 +161,11 @@ def sharded_version(
     return version
 
 
+def version_name(*, index: str, distribution: str, shards: int) -> str:
+    """Return how the names of sharded versions in this form begin; a dash and the fingerprint follow."""
+    return f"{index}-{distribution}-{shards}"
+
+
 @contextmanager
 def _draft(version: Path) -> Iterator[Path]:
     """Give a directory to write; it becomes *version*, unless another process, on another machine even, was faster."""
@@ -168,19 +173,13 @@ def _draft(version: Path) -> Iterator[Path]:
     draft = version.with_name(f".{version.name}.{uuid.uuid4().hex}")
     try:
         yield draft
-        draft.rename(version)
+        sync_directory(draft)
+        rename_durably(draft, version)
     except OSError:
         if not version.exists():
             raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _switch(directory: Path, version: Path) -> None:
-    """Let ``CURRENT`` name *version*, in one step."""
-    draft = directory / f".{CURRENT}.{uuid.uuid4().hex}"
-    draft.write_text(version.name + "\n", encoding="utf-8")
-    draft.replace(directory / CURRENT)
 
 
 def sample_of(messages: DataFrame) -> pa.Table:
