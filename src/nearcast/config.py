@@ -181,6 +181,16 @@ SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the latest used ones
 LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions are not worth a new version
 LIVE_DELTA_SHARE: Final = 0.1  # nor are fewer than this share of all
+LIVE_VALID_MESSAGES: Final = (
+    1_000_000  # that are kept for subscriptions to come; of more, those that expire last,
+)
+LIVE_VALID_SLACK: Final = 0.25  # which is put right when there are so many times more rows
+LIVE_VALID_SEGMENTS: Final = 8  # directories of valid messages; of more, the newest are merged
+LIVE_VALID_FILE_ROWS: Final = 65_536  # messages in a file of a merged one
+LIVE_VALID_CELL_BITS: Final = (
+    8  # rows and columns, as a power of two, of the grid that orders messages in files
+)
+LIVE_VALID_BOXES: Final = 32  # that stand for the regions of newcomers when near messages are looked for
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
 SPARK_SCALA: Final = "2.13"  # that PySpark's Java side is made with: part of the names of its Maven artifacts
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over

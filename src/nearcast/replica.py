@@ -3,7 +3,8 @@
 Changes come as *deltas*, each a Parquet file that is never changed: rows of subscriptions with the columns of the
 version's ``subscriptions.parquet``, each id once, and ``_put`` (the subscription is now this) or not (it is gone). A
 :class:`Replica` holds one shard, a :class:`Router` the distribution; both are brought to a list of deltas, and back if
-need be: the same version and the same deltas give the same answers, in every process and every time.
+need be: the same version and the same deltas give the same answers, in every process and every time. A delta does not
+say which shards store its subscriptions: that depends on the version that it is applied to.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.distribution import Routes, delivering_shards
-from nearcast.ragged import offsets_of
+from nearcast.ragged import offsets_of, ragged_take
 from nearcast.sharded import ROW, SHARDS, Sharded
 from nearcast.vocabulary import Vocabulary
 
@@ -49,7 +49,7 @@ class _Following(ABC):
             self._applied, known = [], 0
             self._start()
         for delta in deltas[known:]:
-            self._apply(pq.read_table(delta))
+            self._apply(delta)
             self._applied.append(delta)
 
     @abstractmethod
@@ -57,7 +57,7 @@ class _Following(ABC):
         """Begin with the version alone."""
 
     @abstractmethod
-    def _apply(self, delta: pa.Table) -> None:
+    def _apply(self, path: Path) -> None:
         """Apply one delta."""
 
 
@@ -70,15 +70,13 @@ class Router(_Following):
 
     def _start(self) -> None:
         self.distribution, self.like = self._version.open_distribution()
+        self.stored: dict[Path, Routes] = {}  # the shards of the subscriptions that each delta puts there
 
-    def _apply(self, delta: pa.Table) -> None:
-        self.admit(delta.filter(delta[PUT]))
-
-    def admit(self, rows: pa.Table) -> Routes:
-        """Let the distribution grow by subscriptions; return the shards that store each."""
-        table = subscriptions_of(rows, self.like)
+    def _apply(self, path: Path) -> None:
+        delta = pq.read_table(path)
+        table = subscriptions_of(delta.filter(delta[PUT]), self.like)
         self.distribution = self.distribution.grown(table, np.arange(len(table.owners)))
-        return self.distribution.subscriptions(table)
+        self.stored[path] = self.distribution.subscriptions(table)
 
     def messages(self, batch: pa.RecordBatch | pa.Table) -> Routes:
         """Return the shards that each message is sent to."""
@@ -88,9 +86,14 @@ class Router(_Following):
 class Replica(_Following):
     """One shard of a version with the changes since."""
 
-    def __init__(self, version: Sharded, number: int) -> None:
-        self._version, self._number = version, number
+    def __init__(self, version: Sharded, number: int, router: Router) -> None:
+        self._version, self._number, self._router = version, number, router
         super().__init__()
+
+    def reach(self, deltas: Sequence[Path]) -> None:
+        """Apply the deltas that are missing, after the router has."""
+        self._router.reach(deltas)
+        super().reach(deltas)
 
     def _start(self) -> None:
         self._matcher, rows, self._stored = self._version.open_shard(self._number)
@@ -106,32 +109,25 @@ class Replica(_Following):
         self._row_of = np.concatenate([self._row_of, np.full(missing, -1)])
         self._row_of[codes] = rows
 
-    def _apply(self, delta: pa.Table) -> None:
+    def _apply(self, path: Path) -> None:
+        delta = pq.read_table(path)
         codes = self._names.encode(delta["id"].combine_chunks().cast(pa.string()))
         old = self._row_of[codes[codes >= 0]]
         self._matcher.remove(old[old >= 0])
         self._row_of[codes[codes >= 0]] = -1
-        here = delta.filter(delta[PUT])
-        lists = here[SHARDS].combine_chunks()
-        counts = pc.list_value_length(lists).to_numpy()
-        mine = np.zeros(len(here), bool)
-        mine[np.repeat(np.arange(len(here)), counts)[lists.flatten().to_numpy() == self._number]] = True
-        here = here.filter(pa.array(mine))
-        if not len(here):
+        routes = self._router.stored[path]
+        mine = routes.rows[routes.shards == self._number]
+        if not len(mine):
             return
+        here = delta.filter(delta[PUT]).take(mine)
         rows = self._matcher.insert(subscriptions_of(here, self._matcher.like))
         ids = here["id"].combine_chunks().cast(self.ids.type)
-        lists = here[SHARDS].combine_chunks()
         self._note(ids, rows)
         self.ids = pa.concat_arrays([self.ids, ids])
+        offsets, shards = ragged_take(*routes, mine)
         self._stored = Routes(
-            np.concatenate(
-                [
-                    self._stored.offsets,
-                    self._stored.offsets[-1] + offsets_of(pc.list_value_length(lists).to_numpy())[1:],
-                ]
-            ),
-            np.concatenate([self._stored.shards, lists.flatten().to_numpy()]),
+            np.concatenate([self._stored.offsets, self._stored.offsets[-1] + offsets[1:]]),
+            np.concatenate([self._stored.shards, shards]),
         )
 
     def match(self, batch: pa.RecordBatch | pa.Table, sent: Routes) -> Matches:

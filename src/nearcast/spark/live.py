@@ -2,79 +2,77 @@
 
 Both are streams, read by one query: a micro-batch has messages and records of change, and the changes come first. What
 a micro-batch sees is fixed when it is first tried, and written down: which version of the index, which deltas, which
-time. A repeat, after any failure, sees the same and delivers the same.
+valid messages, which time. A repeat, after any failure, sees the same and delivers the same.
 
 ===================  ================================================================================================
 ``versions/``        sharded versions of the index
-``deltas/``          a Parquet file for each micro-batch that changed subscriptions; ``before/`` has how they were
-``states/``          a JSON file for each micro-batch: the version, the deltas since, the time
-``valid/``           the messages of a micro-batch that may still have to be delivered to somebody who comes later
-``refused/``         records of change that could not be applied, with the reason
-``ready.json``       the newest version, and the last micro-batch whose changes it has
+``deltas/`` …        what micro-batches changed: :mod:`nearcast.spark.deltas`
+``states/`` …        what micro-batches see: :mod:`nearcast.spark.states`
+``valid/``           messages that may still have to be delivered to who comes later: :mod:`nearcast.spark.valid`
 ===================  ================================================================================================
 
 When the deltas have grown, a new version is made of the old one and them, in the background; a later micro-batch begins
-with it.
+with it. What no micro-batch will ask for again is removed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
 import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import functions
 from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import IntegralType, TimestampType
 
-from nearcast import config
-from nearcast.errors import InputError
-from nearcast.replica import PUT, Router
-from nearcast.sharded import ROW, SHARDS, SUBSCRIPTIONS, Sharded
+from nearcast import SubscriptionTable, config
+from nearcast.errors import ColumnError, InputError, shown
+from nearcast.replica import subscriptions_of
+from nearcast.sharded import Sharded
 from nearcast.spark import live_worker
-from nearcast.spark.changes import check_columns, resolved
+from nearcast.spark.changes import check_columns
 from nearcast.spark.columns import message_columns, require_id
+from nearcast.spark.deltas import Deltas, subscription_schema
 from nearcast.spark.session import quietly
-from nearcast.spark.versions import sharded_version
+from nearcast.spark.states import State, States
+from nearcast.spark.valid import MARKS, ORDER, Seen, ValidMessages
+from nearcast.spark.versions import sharded_version, version_name
+from nearcast.spark.worker import spark_ids
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Live"]
 
 Write = Callable[["DataFrame", int], None]
-
-
-class State(NamedTuple):
-    """What a micro-batch sees."""
-
-    version: str
-    upto: int  # the last micro-batch whose changes are in the version
-    deltas: tuple[int, ...]  # micro-batches with changes since
-    now: int  # microseconds
+_TIMES = ("published_at", "expires_at")
 
 
 class Live:
     """The deliveries of a stream of messages to subscriptions that a stream of changes keeps up to date.
 
+    Opened again with another index, distribution or number of shards, it first makes a version of the subscriptions as
+    they are in that form, and goes on with it; a micro-batch that was tried before keeps the version that it saw. The
+    deliveries are the same in any form.
+
     Parameters
     ----------
     home
-        Where versions, deltas and states are kept: storage that the driver and every worker see under the same path.
-        It belongs to one query and its checkpoint.
+        Where versions, deltas, states and valid messages are kept: storage that the driver and every worker see under
+        the same path. It belongs to one query and its checkpoint.
     subscriptions
         Those to begin with: a batch DataFrame. Only the first start looks at it.
     index, distribution, shards
         As :func:`nearcast.spark.build` takes them.
+    valid_messages
+        How many messages are kept for subscriptions to come. Of more, those that expire last: the others may be
+        dropped, which :meth:`stats` counts.
     clock
         Returns the time in microseconds since 1970 UTC; it decides which messages are still valid.
     """
@@ -87,19 +85,25 @@ class Live:
         index: str = config.DEFAULT_INDEX,
         distribution: str = "auto",
         shards: int = 1,
+        valid_messages: int = config.LIVE_VALID_MESSAGES,
         clock: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         require_id(subscriptions.columns, "subscriptions")
+        if isinstance(valid_messages, bool) or not isinstance(valid_messages, int) or valid_messages < 0:
+            raise InputError(f"valid_messages must be a whole number from 0, not {shown(valid_messages)}")
         self._home = Path(home).absolute()
         self._spark: SparkSession = subscriptions.sparkSession
         self._how = {"index": index, "distribution": distribution, "shards": shards}
         self._clock = clock
         self._compacting: threading.Thread | None = None
-        for name in ("deltas", "before", "states", "valid", "refused"):
-            (self._home / name).mkdir(parents=True, exist_ok=True)
-        if not self._states():
-            version = self._built(subscriptions.toArrow())
-            self._keep(-1, State(version, -1, (), 0))
+        self._states, self._deltas = States(self._home), Deltas(self._home)
+        self._valid = ValidMessages(self._spark, self._home / "valid", valid_messages)
+        if not self._states.numbers():
+            self._states.keep(-1, State(self._built(subscriptions.toArrow()), -1, (), 0, Seen((), 0)))
+            return
+        version, _ = self._states.beginning(self._last())
+        if version.rpartition("-")[0] != version_name(**self._how):  # type: ignore[arg-type]
+            self._compact(self._last())
 
     # --- The query -------------------------------------------------------------------------------------------------
 
@@ -115,16 +119,20 @@ class Live:
         """Start the query: *write* gets the deliveries of each micro-batch, and its number.
 
         The deliveries have ``message_id``, ``subscription_id`` and ``reason``: ``publish`` for those of a new message,
-        ``subscribe`` for a message that was still valid when the subscription came or changed. A micro-batch that was
-        not finished comes again, with the same number and the same deliveries: *write* keeps one copy for each number.
-        *trigger* is what Spark's ``trigger`` takes.
+        ``subscribe`` for a message that was still valid when the subscription came or changed, and that it did not
+        match as it was. A message that has expired when its micro-batch is first tried reaches nobody. One that is
+        published again under its id takes the place of the earlier one for those who come later; of several in one
+        micro-batch, the last by ``published_at``, or in the order that they are read in, counts.
+
+        A micro-batch that was not finished comes again, with the same number and the same deliveries: *write* keeps
+        one copy for each number. *trigger* is what Spark's ``trigger`` takes.
         """
         for name, frame in (("messages", messages), ("changes", changes)):
             if not frame.isStreaming:
                 raise InputError(f"{name} must be a streaming DataFrame; read them with spark.readStream")
         check_columns(changes.columns)
-        times = [name for name in ("expires_at",) if name in messages.columns]
-        needed = message_columns(messages).columns
+        needed = [f"`{name.replace('`', '``')}`" for name in message_columns(messages).columns]
+        times = [_micros(messages, name).alias(name) for name in _TIMES if name in messages.columns]
         sides = {
             "message": messages.select(functions.struct(*needed, *times).alias("message")),
             "record": changes.select(functions.struct("*").alias("record")),
@@ -140,221 +148,147 @@ class Live:
         """Deliver one micro-batch."""
         frame = frame.persist()
         try:
-            state = self._read(number) or self._advance(frame, number)
+            state = self._states.read(number) or self._advance(frame, number)
             messages = frame.where("message IS NOT NULL").select("message.*")
             with quietly():
                 deliveries = self._published(messages, state)
                 late = self._joined(number, state)
                 write(deliveries if late is None else deliveries.unionByName(late), number)
-                self._remember(messages, number, state)
+                self._valid.add(messages, number, state.valid, state.now)
         finally:
             frame.unpersist()
         self._tidy(number, state)
         self._compact_if_grown(state)
 
+    def stats(self) -> dict[str, Any]:
+        """Return plain figures, after the last micro-batch that was begun.
+
+        ``version``, the ``deltas`` since and their ``delta_rows``; ``valid_messages`` (counted by a job) in
+        ``valid_directories``; messages ``dropped`` for the limit and records ``refused`` since the beginning.
+        """
+        number, last = self._states.numbers()[-1], self._last()
+        seen = self._valid.added(last.valid, number)
+        with quietly():
+            count = self._valid.count(seen, max(last.now, self._clock()))
+        return {
+            "batch": number,
+            "version": last.version,
+            "deltas": len(last.deltas),
+            "delta_rows": self._deltas.rows(last.deltas),
+            "valid_messages": count,
+            "valid_directories": len(seen.segments),
+            "dropped": last.valid.dropped,
+            "refused": self._deltas.refused(),
+        }
+
     # --- What a micro-batch sees -----------------------------------------------------------------------------------
+
+    def _last(self) -> State:
+        state = self._states.read(self._states.numbers()[-1])
+        assert state is not None
+        return state
 
     def _advance(self, frame: DataFrame, number: int) -> State:
         """Apply the changes of a micro-batch that is tried for the first time, and write down what it sees."""
-        last = self._read(max(self._states()))
-        assert last is not None
-        version, upto = self._ready(last)
+        last, before = self._last(), self._states.numbers()[-1]
+        if number <= before:
+            raise InputError(
+                f"{self._home} has seen micro-batch {before}, and now comes {number}, which it does not know: "
+                "it belongs to another checkpoint; go on with that one, or begin in another directory"
+            )
+        now = max(last.now, self._clock())
+        version, upto = self._states.beginning(last)
         deltas = tuple(delta for delta in last.deltas if delta > upto)
         records = frame.where("record IS NOT NULL").select("record.*").toArrow()
-        if len(records) and self._apply(records, number, Sharded(version), deltas):
+        if len(records) and self._deltas.apply(records, number, self._path(version), deltas):
             deltas += (number,)
-        return self._keep(number, State(version, upto, deltas, max(last.now, self._clock())))
+        with quietly():
+            seen = self._valid.after(last.valid, before, now)
+        return self._states.keep(number, State(version, upto, deltas, now, seen))
 
-    def _apply(self, records: pa.Table, number: int, version: Sharded, deltas: Sequence[int]) -> bool:
-        """Write the delta that records come to; tell whether anything changed."""
-        path = version.directory / SUBSCRIPTIONS
-        schema = pa.schema([field for field in pq.read_schema(path) if field.name not in (ROW, SHARDS)])
-        done = resolved(
-            records, schema.remove_metadata(), lambda ids: self._current(ids, path, schema, deltas)
-        )
-        if len(done.refused):
-            _write(done.refused, self._home / "refused" / f"{number:012}.parquet")
-        if not len(done.delta):
-            return False
-        router = Router(version)
-        router.reach(self._paths(deltas))
-        there = done.delta.filter(done.delta[PUT])
-        stored = router.admit(there)
-        lists = pa.ListArray.from_arrays(stored.offsets.astype("int32"), stored.shards)
-        spread = pa.array(
-            [
-                None if not put else at
-                for put, at in zip(done.delta[PUT].to_pylist(), _running(done.delta[PUT]))
-            ],
-            pa.int64(),
-        )
-        _write(done.before, self._home / "before" / f"{number:012}.parquet")
-        _write(
-            done.delta.append_column(SHARDS, lists.take(spread)),
-            self._home / "deltas" / f"{number:012}.parquet",
-        )
-        return True
-
-    def _current(
-        self, ids: list[Any], path: Path, schema: pa.Schema, deltas: Sequence[int]
-    ) -> dict[Any, dict[str, Any]]:
-        """Return the subscriptions of these ids, as they are before the micro-batch."""
-        wanted = pa.array(ids, schema.field("id").type)
-        found: dict[Any, dict[str, Any]] = {}
-        chosen = pc.field("id").isin(wanted)
-        for row in pq.read_table(path, filters=chosen, columns=schema.names).to_pylist():
-            found[row["id"]] = row
-        for delta in self._paths(deltas):
-            for row in pq.read_table(delta, filters=chosen).to_pylist():
-                if row.pop(PUT):
-                    found[row["id"]] = {name: row[name] for name in schema.names}
-                else:
-                    found.pop(row["id"], None)
-        return found
-
-    def _paths(self, deltas: Sequence[int]) -> list[Path]:
-        return [self._home / "deltas" / f"{delta:012}.parquet" for delta in deltas]
-
-    def _states(self) -> list[int]:
-        return [int(file.stem) for file in (self._home / "states").glob("*.json")]
-
-    def _read(self, number: int) -> State | None:
-        try:
-            written = json.loads((self._home / "states" / f"{number:012}.json").read_bytes())
-        except FileNotFoundError:
-            return None
-        version = str(self._home / "versions" / written["version"])
-        return State(version, written["upto"], tuple(written["deltas"]), written["now"])
-
-    def _keep(self, number: int, state: State) -> State:
-        document = state._asdict() | {"version": Path(state.version).name}
-        _write_json(document, self._home / "states" / f"{number:012}.json")
-        return state
+    def _path(self, version: str) -> Path:
+        return self._home / "versions" / version
 
     # --- Deliveries ------------------------------------------------------------------------------------------------
 
     def _published(self, messages: DataFrame, state: State) -> DataFrame:
         """Return the deliveries of the micro-batch's own messages."""
-        version = Sharded(state.version)
-        deltas = [str(path) for path in self._paths(state.deltas)]
-        needed = messages.drop("expires_at")
-        schema = self._schema(needed, version)
-        shards = version.distribution.shards
-        sent = needed.mapInArrow(
-            live_worker.sending(state.version, deltas), live_worker.sent_schema(needed.schema)
-        )
+        version = str(self._path(state.version))
+        deltas = [str(path) for path in self._deltas.paths(state.deltas)]
+        if "expires_at" in messages.columns:
+            messages = messages.where(f"expires_at IS NULL OR expires_at > {state.now}")
+        needed = messages.drop(*_TIMES)
+        shards = Sharded(version).distribution.shards
+        sent = needed.mapInArrow(live_worker.sending(version, deltas), live_worker.sent_schema(needed.schema))
         divided = sent.repartitionById(shards, live_worker.SHARD) if shards > 1 else sent
-        return divided.mapInArrow(live_worker.delivering(state.version, deltas), schema)
+        return divided.mapInArrow(live_worker.delivering(version, deltas), self._schema(needed, state))
 
     def _joined(self, number: int, state: State) -> DataFrame | None:
         """Return what subscriptions that came or changed in this micro-batch receive of messages before it."""
         if number not in state.deltas:
             return None
-        kept = [path for path in sorted((self._home / "valid").iterdir()) if int(path.name) < number]
-        if not kept:
+        rows = self._deltas.there(number)
+        boxes = subscriptions_of(
+            rows, SubscriptionTable.from_arrow({"id": rows["id"].slice(0, 0)})
+        ).clauses.boxes
+        near = self._valid.near(state.valid, boxes, state.now)
+        if near is None:
             return None
-        frames = [self._spark.read.parquet(str(path)) for path in kept]
-        valid = frames[0]
-        for more in frames[1:]:
-            valid = valid.unionByName(more, allowMissingColumns=True)
-        valid = valid.where(functions.unix_micros("expires_at") > state.now).drop("expires_at")
-        files = [str(self._home / part / f"{number:012}.parquet") for part in ("deltas", "before")]
-        return valid.mapInArrow(live_worker.joining(*files), self._schema(valid, Sharded(state.version)))
+        files = [str(*self._deltas.paths([number], part)) for part in ("deltas", "before")]
+        schema = f"{self._schema(near, state)}, {', '.join(f'{name} long' for name in ORDER)}"
+        found = near.drop(*(set(MARKS) - set(ORDER))).mapInArrow(live_worker.joining(*files), schema)
+        return self._valid.latest(found, state.valid, "message_id").drop(*ORDER)
 
-    def _schema(self, messages: DataFrame, version: Sharded) -> str:
-        from nearcast.spark.worker import spark_ids
-
+    def _schema(self, messages: DataFrame, state: State) -> str:
         kind = messages.schema["id"].dataType.simpleString()
-        ids = from_arrow_type(spark_ids(version.ids.slice(0, 0)).type).simpleString()
-        return f"message_id {kind}, subscription_id {ids}, reason string"
-
-    def _remember(self, messages: DataFrame, number: int, state: State) -> None:
-        """Keep the messages that stay valid for a while."""
-        if "expires_at" in messages.columns:
-            valid = messages.where(functions.unix_micros("expires_at") > state.now)
-            valid.write.mode("overwrite").parquet(str(self._home / "valid" / f"{number:012}"))
+        ids = subscription_schema(self._path(state.version)).field("id").type
+        told = from_arrow_type(spark_ids(pa.array([], ids)).type).simpleString()
+        return f"message_id {kind}, subscription_id {told}, reason string"
 
     # --- Upkeep ----------------------------------------------------------------------------------------------------
 
     def _tidy(self, number: int, state: State) -> None:
         """Remove what no micro-batch will ask for again: this one may come again, those before it will not."""
-        last = self._read(number - 1)
-        for file in (self._home / "states").glob("*.json"):
-            if int(file.stem) < number - 1:
-                file.unlink()
-        for part in ("deltas", "before"):
-            for file in (self._home / part).glob("*.parquet"):
-                if last is not None and int(file.stem) <= min(last.upto, state.upto):
-                    file.unlink()
-        for path in (self._home / "valid").iterdir():
-            if int(path.name) < number and last is not None and _expired(path, last.now):
-                shutil.rmtree(path)
+        self._states.forget(number - 1)
+        kept = [there for at in self._states.numbers() if (there := self._states.read(at)) is not None]
+        self._deltas.forget(min(there.upto for there in kept))
+        self._valid.tidy({name for there in kept for name in there.valid.segments}, number)
+        if self._compacting is None or not self._compacting.is_alive():  # else a version is about to be named
+            needed = self._states.versions()
+            for path in (self._home / "versions").iterdir():
+                if path.name not in needed:
+                    shutil.rmtree(path)
 
     def _compact_if_grown(self, state: State) -> None:
         """Make a new version in the background, when the deltas are a part of the version that counts."""
-        if self._ready(state) != (state.version, state.upto):
+        if self._states.beginning(state) != (state.version, state.upto):
             return
         if self._compacting is not None and self._compacting.is_alive():
             return
-        rows = sum(pq.read_metadata(path).num_rows for path in self._paths(state.deltas))
-        if rows > max(config.LIVE_DELTA_ROWS, config.LIVE_DELTA_SHARE * len(Sharded(state.version))):
+        rows = self._deltas.rows(state.deltas)
+        whole = len(Sharded(self._path(state.version)))
+        if rows > max(config.LIVE_DELTA_ROWS, config.LIVE_DELTA_SHARE * whole):
             self._compacting = threading.Thread(target=self._compact, args=(state,), daemon=True)
             self._compacting.start()
 
     def _compact(self, state: State) -> None:
         """Make a version of a version and the deltas since."""
-        path = Path(state.version) / SUBSCRIPTIONS
-        schema = pa.schema([field for field in pq.read_schema(path) if field.name not in (ROW, SHARDS)])
-        rows = pq.read_table(path, columns=schema.names)
-        for file in self._paths(state.deltas):
-            delta = pq.read_table(file)
-            rows = rows.filter(pc.invert(pc.is_in(rows["id"], delta["id"].combine_chunks())))
-            rows = pa.concat_tables([rows, delta.filter(delta[PUT]).select(schema.names).cast(rows.schema)])
-        ready = {"version": Path(self._built(rows)).name, "upto": max(state.deltas)}
-        _write_json(ready, self._home / "ready.json")
-
-    def _ready(self, last: State) -> tuple[str, int]:
-        """Return the version to begin with: that of the last micro-batch, or one that is ready to take its place."""
-        try:
-            ready = json.loads((self._home / "ready.json").read_bytes())
-        except FileNotFoundError:
-            return last.version, last.upto
-        if ready["upto"] <= last.upto:
-            return last.version, last.upto
-        return str(self._home / "versions" / ready["version"]), ready["upto"]
+        rows = self._deltas.subscriptions(self._path(state.version), state.deltas)
+        self._states.begin_with(self._built(rows), max(state.deltas, default=state.upto))
 
     def _built(self, rows: pa.Table) -> str:
-        return str(sharded_version(self._spark, rows, self._home / "versions", sample=None, **self._how))  # type: ignore[arg-type]
+        versions = self._home / "versions"
+        return sharded_version(self._spark, rows, versions, sample=None, **self._how).name  # type: ignore[arg-type]
 
 
-def _running(flags: pa.ChunkedArray) -> list[int]:
-    """Return how many are set before each."""
-    counts, count = [], 0
-    for flag in flags.to_pylist():
-        counts.append(count)
-        count += flag
-    return counts
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    """Write a file that appears whole."""
-    draft = path.with_suffix(f".{uuid.uuid4().hex}")
-    pq.write_table(table, draft)
-    draft.replace(path)
-
-
-def _write_json(document: dict[str, Any], path: Path) -> None:
-    """Write a file that appears whole."""
-    draft = path.with_suffix(f".{uuid.uuid4().hex}")
-    draft.write_text(json.dumps(document), encoding="utf-8")
-    draft.replace(path)
-
-
-def _expired(path: Path, now: int) -> bool:
-    """Tell whether all messages that were kept there have expired."""
-    for file in path.glob("*.parquet"):
-        ends = pq.read_table(file, columns=["expires_at"])["expires_at"]
-        latest = pc.max(ends.cast(pa.timestamp("us", "UTC")).cast(pa.int64())).as_py()
-        if latest is not None and latest > now:
-            return False
-    return True
+def _micros(messages: DataFrame, name: str) -> Column:
+    """Return a column of times as microseconds since 1970 UTC."""
+    kind = messages.schema[name].dataType
+    if isinstance(kind, TimestampType):
+        return functions.unix_micros(name)
+    if isinstance(kind, IntegralType):
+        return functions.col(name).cast("long")
+    raise ColumnError(
+        f"{name} must be a timestamp, or an integer of microseconds, not {kind.simpleString()}; "
+        "nearcast.spark.prepare makes it one"
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from nearcast.distribution import Routes
 from nearcast.ragged import offsets_of
 from nearcast.replica import PUT, Replica, Router, subscriptions_of
 from nearcast.sharded import Sharded
+from nearcast.spark.valid import ORDER
 from nearcast.spark.worker import SENT, SHARD, spark_ids
 
 __all__ = ["SHARD", "delivering", "joining", "sending", "sent_schema"]
@@ -24,14 +26,23 @@ __all__ = ["SHARD", "delivering", "joining", "sending", "sent_schema"]
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-@lru_cache(maxsize=2)
-def _router(version: str) -> Router:
-    return Router(Sharded(version))
+class _Replicas:
+    """The shards of a version that this process has been asked for, and the way to them."""
+
+    def __init__(self, version: str) -> None:
+        self._version = Sharded(version)
+        self.router = Router(self._version)
+        self._shards: dict[int, Replica] = {}
+
+    def shard(self, number: int) -> Replica:
+        if number not in self._shards:
+            self._shards[number] = Replica(self._version, number, self.router)
+        return self._shards[number]
 
 
-@lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
-def _replica(version: str, number: int) -> Replica:
-    return Replica(Sharded(version), number)
+@lru_cache(maxsize=2)  # the one that counts, and the one before for a repeat
+def _replicas(version: str) -> _Replicas:
+    return _Replicas(version)
 
 
 def sent_schema(messages: StructType) -> StructType:
@@ -44,7 +55,7 @@ def sending(version: str, deltas: Sequence[str]) -> Stage:
     """Return the stage that sends each message to its shards."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        router = _router(version)
+        router = _replicas(version).router
         router.reach([Path(delta) for delta in deltas])
         for batch in batches:
             routes = router.messages(batch)
@@ -62,7 +73,7 @@ def delivering(version: str, deltas: Sequence[str]) -> Stage:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in pc.unique(batch[SHARD]).to_pylist():
-                replica = _replica(version, number)
+                replica = _replicas(version).shard(number)
                 replica.reach([Path(delta) for delta in deltas])
                 here = batch.filter(pc.equal(batch[SHARD], number))
                 lists = here[SENT]
@@ -76,7 +87,10 @@ def delivering(version: str, deltas: Sequence[str]) -> Stage:
 
 
 def joining(delta: str, before: str) -> Stage:
-    """Return the stage that finds what subscriptions of a delta receive which they did not match as they were."""
+    """Return the stage that finds what subscriptions of a delta receive which they did not match as they were.
+
+    The order of publication goes with each delivery.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         changed = pq.read_table(delta)
@@ -86,8 +100,9 @@ def joining(delta: str, before: str) -> Stage:
         at = {old: row for row, old in enumerate(ids.to_pylist())}
         row_of = np.array([at[old] for old in old_ids.to_pylist()], np.int64)
         for batch in batches:
-            found = now.match(MessageBatch.from_arrow(batch, like=now.like))
-            known = then.match(MessageBatch.from_arrow(batch, like=then.like))
+            messages = batch.drop_columns(list(ORDER))
+            found = now.match(MessageBatch.from_arrow(messages, like=now.like))
+            known = then.match(MessageBatch.from_arrow(messages, like=then.like))
             size = len(rows)
             told = np.isin(
                 found.messages * size + found.rows, known.messages * size + row_of[known.rows], invert=True
@@ -95,7 +110,7 @@ def joining(delta: str, before: str) -> Stage:
             fresh = Matches(
                 offsets_of(np.bincount(found.messages[told], minlength=len(batch))), found.rows[told]
             )
-            yield from _pairs(fresh, batch["id"], ids, "subscribe")
+            yield from _pairs(fresh, batch["id"], ids, "subscribe", {name: batch[name] for name in ORDER})
 
     return run
 
@@ -106,12 +121,23 @@ def _small_index(rows: pa.Table) -> tuple[Matcher, pa.Array]:
     return build_index(table), rows["id"].combine_chunks()
 
 
-def _pairs(found: Matches, message_ids: pa.Array, ids: pa.Array, reason: str) -> Iterator[pa.RecordBatch]:
+def _pairs(
+    found: Matches,
+    message_ids: pa.Array,
+    ids: pa.Array,
+    reason: str,
+    more: Mapping[str, pa.Array] = MappingProxyType({}),
+) -> Iterator[pa.RecordBatch]:
+    """Yield matches as ids, in batches of bounded size, with more columns of the messages."""
     ids = spark_ids(ids)
     for start in range(0, len(found.rows), config.SPARK_OUTPUT_ROWS):
         part = slice(start, start + config.SPARK_OUTPUT_ROWS)
-        messages = message_ids.take(pa.array(found.messages[part]))
-        yield pa.RecordBatch.from_arrays(
-            [messages, ids.take(pa.array(found.rows[part])), pa.array([reason] * len(messages))],
-            names=["message_id", "subscription_id", "reason"],
+        messages = pa.array(found.messages[part])
+        yield pa.RecordBatch.from_pydict(
+            {
+                "message_id": message_ids.take(messages),
+                "subscription_id": ids.take(pa.array(found.rows[part])),
+                "reason": pa.array([reason] * len(messages)),
+                **{name: column.take(messages) for name, column in more.items()},
+            }
         )
