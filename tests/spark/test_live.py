@@ -1,5 +1,6 @@
 """Subscriptions that change while messages flow: each micro-batch delivers what an observer in one process would."""
 
+import os
 import shutil
 from collections import Counter
 
@@ -7,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from nearcast import MessageBatch, SubscriptionTable, build_index
+from nearcast.distribution import DISTRIBUTIONS
 from nearcast.errors import ColumnError, InputError
 from nearcast.spark.live import Live
 from spark.worlds import WORDS, message_table, subscription_table
@@ -20,18 +23,18 @@ COLUMNS = ["expression", "geometry", "lon", "lat", "radius_m", "xmin", "ymin", "
 
 
 class Observer:
-    """What should be delivered: a dict of subscriptions, a list of messages, and the scan."""
+    """What should be delivered: a dict of subscriptions, a dict of messages, and the scan."""
 
     def __init__(self, subscriptions):
         self.subscriptions = {row["id"]: row for row in subscriptions.to_pylist()}
         self.schema = subscriptions.schema
-        self.messages = []  # earlier batches, as tables
+        self.messages = {}  # by id, the latest
 
     def matched(self, messages, subscriptions):
         if not subscriptions or not len(messages):
             return set()
         table = SubscriptionTable.from_arrow(pa.Table.from_pylist(subscriptions, self.schema))
-        batch = MessageBatch.from_arrow(messages.drop(["expires_at", "unasked"]), like=table)
+        batch = MessageBatch.from_arrow(messages.drop(["published_at", "expires_at", "unasked"]), like=table)
         found = build_index("scan", table).match(batch).to_arrow(batch.ids, table.ids)
         return set(zip(found["message_id"].to_pylist(), found["subscription_id"].to_pylist()))
 
@@ -49,25 +52,38 @@ class Observer:
             else:
                 self.subscriptions[key] = {"id": key, **{name: record.get(name) for name in COLUMNS}}
         changed = [key for key in {record["id"] for record in records} if key in self.subscriptions]
+        rows = messages.to_pylist()
+        fresh = [row for row in rows if row["expires_at"] is None or micros(row) > now]
+        there = list(self.subscriptions.values())
         expected = Counter(
-            (*pair, "publish") for pair in self.matched(messages, list(self.subscriptions.values()))
+            (*pair, "publish") for pair in self.matched(pa.Table.from_pylist(fresh, messages.schema), there)
         )
-        for earlier in self.messages:
-            valid = earlier.filter(pa.compute.greater(earlier["expires_at"].cast(pa.int64()), now))
-            late = self.matched(valid, [self.subscriptions[key] for key in changed])
-            late -= self.matched(valid, [before[key] for key in changed if key in before])
-            expected.update((*pair, "subscribe") for pair in late)
-        self.messages.append(messages)
+        valid = [row for row in self.messages.values() if row["expires_at"] is not None and micros(row) > now]
+        valid = pa.Table.from_pylist(valid, messages.schema)
+        late = self.matched(valid, [self.subscriptions[key] for key in changed])
+        late -= self.matched(valid, [before[key] for key in changed if key in before])
+        expected.update((*pair, "subscribe") for pair in late)
+        self.messages.update({row["id"]: row for row in rows})
         return expected
+
+
+def micros(row):
+    return round(row["expires_at"].timestamp() * 1e6)
 
 
 def records_of(rng, step, known):
     """Records of every kind: newcomers, updates, moves, farewells, several of one subscription."""
     box = dict(zip(("xmin", "ymin", "xmax", "ymax"), [-5.0 + step, -5.0, 4.0, 5.0]))
-    circle = {"lon": 1.0 * step, "lat": 0.0, "radius_m": 400_000.0}
+    circle = {"lon": 1.0 * step, "lat": 0.0, "radius_m": 900_000.0}
+    somewhere = {} if step == 1 else circle
     picks = rng.choice(known, 12, replace=False).tolist()
     made = [
-        {"change": "subscribe", "id": f"new{step}-{i}", "expression": WORDS[i % 8], **circle}
+        {
+            "change": "subscribe",
+            "id": f"new{step}-{i}",
+            "expression": f"{WORDS[i % 8]} OR {WORDS[i % 8 - 3]}",
+            **somewhere,
+        }
         for i in range(6)
     ]
     made += [
@@ -81,95 +97,203 @@ def records_of(rng, step, known):
 
 
 class Run:
-    """A live query over two directories, run until nothing is left."""
+    """A live query over two directories, run until nothing is left: a micro-batch for each step that has arrived."""
 
-    def __init__(self, spark, home, clock, **how):
-        self.spark, self.home, self.clock, self.how = spark, home, clock, how
-        self.subscriptions = subscription_table()
+    def __init__(self, spark, home, **how):
+        self.spark, self.home, self.how = spark, home, how
+        self.now = self.started = 1_700_000_000_000_000
+        self.subscriptions = subscription_table(120)
         pq.write_table(self.subscriptions, home / "subscriptions.parquet")
-        self.delivered = {}
+        self.delivered, self.live = {}, None
         fields = [pa.field("change", pa.string()), pa.field("changed_at", pa.int64())]
         self.schema = pa.schema([*self.subscriptions.schema, *fields])
         for name in ("messages", "changes"):
             (home / name).mkdir()
 
     def arrive(self, step, records, messages):
-        pq.write_table(pa.Table.from_pylist(records, self.schema), self.home / "changes" / f"{step}.parquet")
-        pq.write_table(messages, self.home / "messages" / f"{step}.parquet")
+        """Files are read in the order of their times."""
+        tables = {"messages": messages, "changes": pa.Table.from_pylist(records, self.schema)}
+        for name, table in tables.items():
+            path = self.home / name / f"{step}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_000_000 + 60 * step,) * 2)
+
+    def take_back(self, step):
+        """Let a step not have arrived yet; return what lets it."""
+        hidden = [
+            (self.home / name / f"{step}.parquet", self.home / f"{step}.{name}")
+            for name in ("messages", "changes")
+        ]
+        for path, aside in hidden:
+            path.rename(aside)
+        return lambda: [aside.rename(path) for path, aside in hidden]
+
+    def open(self):
+        subscriptions = self.spark.read.parquet(str(self.home / "subscriptions.parquet"))
+        self.live = Live(self.home / "live", subscriptions, clock=lambda: self.now, **self.how)
+        return self.live
 
     def go(self):
-        spark, home = self.spark, self.home
-        live = Live(
-            home / "live",
-            spark.read.parquet(str(home / "subscriptions.parquet")),
-            clock=lambda: self.clock[0],
-            **self.how,
-        )
+        spark, home, live = self.spark, self.home, self.open()
+        schemas = [from_arrow_schema(message_schema()), from_arrow_schema(self.schema)]
         streams = [
-            spark.readStream.schema(spark.read.parquet(str(home / name)).schema).parquet(str(home / name))
-            for name in ("messages", "changes")
+            spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(home / name))
+            for name, schema in zip(("messages", "changes"), schemas)
         ]
         query = live.start(*streams, self.write, checkpoint=home / "checkpoint", availableNow=True)
         query.awaitTermination()
-        if live._compacting:
-            live._compacting.join()
+        self.wait()
         return live
+
+    def wait(self):
+        if self.live._compacting:
+            self.live._compacting.join()
 
     def write(self, frame, number):
         table = frame.toArrow()
         names = ("message_id", "subscription_id", "reason")
         self.delivered[number] = Counter(zip(*(table[name].to_pylist() for name in names)))
+        self.wait()
+        self.now += 2 * MINUTE  # for the next one
+
+    def uncommit(self, step):
+        """As if the driver had died before the commit."""
+        (self.home / "checkpoint" / "commits" / f"{step}").unlink()
+        (self.home / "checkpoint" / "commits" / f".{step}.crc").unlink(missing_ok=True)
+
+    def version(self, step):
+        return self.live._states.read(step).version
 
 
-def messages_of(step, clock):
-    table = message_table(150, seed=50 + step)
-    ends = [None if i % 3 == 0 else clock[0] + (1 + i % 5) * MINUTE for i in range(150)]
-    ids = pa.array(np.arange(150) + 1000 * step)
-    return table.set_column(0, "id", ids).append_column(
-        "expires_at", pa.array(ends, pa.timestamp("us", "UTC"))
-    )
+def messages_of(step, now, count=90):
+    """Some that are for the moment, some that expire sooner or later, one that has, some of the step before again."""
+    table = message_table(count, seed=50 + step)
+    ends = [None if i % 6 == 0 else now + (i % 6 - 1) * 2 * MINUTE for i in range(count)]
+    ids = pa.array(np.arange(count) + 70 * step)
+    times = {"published_at": [now] * count, "expires_at": ends}
+    table = table.set_column(0, "id", ids)
+    for name, values in times.items():
+        table = table.append_column(name, pa.array(values, pa.timestamp("us", "UTC")))
+    return table
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"shards": 4, "distribution": "location"}, {"shards": 3, "distribution": "keyword"}]
-)
-def test_changes_and_messages_interleaved(spark, tmp_path, how, monkeypatch):
-    monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 40)
-    monkeypatch.setattr("nearcast.config.LIVE_DELTA_SHARE", 0.0)
-    clock = [1_700_000_000_000_000]
-    run = Run(spark, tmp_path, clock, **how)
-    observer, rng = Observer(run.subscriptions), np.random.default_rng(0)
-    for step in range(5):
-        records, messages = records_of(rng, step, sorted(observer.subscriptions)), messages_of(step, clock)
+def message_schema():
+    return messages_of(0, 0, 6).schema
+
+
+def steps_of(run, count):
+    """Let so many steps arrive; return what each should deliver."""
+    observer, rng, now, expected = Observer(run.subscriptions), np.random.default_rng(0), run.now, []
+    for step in range(count):
+        records, messages = records_of(rng, step, sorted(observer.subscriptions)), messages_of(step, now)
         run.arrive(step, records, messages)
-        live = run.go()
-        expected = observer.step(records, messages, clock[0])
-        assert run.delivered[step] == expected
-        clock[0] += 2 * MINUTE
-    assert sum(count for *_, reason in expected for count in [reason == "subscribe"]) > 0
-    assert len(list((tmp_path / "live" / "versions").glob("auto-*"))) > 1  # deltas were made into versions
-    assert live._read(4).upto > -1
+        expected.append(observer.step(records, messages, now))
+        now += 2 * MINUTE
+    return expected
+
+
+def reasons(deliveries):
+    return Counter(reason for *_, reason in deliveries.elements())
+
+
+@pytest.mark.parametrize("shards", [1, 4, 16])
+@pytest.mark.parametrize("distribution", [*DISTRIBUTIONS, "auto"])
+def test_changes_and_messages_interleaved(spark, tmp_path, distribution, shards, compacting):
+    run = Run(spark, tmp_path, distribution=distribution, shards=shards)
+    expected = steps_of(run, 3)
+    run.go()
+    for step, deliveries in enumerate(expected):
+        assert run.delivered[step] == deliveries, step
+    assert reasons(expected[2])["subscribe"] > 10
+    # A version was made in the background, of less than there was when it was ready.
+    last = run.live._states.read(2)
+    assert (last.upto, last.deltas) == (0, (1, 2))
+
+
+@pytest.fixture
+def compacting(monkeypatch):
+    """Make a version as soon as anything has changed, once."""
+    monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 1)
+    monkeypatch.setattr("nearcast.config.LIVE_DELTA_SHARE", 0.0)
+    compact = Live._compact
+
+    def once(live, state):
+        compact(live, state)
+        monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 1_000)
+
+    monkeypatch.setattr(Live, "_compact", once)
 
 
 def test_a_repeated_micro_batch_delivers_the_same(spark, tmp_path):
-    clock = [1_700_000_000_000_000]
-    run = Run(spark, tmp_path, clock, shards=2, distribution="hash")
-    rng = np.random.default_rng(1)
-    for step in range(2):
-        run.arrive(step, records_of(rng, step, run.subscriptions["id"].to_pylist()), messages_of(step, clock))
-        run.go()
+    run = Run(spark, tmp_path, shards=2, distribution="hash")
+    steps_of(run, 2)
+    run.go()
     first = dict(run.delivered)
-    (tmp_path / "checkpoint" / "commits" / "1").unlink()  # as if the driver had died before the commit
-    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
-    clock[0] += 60 * MINUTE
+    run.uncommit(1)
+    run.now += 60 * MINUTE
     run.go()
     assert run.delivered == first
-    assert sum(first[1].values()) > 100
+    assert reasons(first[1])["subscribe"] > 10
+
+
+def test_another_number_of_shards_keeps_all_answers(spark, tmp_path):
+    run = Run(spark, tmp_path, shards=4, distribution="location")
+    expected = steps_of(run, 4)
+    later = [run.take_back(step) for step in (2, 3)]
+    run.go()
+    first = dict(run.delivered)
+    run.uncommit(1)
+    run.how = {"shards": 8, "distribution": "location"}
+    run.now = run.started + 60 * MINUTE
+    run.go()  # micro-batch 1 comes again, as it was
+    assert run.delivered == first == {0: expected[0], 1: expected[1]}
+    assert "location-4" in run.version(1)
+    run.now = run.started + 4 * MINUTE
+    later[0]()
+    run.go()
+    assert "location-8" in run.version(2)
+    assert run.live._states.read(2).upto == 1
+    run.how = {"shards": 2, "distribution": "keyword"}
+    later[1]()
+    run.go()
+    assert "keyword-2" in run.version(3)
+    assert [run.delivered[step] for step in (2, 3)] == expected[2:]
+    # What no micro-batch asks for again is gone.
+    assert {path.name for path in (tmp_path / "live" / "versions").iterdir()} == {
+        run.version(2),
+        run.version(3),
+    }
+    assert reasons(expected[2])["subscribe"] > 10
+
+
+def test_stats_tell_what_is_kept_dropped_and_refused(spark, tmp_path):
+    run = Run(spark, tmp_path, valid_messages=20)
+    messages = [messages_of(step, run.now + 2 * MINUTE * step) for step in range(3)]
+    nobody = [{"change": "move", "id": "nobody", "lon": 0.0, "lat": 0.0, "radius_m": 5.0, "changed_at": 1}]
+    one = [{"change": "subscribe", "id": "one", "expression": "tea", "changed_at": 1}]
+    everybody = [{"change": "subscribe", "id": "all", "expression": "*", "changed_at": 1}]
+    for step, records in enumerate([nobody, one, everybody]):
+        run.arrive(step, records, messages[step])
+    live = run.go()
+    stats = live.stats()
+    kept = {}  # what a micro-batch sees: the twenty that expire last of those that are valid
+    for table, now in zip(messages[:2], (2, 4)):
+        kept.update({row["id"]: row for row in table.to_pylist()})
+        now = run.started + now * MINUTE
+        kept = {key: row for key, row in kept.items() if row["expires_at"] and micros(row) > now}
+        dropped = sorted(kept, key=lambda key: (micros(kept[key]), key))[:-20]
+        for key in dropped:
+            del kept[key]
+    late = Counter(key for key, _, reason in run.delivered[2].elements() if reason == "subscribe")
+    assert late == Counter(dict.fromkeys(kept, 1))
+    assert stats["dropped"] > 0
+    assert (stats["batch"], stats["deltas"], stats["delta_rows"], stats["refused"]) == (2, 2, 2, 1)
+    assert stats["version"] in {path.name for path in (tmp_path / "live" / "versions").iterdir()}
+    assert stats["valid_directories"] == 2
 
 
 def test_records_that_cannot_be_applied_are_kept_with_the_reason(spark, tmp_path):
-    clock = [1_700_000_000_000_000]
-    run = Run(spark, tmp_path, clock)
+    run = Run(spark, tmp_path)
     bad = [
         {"change": "subscribe", "id": "a", "expression": "tea AND (", "changed_at": 1},
         {"change": "move", "id": "nobody", "lon": 0.0, "lat": 0.0, "radius_m": 5.0, "changed_at": 2},
@@ -186,7 +310,7 @@ def test_records_that_cannot_be_applied_are_kept_with_the_reason(spark, tmp_path
         {"change": "subscribe", "id": "d", "expression": "tea", "changed_at": None},
         {"change": "unsubscribe", "id": "nobody", "changed_at": 5},
     ]
-    run.arrive(0, bad, messages_of(0, clock))
+    run.arrive(0, bad, messages_of(0, run.now))
     run.go()
     refused = pq.read_table(tmp_path / "live" / "refused").to_pylist()
     assert {row["id"]: row["reason"] for row in refused} == {
@@ -205,4 +329,13 @@ def test_what_cannot_be_is_said(spark, world, tmp_path):
     stream = spark.readStream.schema(world.messages.schema).parquet(str(world.home / "messages"))
     with pytest.raises(ColumnError, match="changes need a column change"):
         live.start(stream, stream, print, checkpoint=tmp_path / "c")
+    changes = stream.selectExpr("'subscribe' AS change", "1 AS changed_at", "id")
+    with pytest.raises(ColumnError, match="expires_at must be a timestamp, or an integer"):
+        live.start(
+            stream.withColumn("expires_at", stream["brand"]), changes, print, checkpoint=tmp_path / "c"
+        )
+    with pytest.raises(InputError, match="belongs to another checkpoint"):
+        live.process(world.messages, -2, print)
+    with pytest.raises(InputError, match="valid_messages must be a whole number"):
+        Live(tmp_path, world.subscriptions, valid_messages=-1)
     shutil.rmtree(tmp_path)

@@ -1,0 +1,196 @@
+"""The store of valid messages: what comes out is what a dict would hold."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from nearcast.spark.nearby import packed, touching
+from nearcast.spark.valid import ORDER, Seen, ValidMessages
+
+pytestmark = pytest.mark.spark
+
+EVERYWHERE = np.array([[-np.inf, -np.inf, np.inf, np.inf]])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("lon", pa.float64()),
+        ("lat", pa.float64()),
+        ("keywords", pa.list_(pa.string())),
+        ("price", pa.float64()),
+        ("published_at", pa.int64()),
+        ("expires_at", pa.int64()),
+    ]
+)
+
+
+class Store:
+    """The store, micro-batch after micro-batch, and a dict."""
+
+    def __init__(self, spark, home, limit=1_000):
+        self.spark, self.valid, self.model = spark, ValidMessages(spark, home, limit), {}
+        self.seen, self.number, self.limit = Seen((), 0), 0, limit
+
+    def publish(self, rows, now):
+        """Publish (id, lon, lat, price, expires_at), in this order."""
+        full = [
+            dict(zip(SCHEMA.names, (key, lon, lat, ["x"], price, at, ends)))
+            for at, (key, lon, lat, price, ends) in enumerate(rows)
+        ]
+        shuffled = np.random.default_rng(self.number).permutation(len(full))
+        table = pa.Table.from_pylist([full[row] for row in shuffled], SCHEMA)
+        frame = self.spark.createDataFrame(table, from_arrow_schema(SCHEMA))
+        self.valid.add(frame, self.number, self.seen, now)
+        for at, (key, *row) in enumerate(rows):
+            self.model.pop(key, None)
+            if row[-1] is not None and row[-1] > now:
+                self.model[key] = (*row, self.number, at)
+
+    def advance(self, now):
+        """Let the next micro-batch begin."""
+        self.seen = self.valid.after(self.seen, self.number, now)
+        self.number += 1
+        self.model = {key: row for key, row in self.model.items() if row[3] > now}
+
+    def found(self, boxes, now):
+        near = self.valid.near(self.seen, boxes, now)
+        if near is None:
+            return Counter()
+        rows = self.valid.latest(near, self.seen).select("id", "lon", "lat", "price").toArrow().to_pylist()
+        return Counter(tuple(row.values()) for row in rows)
+
+    def expected(self, box):
+        return Counter(
+            (key, *row[:3])
+            for key, row in self.model.items()
+            if touching(np.array([[row[0], row[1], row[0], row[1]]]), tuple(box))[0]
+        )
+
+
+def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("nearcast.config.LIVE_VALID_SEGMENTS", 3)
+    monkeypatch.setattr("nearcast.config.LIVE_VALID_FILE_ROWS", 40)
+    store, rng, sizes = Store(spark, tmp_path), np.random.default_rng(3), []
+    for step in range(7):
+        now = 100 * step
+        rows = [
+            (
+                int(rng.integers(0, 150)),
+                *rng.uniform(-80, 80, 2).round(3).tolist(),
+                float(step),
+                None if rng.random() < 0.2 else int(now + rng.integers(-50, 400 if step else 1_500)),
+            )
+            for _ in range([200, 50, 0, 50, 50, 50, 50][step])
+        ]
+        store.publish(rows, now)
+        store.advance(now + 100)
+        sizes.append(len(store.seen.segments))
+        if step < 3:
+            continue
+        for box in (EVERYWHERE[0], [-30.0, -80.0, 10.0, 5.0]):
+            assert store.found(np.array([box]), now + 100) == store.expected(box), step
+            assert len(store.expected(box)) > 0
+    assert store.valid.count(store.seen, now + 100) == len(store.model)
+    assert max(sizes) == 3
+    assert min(sizes[3:]) < 3  # it was merged
+    store.valid.tidy(store.seen.segments, store.number)
+    assert {path.name for path in tmp_path.iterdir()} == set(store.seen.segments)
+    store.advance(10_000)
+    assert store.seen == Seen((), 0)  # all have expired
+
+
+def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
+    store = Store(spark, tmp_path)
+    kept = [(key, 0, 0, 1.0, 900) for key in (1, 2, 6, 7)]
+    store.publish([*kept, (1, 50, 50, 2.0, 900), (2, 0, 0, 1.0, None)], 0)
+    store.advance(0)
+    near_first = np.array([[-1.0, -1.0, 1.0, 1.0]])
+    others = [(6, 0.0, 0.0, 1.0), (7, 0.0, 0.0, 1.0)]
+    assert store.found(near_first, 0) == Counter(others)
+    assert store.found(EVERYWHERE, 0) == Counter([(1, 50.0, 50.0, 2.0), *others])
+    store.publish([(3, 0, 0, 1.0, 900), (4, 0, 0, 1.0, 900), (5, 0, 0, 1.0, 900)], 0)
+    store.advance(0)
+    gone = [(4, 0, 0, 1.0, None), (5, 0, 0, 1.0, 200), (6, 0, 0, 1.0, None), (7, 0, 0, 1.0, 200)]
+    store.publish([(1, 0, 0, 3.0, 900), (3, 60, 60, 3.0, 900), *gone], 100)
+    store.advance(100)
+    soon = [(5, 0.0, 0.0, 1.0), (7, 0.0, 0.0, 1.0)]
+    assert store.found(near_first, 100) == Counter([(1, 0.0, 0.0, 3.0), *soon])
+    store.advance(300)
+    for whole in (False, True):  # the newest two of three, then all
+        assert store.found(near_first, 300) == Counter([(1, 0.0, 0.0, 3.0)])
+        merged, dropped = store.valid._merged(store.seen.segments[-2:], 300, whole=whole)
+        store.seen = Seen((*store.seen.segments[:-2], *merged), 0)
+        assert dropped == 0
+    assert store.found(EVERYWHERE, 300) == Counter([(1, 0.0, 0.0, 3.0), (3, 60.0, 60.0, 3.0)])
+
+
+def test_those_that_expire_soonest_are_dropped_and_counted(spark, tmp_path, caplog):
+    store = Store(spark, tmp_path, limit=40)
+    store.publish([(key, 0, 0, 0.0, 1_000 + key // 10) for key in range(45)], 0)
+    store.advance(0)
+    assert store.seen.dropped == 0
+    assert store.valid.count(store.seen, 0) == 45  # up to a quarter more is not looked at
+    store.publish([(key, 0, 0, 1.0, 1_000 + key // 10) for key in range(30)], 0)  # the same again
+    store.advance(0)
+    assert (store.seen.dropped, len(store.seen.segments)) == (5, 1)
+    # Of those that expire at once, the earlier ones are dropped first.
+    left = {*range(5, 45)}
+    assert {key for key, *_ in store.found(EVERYWHERE, 0)} == left
+    assert "5 valid messages were dropped" in caplog.text
+    store.publish([(key, 0, 0, 2.0, 5_000) for key in range(100, 109)], 0)
+    store.advance(0)
+    assert store.seen.dropped == 5
+    assert {key for key, *_ in store.found(EVERYWHERE, 0)} == left | {*range(100, 109)}
+    store.publish([(key, 0, 0, 2.0, 5_000) for key in range(109, 111)], 0)
+    store.advance(0)
+    assert store.seen.dropped == 16
+    assert store.valid.count(store.seen, 0) == 40
+    assert {*range(100, 111)} < {key for key, *_ in store.found(EVERYWHERE, 0)}
+
+
+def test_files_far_away_are_not_read(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("nearcast.config.LIVE_VALID_FILE_ROWS", 100)
+    store, rng = Store(spark, tmp_path), np.random.default_rng(0)
+    places = rng.uniform([-180, -90], [180, 90], (1_000, 2)).tolist()
+    store.publish([(key, *place, 0.0, 900) for key, place in enumerate(places)], 0)
+    store.advance(0)
+    merged, _ = store.valid._merged(store.seen.segments, 0, whole=True)
+    store.seen = Seen(tuple(merged), 0)
+    box = np.array([[20.0, 20.0, 40.0, 40.0]])
+    near = store.valid.near(store.seen, box, 0)
+    read, there = (len(frame.inputFiles()) for frame in (near, store.valid.near(store.seen, EVERYWHERE, 0)))
+    assert read <= 3 < 9 <= there
+    assert store.found(box, 0) == store.expected(box[0])
+    assert store.valid.near(store.seen, np.empty((0, 4)), 0) is None
+
+
+def test_a_segment_is_written_once_and_synced(spark, tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(f"/proc/self/fd/{file}").readlink()))
+    store = Store(spark, tmp_path)
+    store.publish([(1, 0, 0, 0.0, 900)], 0)
+    before = sorted(tmp_path.rglob("*"))
+    files = {path.name for path in before if path.suffix in (".parquet", ".json")}
+    assert files <= {path.name for path in synced}
+    assert synced[-1] == tmp_path
+    store.publish([(2, 0, 0, 0.0, 900)], 0)  # the micro-batch comes again
+    assert sorted(tmp_path.rglob("*")) == before
+    assert set(ORDER) <= set(store.valid.near(Seen(("000000000000",), 0), EVERYWHERE, 0).columns)
+
+
+def test_a_few_boxes_contain_many():
+    rng = np.random.default_rng(1)
+    low = rng.uniform(-90, 80, (500, 2))
+    boxes = np.concatenate([low, low + rng.uniform(0, 3, (500, 2))], axis=1)
+    few = packed(boxes, 32)
+    assert len(few) <= 32
+    inside = (few[None, :, :2] <= boxes[:, None, :2]).all(2) & (few[None, :, 2:] >= boxes[:, None, 2:]).all(2)
+    assert inside.any(axis=1).all()
+    area = (few[:, 2] - few[:, 0]) * (few[:, 3] - few[:, 1])
+    assert area.sum() < 1.6 * 173**2  # not everything at once
+    boxes[3] = EVERYWHERE
+    assert np.isinf(packed(boxes, 32)).any()
