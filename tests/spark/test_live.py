@@ -322,6 +322,17 @@ def test_records_that_cannot_be_applied_are_kept_with_the_reason(spark, tmp_path
     }
 
 
+def test_a_change_may_have_a_region_of_another_form_than_all_before(spark, tmp_path):
+    """It would mean everywhere, were its columns lost."""
+    rows = pa.table({"id": ["a"], "expression": ["tea"], "lon": [0.0], "lat": [0.0], "radius_m": [9.0]})
+    live = Live(tmp_path / "live", spark.createDataFrame(rows))
+    box = {"xmin": 1.0, "ymin": 1.0, "xmax": 2.0, "ymax": 2.0}
+    record = {"change": "subscribe", "id": "b", "expression": "tea", "changed_at": 1, **box}
+    live._deltas.apply(pa.Table.from_pylist([record]), 0, live._path(live._last().version), ())
+    (there,) = live._deltas.there(0).to_pylist()
+    assert {name: there[name] for name in box} == box
+
+
 def test_what_cannot_be_is_said(spark, world, tmp_path):
     live = Live(tmp_path, world.subscriptions)
     with pytest.raises(InputError, match="streaming"):
@@ -330,6 +341,10 @@ def test_what_cannot_be_is_said(spark, world, tmp_path):
     with pytest.raises(ColumnError, match="changes need a column change"):
         live.start(stream, stream, print, checkpoint=tmp_path / "c")
     changes = stream.selectExpr("'subscribe' AS change", "1 AS changed_at", "id")
+    with pytest.raises(ColumnError, match="changes have a column keywords, which the subscriptions do not"):
+        live.start(
+            stream, changes.selectExpr("*", "array('tea') AS keywords"), print, checkpoint=tmp_path / "c"
+        )
     with pytest.raises(ColumnError, match="expires_at must be a timestamp, or an integer"):
         live.start(
             stream.withColumn("expires_at", stream["brand"]), changes, print, checkpoint=tmp_path / "c"

@@ -42,11 +42,17 @@ class Resolved(NamedTuple):
     refused: pa.Table  # records that could not be applied: id, change, reason, detail
 
 
-def check_columns(names: Sequence[str]) -> None:
-    """Raise unless records of change have these columns."""
+def check_columns(names: Sequence[str], subscriptions: Sequence[str]) -> None:
+    """Raise unless records of change have the columns that they need, and none that the subscriptions lack."""
     missing = [name for name in ("change", "id", "changed_at") if name not in names]
     if missing:
         raise ColumnError(f"changes need a column {missing[0]}; the columns are {', '.join(names)}")
+    stray = [name for name in names if name in SUBSCRIPTION_COLUMNS and name not in subscriptions]
+    if stray:
+        raise ColumnError(
+            f"changes have a column {stray[0]}, which the subscriptions do not have, so what it says would be lost; "
+            f"theirs are {', '.join(subscriptions)}"
+        )
 
 
 def resolved(

@@ -43,6 +43,7 @@ from nearcast.spark.states import State, States
 from nearcast.spark.valid import MARKS, ORDER, Seen, ValidMessages
 from nearcast.spark.versions import sharded_version, version_name
 from nearcast.spark.worker import spark_ids
+from nearcast.tables.places import BOX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -99,7 +100,9 @@ class Live:
         self._states, self._deltas = States(self._home), Deltas(self._home)
         self._valid = ValidMessages(self._spark, self._home / "valid", valid_messages)
         if not self._states.numbers():
-            self._states.keep(-1, State(self._built(subscriptions.toArrow()), -1, (), 0, Seen((), 0)))
+            self._states.keep(
+                -1, State(self._built(_any_region(subscriptions.toArrow())), -1, (), 0, Seen((), 0))
+            )
             return
         version, _ = self._states.beginning(self._last())
         if version.rpartition("-")[0] != version_name(**self._how):  # type: ignore[arg-type]
@@ -130,7 +133,7 @@ class Live:
         for name, frame in (("messages", messages), ("changes", changes)):
             if not frame.isStreaming:
                 raise InputError(f"{name} must be a streaming DataFrame; read them with spark.readStream")
-        check_columns(changes.columns)
+        check_columns(changes.columns, subscription_schema(self._path(self._last().version)).names)
         needed = [f"`{name.replace('`', '``')}`" for name in message_columns(messages).columns]
         times = [_micros(messages, name).alias(name) for name in _TIMES if name in messages.columns]
         sides = {
@@ -279,6 +282,15 @@ class Live:
     def _built(self, rows: pa.Table) -> str:
         versions = self._home / "versions"
         return sharded_version(self._spark, rows, versions, sample=None, **self._how).name  # type: ignore[arg-type]
+
+
+def _any_region(rows: pa.Table) -> pa.Table:
+    """Return subscriptions with all columns that a region can be in: one that comes later may have another form."""
+    kinds = {"geometry": pa.binary(), **dict.fromkeys(("lon", "lat", "radius_m", *BOX), pa.float64())}
+    for name, kind in kinds.items():
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(len(rows), kind))
+    return rows
 
 
 def _micros(messages: DataFrame, name: str) -> Column:
