@@ -33,15 +33,19 @@ def die_at(event, path, after=False):
     """
     done = threading.local()
 
+    def die():
+        os.killpg(0, signal.SIGKILL)
+
     def hook(name, arguments):
         if name == "os.killpg":  # an event, too
             return
         if getattr(done, "matched", False):  # what follows in this thread: the operation is over
-            os.killpg(0, signal.SIGKILL)
+            die()
         if name == event and fnmatch.fnmatch(os.fsdecode(arguments[name == "os.rename"]), path):
-            done.matched = True
             if not after:
-                os.killpg(0, signal.SIGKILL)
+                die()
+            threading.Timer(0.1, die).start()  # for an operation that is the last of its thread
+            done.matched = True
 
     sys.addaudithook(hook)
 

@@ -75,9 +75,10 @@ class Home:
         self.arrived += count
 
     def feed(self, queries):
-        """Let files arrive: two for the fastest query, unless the slowest has four to read."""
-        begun = [len(self.logged(query, "offsets")) for query in queries]
-        self.arrive(max(0, min(max(begun) + 2, min(begun) + 4) - self.arrived))
+        """Let files arrive: two for the fastest query, unless the slowest has four to read. Return the slowest."""
+        read = {query: self.read(query) for query in queries}
+        self.arrive(max(0, min(max(read.values()) + 2, min(read.values()) + 4) - self.arrived))
+        return min(read, key=read.get)
 
     def _records(self, step):
         """Records of every kind: newcomers, updates, moves, farewells, also of those who are not there."""
@@ -115,12 +116,14 @@ class Home:
         """Whether a micro-batch was begun and is not done."""
         return self.logged(query, "offsets") != self.logged(query, "commits")
 
+    def read(self, query):
+        """How many files are in the micro-batches that were begun."""
+        return sum(len(files) for _, (files, *_) in self.read_in(query))
+
     def idle(self, query):
         """Whether everything that has arrived was read, and is done."""
         with suppress(FileNotFoundError):  # a log is made shorter
-            return not self.inside(query) and self.arrived == sum(
-                len(files) for _, (files, *_) in self.read_in(query)
-            )
+            return not self.inside(query) and self.read(query) == self.arrived
         return False
 
     def read_in(self, query):
@@ -162,7 +165,8 @@ class Home:
         for number, (messages, changes) in self.read_in("live"):
             records = [row for file in changes for row in pq.read_table(file).to_pylist()]
             now = json.loads((self.path / "seen" / f"{number:012}.json").read_bytes())["now"]
-            table = pq.read_table(messages)
+            first = pq.read_table(self.path / "messages" / "000.parquet")
+            table = pq.read_table(messages) if messages else first.slice(0, 0)
             expected = observer.step(records, table, now)
             # whether messages are delivered that had expired before they came is asked elsewhere
             ended = pc.less_equal(table["expires_at"].cast(pa.int64()), now)
