@@ -29,7 +29,7 @@ demo: $(READY) ## Match sample messages against sample subscriptions on local Sp
 	@$(BIN)/nearcast demo
 
 test: $(READY) ## Run the whole test suite
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --durations=20
 
 lint: $(READY) ## Check style and types
 	@$(BIN)/ruff check .
