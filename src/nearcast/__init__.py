@@ -1,6 +1,7 @@
 """Nearcast delivers geo-tagged, time-limited messages to the people who want them.
 
-By place, by words, by attribute values, for millions of subscriptions. The first page of the tutorial:
+By place, by words, by attribute values, as matches or as the best k, for millions of subscriptions. The first page of
+the tutorial:
 
 >>> from nearcast import Circle, Engine, Message, Point, Subscription
 >>> engine = Engine()
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from nearcast.matching import Matcher, MessageStore, build_index, build_store, open_index
     from nearcast.model import Delivery, Message, Subscription
     from nearcast.predicates import ANYTHING, attribute, phrase, word
+    from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
     from nearcast.vocabulary import Vocabulary
 
 _HOMES = {
@@ -63,6 +65,7 @@ _HOMES = {
     "matching": ("Matcher", "MessageStore", "build_index", "build_store", "open_index"),
     "model": ("Delivery", "Message", "Subscription"),
     "predicates": ("ANYTHING", "attribute", "phrase", "word"),
+    "ranking": ("CountWindow", "DocumentFrequencies", "TimeWindow", "TopK"),
     "vocabulary": ("Vocabulary",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -74,8 +77,10 @@ __all__ = [
     "Box",
     "Circle",
     "ColumnError",
+    "CountWindow",
     "Deliveries",
     "Delivery",
+    "DocumentFrequencies",
     "DuplicateError",
     "Engine",
     "Explanation",
@@ -98,6 +103,8 @@ __all__ = [
     "Subscription",
     "SubscriptionTable",
     "SystemClock",
+    "TimeWindow",
+    "TopK",
     "UnknownError",
     "Vocabulary",
     "__version__",

@@ -231,6 +231,7 @@ class MessageBatch:
         ids: Any = None,
         *,
         boxes: Any = None,
+        published_at: Any = None,
         expires_at: Any = None,
         space: Space = WGS84,
     ) -> MessageBatch:
@@ -246,7 +247,7 @@ class MessageBatch:
             float64[m, A], NaN where absent.
         ids
             One id per message; the row number by default.
-        expires_at
+        published_at, expires_at
             int64[m]: microseconds since 1970 UTC, :data:`NEVER` where a message does not expire.
         space
             The space that the subscriptions live in.
@@ -270,10 +271,13 @@ class MessageBatch:
             raise ColumnError(f"attributes have {len(values)} rows for {m} messages")
         rows = np.arange(m, dtype=np.int32)
         probes = Probes(box_array, *words, values)
-        ends = None if expires_at is None else integers(expires_at, np.int64, "expires_at")
-        if ends is not None and len(ends) != m:
-            raise ColumnError(f"expires_at has {len(ends)} rows for {m} messages")
-        return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), None, ends, None, None, space)
+        times: list[Any] = []
+        for name, given in (("published_at", published_at), ("expires_at", expires_at)):
+            time = None if given is None else integers(given, np.int64, name)
+            if time is not None and len(time) != m:
+                raise ColumnError(f"{name} has {len(time)} rows for {m} messages")
+            times.append(time)
+        return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), times[0], times[1], None, None, space)
 
     @classmethod
     def from_messages(

@@ -77,6 +77,7 @@ BELOW = {
             "vocabulary.py",
             "attributes.py",
             "matching",
+            "ranking",
         ],
         ["engine", "spark", "bench", "cli", "demo"],
     ),

@@ -1,0 +1,373 @@
+"""The posting lists of all words: blocks of postings that lie near each other, and what is known of each block.
+
+A posting is a word of a subscription. The postings of a word are divided into *blocks* of at most
+``config.RANKING_BLOCK``, neighbours in space together; the headers of a word's blocks are side by side, field by field,
+so that a search runs over them without a miss. All arrays are pools; places are given back to a list for each size.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast import config
+from nearcast.kernels import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "ALPHA",
+    "BLOCK",
+    "FIELDS",
+    "LEVELS",
+    "SHARE",
+    "TAIL",
+    "THRESHOLD",
+    "Pool",
+    "X",
+    "Y",
+    "Z",
+    "empty_pool",
+    "find_posting",
+    "grown_pool",
+    "insert",
+    "remove",
+    "reset",
+    "summarize",
+]
+
+BLOCK = config.RANKING_BLOCK
+LEVELS = config.RANKING_LEVELS
+CLASSES = 24  # of sizes, each twice the one before
+#: Fields of a posting, float32: the place in units of the farthest distance; α; (1 - α) / length of the subscription's
+#: vector; the sum of the squared weights of its words from this one on, in order of frequency; θ.
+X, Y, Z, ALPHA, SHARE, TAIL, THRESHOLD = range(7)
+FIELDS = 7
+
+
+class Pool(NamedTuple):
+    """Posting lists in flat arrays."""
+
+    # of each word
+    first: NDArray[np.int64]  # header
+    blocks: NDArray[np.int32]
+    room: NDArray[np.int32]  # for headers
+    # of each block: its header
+    boxes: NDArray[np.float32]  # [6, headers]: lowest x, y, z, highest x, y, z
+    reach: NDArray[np.float32]  # [LEVELS, headers]: squared distance that a message may have, by its level
+    at: NDArray[np.int64]  # its postings begin at this place
+    capacity: NDArray[np.int32]
+    size: NDArray[np.int32]
+    # of each posting
+    owners: NDArray[np.int32]
+    fields: NDArray[np.float32]  # block by block, in a block field by field
+    # bookkeeping
+    free_headers: NDArray[np.int64]  # by class: the first free place, which names the next
+    free_postings: NDArray[np.int64]
+    used: NDArray[np.int64]  # headers and postings in use: the next ones that nobody had
+    edges: NDArray[np.float64]  # [LEVELS]: 1 / length of a message's vector, at most
+
+
+def empty_pool(words: int, headers: int, postings: int, edges: NDArray[np.float64]) -> Pool:
+    """Return a pool without postings, with room for so many words, headers and postings."""
+    return Pool(
+        np.zeros(words, np.int64),
+        np.zeros(words, np.int32),
+        np.zeros(words, np.int32),
+        np.empty((6, headers), np.float32),
+        np.empty((LEVELS, headers), np.float32),
+        np.empty(headers, np.int64),
+        np.empty(headers, np.int32),
+        np.empty(headers, np.int32),
+        np.empty(postings, np.int32),
+        np.empty(FIELDS * postings, np.float32),
+        np.full(CLASSES, -1, np.int64),
+        np.full(CLASSES, -1, np.int64),
+        np.zeros(2, np.int64),
+        edges,
+    )
+
+
+def grown_pool(pool: Pool, words: int, headers: int, postings: int) -> Pool:
+    """Return the same lists with more room."""
+    new = empty_pool(
+        max(words, len(pool.first)), max(headers, len(pool.at)), max(postings, len(pool.owners)), pool.edges
+    )
+    for name in ("first", "blocks", "room", "at", "capacity", "size", "owners", "fields"):
+        old = getattr(pool, name)
+        getattr(new, name)[: len(old)] = old
+    for name in ("boxes", "reach"):
+        old = getattr(pool, name)
+        getattr(new, name)[:, : old.shape[1]] = old
+    for name in ("free_headers", "free_postings", "used"):
+        getattr(new, name)[:] = getattr(pool, name)
+    return new
+
+
+@kernel
+def _class(size: int) -> Any:
+    """Return the smallest k with 2 ** k >= size."""
+    k = 0
+    while (1 << k) < size:
+        k += 1
+    return k
+
+
+@kernel
+def _take_headers(pool: Pool, size: int) -> Any:
+    k = _class(size)
+    place = pool.free_headers[k]
+    if place >= 0:
+        pool.free_headers[k] = pool.at[place]
+        return place
+    place = pool.used[0]
+    pool.used[0] += 1 << k
+    return place
+
+
+@kernel
+def _give_headers(pool: Pool, place: int, size: int) -> None:
+    if size > 0:
+        k = _class(size)
+        pool.at[place] = pool.free_headers[k]
+        pool.free_headers[k] = place
+
+
+@kernel
+def _take_postings(pool: Pool, size: int) -> Any:
+    k = _class(size)
+    place = pool.free_postings[k]
+    if place >= 0:
+        pool.free_postings[k] = np.int64(pool.owners[place]) - 1
+        return place
+    place = pool.used[1]
+    pool.used[1] += 1 << k
+    return place
+
+
+@kernel
+def _give_postings(pool: Pool, place: int, size: int) -> None:
+    k = _class(size)
+    pool.owners[place] = np.int32(pool.free_postings[k] + 1)
+    pool.free_postings[k] = place
+
+
+@kernel
+def reset(pool: Pool) -> None:
+    """Forget all lists."""
+    pool.blocks[:] = 0
+    pool.room[:] = 0
+    pool.free_headers[:] = -1
+    pool.free_postings[:] = -1
+    pool.used[:] = 0
+
+
+@kernel
+def summarize(pool: Pool, header: int) -> None:
+    """Compute what is known of a block (Theorem 3): its box, and for each level how far away a message may be.
+
+    A posting can be satisfied by a message at distance d only if α (1 - d) + (1 - α) T >= θ, where T is the most that
+    the words from this one on can contribute (Theorem 1). The largest d of any posting in the block is its reach:
+    tighter than the extremes of α and θ one by one, since the posting with the smallest θ is rarely the one with the
+    largest α.
+    """
+    fields, reach, boxes = pool.fields, pool.reach, pool.boxes
+    capacity, size = pool.capacity[header], pool.size[header]
+    base = pool.at[header] * FIELDS
+    for axis in range(3):
+        low, high = np.float32(3e38), np.float32(-3e38)
+        for i in range(base + axis * capacity, base + axis * capacity + size):
+            low, high = min(low, fields[i]), max(high, fields[i])
+        boxes[axis, header], boxes[axis + 3, header] = low, high
+    for level in range(len(pool.edges)):
+        edge = pool.edges[level]
+        farthest = -1.0
+        for i in range(size):
+            alpha = fields[base + ALPHA * capacity + i]
+            tail = fields[base + TAIL * capacity + i]
+            words = fields[base + SHARE * capacity + i] * min(tail * edge, math.sqrt(tail))
+            gap = fields[base + THRESHOLD * capacity + i] - words - config.RANKING_SLACK
+            if gap <= 0.0:
+                farthest = 1e18
+            elif gap <= alpha:
+                farthest = max(farthest, 1.0 - gap / alpha)
+        reach[level, header] = (
+            farthest * farthest * (1.0 + config.RANKING_SLACK) + 1e-12 if farthest >= 0.0 else -1.0
+        )
+
+
+@kernel
+def _copy_posting(pool: Pool, source: int, i: int, target: int, j: int) -> None:
+    """Copy posting *i* of the block with header *source* to *j* of *target*."""
+    a, b = pool.at[source], pool.at[target]
+    pool.owners[b + j] = pool.owners[a + i]
+    for field in range(FIELDS):
+        pool.fields[b * FIELDS + field * pool.capacity[target] + j] = pool.fields[
+            a * FIELDS + field * pool.capacity[source] + i
+        ]
+
+
+@kernel
+def _new_header(pool: Pool, word: int) -> Any:
+    """Return the header of another block of a word; the headers move where their room is full."""
+    count, room = pool.blocks[word], pool.room[word]
+    if count == room:
+        wider = max(1, 2 * room)
+        old, new = pool.first[word], _take_headers(pool, wider)
+        for i in range(count):
+            pool.at[new + i] = pool.at[old + i]
+            pool.capacity[new + i] = pool.capacity[old + i]
+            pool.size[new + i] = pool.size[old + i]
+            for axis in range(6):
+                pool.boxes[axis, new + i] = pool.boxes[axis, old + i]
+            for level in range(LEVELS):
+                pool.reach[level, new + i] = pool.reach[level, old + i]
+        _give_headers(pool, old, room)
+        pool.first[word], pool.room[word] = new, wider
+    pool.blocks[word] += np.int32(1)
+    return pool.first[word] + count
+
+
+@kernel
+def _open(pool: Pool, header: int, capacity: int) -> None:
+    """Give a header an empty block."""
+    pool.capacity[header] = capacity
+    pool.size[header] = 0
+    pool.at[header] = _take_postings(pool, capacity)
+
+
+@kernel
+def _growth(pool: Pool, header: int, x: float, y: float, z: float) -> Any:
+    """Return by how much a place lies outside the box of a block; of those that hold it, the smallest box wins."""
+    boxes = pool.boxes
+    outside, extent = 0.0, 0.0
+    outside += max(0.0, boxes[0, header] - x, x - boxes[3, header])
+    outside += max(0.0, boxes[1, header] - y, y - boxes[4, header])
+    outside += max(0.0, boxes[2, header] - z, z - boxes[5, header])
+    for axis in range(3):
+        extent += boxes[axis + 3, header] - boxes[axis, header]
+    return outside + 1e-4 * extent
+
+
+@kernel
+def _home(pool: Pool, word: int, x: float, y: float, z: float) -> Any:
+    """Return the header of the block whose box grows least by a place."""
+    best, least = pool.first[word], np.inf
+    for header in range(pool.first[word], pool.first[word] + pool.blocks[word]):
+        growth = _growth(pool, header, x, y, z)
+        if growth < least:
+            best, least = header, growth
+    return best
+
+
+@kernel
+def _split(pool: Pool, word: int, header: int) -> Any:
+    """Divide a full block at the median of its longest axis; return the headers of the two."""
+    axis, longest = 0, -1.0
+    for k in range(3):
+        extent = pool.boxes[k + 3, header] - pool.boxes[k, header]
+        if extent > longest:
+            axis, longest = k, extent
+    place = header - pool.first[word]
+    other = _new_header(pool, word)
+    header = pool.first[word] + place  # the headers may have moved
+    at, capacity, size = pool.at[header], pool.capacity[header], pool.size[header]
+    base = at * FIELDS + axis * capacity
+    order = np.argsort(pool.fields[base : base + size])
+    half = size // 2
+    _open(pool, other, capacity)
+    _refill(pool, at, capacity, order[half:], other)
+    _open(pool, header, capacity)
+    _refill(pool, at, capacity, order[:half], header)
+    _give_postings(pool, at, capacity)
+    summarize(pool, header)
+    summarize(pool, other)
+    return header, other
+
+
+@kernel
+def _refill(pool: Pool, at: int, capacity: int, picks: NDArray[np.int64], header: int) -> None:
+    """Put postings of a block that begins at *at* into the empty block of *header*."""
+    new, wide = pool.at[header], pool.capacity[header]
+    for i in range(len(picks)):
+        pool.owners[new + i] = pool.owners[at + picks[i]]
+        for field in range(FIELDS):
+            pool.fields[new * FIELDS + field * wide + i] = pool.fields[
+                at * FIELDS + field * capacity + picks[i]
+            ]
+    pool.size[header] = len(picks)
+
+
+@kernel
+def insert(pool: Pool, word: int, owner: int, posting: NDArray[np.float32]) -> None:
+    """Add a posting; there must be room in the pool for two blocks and for twice the headers of the word."""
+    x, y, z = posting[X], posting[Y], posting[Z]
+    if pool.blocks[word] == 0:
+        header = _new_header(pool, word)
+        _open(pool, header, 4)
+    else:
+        header = _home(pool, word, x, y, z)
+    if pool.size[header] == pool.capacity[header]:
+        at, capacity, size = pool.at[header], pool.capacity[header], pool.size[header]
+        if capacity < BLOCK:
+            _open(pool, header, 2 * capacity)
+            _refill(pool, at, capacity, np.arange(size), header)
+            _give_postings(pool, at, capacity)
+        else:
+            header, other = _split(pool, word, header)
+            if _growth(pool, other, x, y, z) < _growth(pool, header, x, y, z):
+                header = other
+    i = pool.size[header]
+    at, capacity = pool.at[header], pool.capacity[header]
+    pool.owners[at + i] = owner
+    for field in range(FIELDS):
+        pool.fields[at * FIELDS + field * capacity + i] = posting[field]
+    pool.size[header] += np.int32(1)
+    summarize(pool, header)
+
+
+@kernel
+def find_posting(pool: Pool, word: int, owner: int, x: float, y: float, z: float) -> Any:
+    """Return the header, and the place in the block, of the posting of *owner* at a known place; -1, -1 for none."""
+    boxes = pool.boxes
+    for header in range(pool.first[word], pool.first[word] + pool.blocks[word]):
+        if (
+            boxes[0, header] <= x <= boxes[3, header]
+            and boxes[1, header] <= y <= boxes[4, header]
+            and boxes[2, header] <= z <= boxes[5, header]
+        ):
+            at = pool.at[header]
+            for i in range(pool.size[header]):
+                if pool.owners[at + i] == owner:
+                    return header, np.int64(i)
+    return np.int64(-1), np.int64(-1)
+
+
+@kernel
+def remove(pool: Pool, word: int, owner: int, x: float, y: float, z: float) -> Any:
+    """Take the posting of *owner* away; say whether it was there. A block that is empty goes."""
+    header, i = find_posting(pool, word, owner, x, y, z)
+    if header < 0:
+        return False
+    last = pool.size[header] - 1
+    _copy_posting(pool, header, last, header, i)
+    pool.size[header] = last
+    if last > 0:
+        summarize(pool, header)
+        return True
+    _give_postings(pool, pool.at[header], pool.capacity[header])
+    end = pool.first[word] + pool.blocks[word] - 1
+    pool.at[header], pool.capacity[header], pool.size[header] = (
+        pool.at[end],
+        pool.capacity[end],
+        pool.size[end],
+    )
+    for axis in range(6):
+        pool.boxes[axis, header] = pool.boxes[axis, end]
+    for level in range(LEVELS):
+        pool.reach[level, header] = pool.reach[level, end]
+    pool.blocks[word] -= np.int32(1)
+    return True

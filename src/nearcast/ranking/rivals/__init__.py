@@ -1,0 +1,1 @@
+"""What the paper measures against: same interface, same tests, for benchmarks."""

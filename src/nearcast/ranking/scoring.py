@@ -1,0 +1,135 @@
+"""The score of a message for a subscription (Equation 1), the same to the last bit wherever it is computed.
+
+Places are points of three dimensions: in the plane (x, y, 0), on the globe a unit vector, so that the straight line
+through the earth gives the great circle. Words are sets of codes, ascending; a word weighs its inverse document
+frequency, divided by the length of the vector that the words of the message, or of the subscription, make.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast import config
+from nearcast.errors import InputError, shown
+from nearcast.geometry import Geographic
+from nearcast.kernels import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.geometry import Space
+    from nearcast.ranking.subscribers import Asked
+    from nearcast.ranking.windows import Stored
+
+__all__ = ["Metric", "common", "lengths", "metric_of", "nearness", "places_of", "score", "tail_of"]
+
+
+class Metric(NamedTuple):
+    """How far two places are from each other: what kernels need to know of a space."""
+
+    radius: float  # of the globe; 0 in the plane
+    max_distance: float  # where nearness ends
+
+
+def metric_of(space: Space, max_distance: float | None) -> Metric:
+    """Return the metric of a space; the farthest distance in it is the default of *max_distance*."""
+    if isinstance(space, Geographic):
+        radius, farthest = config.EARTH_RADIUS_M, math.pi * config.EARTH_RADIUS_M
+    else:
+        radius, farthest = 0.0, math.hypot(space.xmax - space.xmin, space.ymax - space.ymin)
+    far = farthest if max_distance is None else max_distance
+    if isinstance(far, bool) or not isinstance(far, int | float) or not 0 < far < math.inf:
+        raise InputError(f"max_distance must be a positive number, not {shown(far)}")
+    return Metric(radius, float(far))
+
+
+def places_of(points: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
+    """Return points (x, y) of a space as places of three dimensions."""
+    if isinstance(space, Geographic):
+        lon, lat = np.radians(points[:, 0]), np.radians(points[:, 1])
+        return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+    return np.concatenate([points, np.zeros((len(points), 1))], axis=1)
+
+
+@kernel
+def nearness(squared: float, metric: Metric) -> Any:
+    """Return SSim of Equation 1: 1 at the same place, 0 at the farthest distance and beyond."""
+    distance = math.sqrt(squared)
+    if metric.radius > 0.0:
+        distance = 2.0 * metric.radius * math.asin(min(1.0, 0.5 * distance))
+    return max(0.0, 1.0 - distance / metric.max_distance)
+
+
+@kernel
+def common(
+    asked: NDArray[np.int32],
+    start: int,
+    stop: int,
+    given: NDArray[np.int32],
+    at: int,
+    end: int,
+    idf: NDArray[np.float64],
+) -> Any:
+    """Return the sum of the squared weights of the common words, and the rarest of them (-1 where there is none)."""
+    total, rarest = 0.0, -1
+    while start < stop and at < end:
+        one, other = asked[start], given[at]
+        if one == other:
+            weight = idf[one]
+            total += weight * weight
+            if rarest < 0 or weight > idf[rarest]:
+                rarest = one
+        start += one <= other
+        at += other <= one
+    return total, rarest
+
+
+@kernel
+def score(asked: Asked, row: int, stored: Stored, m: int, idf: NDArray[np.float64], metric: Metric) -> Any:
+    """Return Equation 1 for a subscription and row *m* of the messages, and the rarest common word (-1 for none)."""
+    start = asked.starts[row]
+    total, rarest = common(
+        asked.words,
+        start,
+        start + asked.counts[row],
+        stored.words,
+        stored.offsets[m],
+        stored.offsets[m + 1],
+        idf,
+    )
+    x = asked.places[row, 0] - stored.places[m, 0]
+    y = asked.places[row, 1] - stored.places[m, 1]
+    z = asked.places[row, 2] - stored.places[m, 2]
+    alpha = asked.alphas[row]
+    words = total / (asked.lengths[row] * stored.lengths[m])
+    return alpha * nearness(x * x + y * y + z * z, metric) + (1.0 - alpha) * words, rarest
+
+
+@kernel
+def tail_of(asked: Asked, row: int, word: int, idf: NDArray[np.float64]) -> Any:
+    """Return the sum of the squared weights of a subscription's words from *word* on, the rarest first.
+
+    Divided by the two lengths it is the most that these words can contribute to TSim: the bound of Theorem 1, exact
+    where the message has them all.
+    """
+    mine, tail = idf[word], 0.0
+    for at in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
+        other = asked.words[at]
+        if idf[other] < mine or (idf[other] == mine and other >= word):
+            tail += idf[other] * idf[other]
+    return tail
+
+
+@kernel
+def lengths(
+    offsets: NDArray[np.int64], codes: NDArray[np.int32], idf: NDArray[np.float64], out: NDArray[np.float64]
+) -> None:
+    """Write the length of the vector of weights of each row of words; 1 for a row without words."""
+    for row in range(len(offsets) - 1):
+        total = 0.0
+        for at in range(offsets[row], offsets[row + 1]):
+            total += idf[codes[at]] * idf[codes[at]]
+        out[row] = math.sqrt(total) if total > 0.0 else 1.0

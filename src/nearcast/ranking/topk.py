@@ -1,0 +1,473 @@
+"""Top-k over a sliding window: for each subscription the k most relevant messages, always right."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import ColumnError, InputError, UnknownError, shown
+from nearcast.geometry import WGS84
+from nearcast.geometry.spaces import checked_space
+from nearcast.growable import GrowableArray
+from nearcast.parallel import side_by_side
+from nearcast.ragged import code_sets, integers, matrix, offsets_of
+from nearcast.ranking.blocks import Blocks
+from nearcast.ranking.buffers import Buffers
+from nearcast.ranking.finder import Finder, Found, Scan
+from nearcast.ranking.frequencies import DocumentFrequencies
+from nearcast.ranking.holders import Holders
+from nearcast.ranking.igpt import IGPT
+from nearcast.ranking.policies import CostBased, Policy
+from nearcast.ranking.recall import Best, Recall
+from nearcast.ranking.rivals.ciq import CIQ
+from nearcast.ranking.rivals.policies import KMax, Skyband
+from nearcast.ranking.scoring import lengths, metric_of, places_of
+from nearcast.ranking.subscribers import Subscribers
+from nearcast.ranking.updates import Before, differences
+from nearcast.ranking.upkeep import Rules, arrive, expire, refill
+from nearcast.ranking.windows import CountWindow, Messages, TimeWindow, in_order
+from nearcast.text import tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from nearcast.clock import Clock
+    from nearcast.geometry import Space
+    from nearcast.ranking.windows import Window
+    from nearcast.vocabulary import Vocabulary
+
+__all__ = ["FINDERS", "POLICIES", "TopK"]
+
+FINDERS: dict[str, type[Finder]] = {one.name: one for one in (Blocks, IGPT, CIQ, Scan)}
+POLICIES: dict[str, type[Policy]] = {one.name: one for one in (CostBased, KMax, Skyband)}
+
+
+# What finders count: blocks or leaves, those not skipped, postings in these, and subscriptions that were verified.
+_COUNTERS = ("leaves", "leaves_visited", "postings_visited", "candidates")
+
+
+class TopK:
+    """The k best messages of a window for each of many subscriptions.
+
+    A message is scored for a subscription by ``α · (1 - distance / max_distance) + (1 - α) · cosine``, the cosine of
+    their words weighted by rarity; it must have at least one of the subscription's words. Of equal scores the newer
+    message is better.
+
+    >>> from nearcast import Planar
+    >>> top = TopK(CountWindow(1000), space=Planar(0, 0, 10, 10))
+    >>> rows = top.subscribe([[1, 1]], [0, 2], [7, 8], alpha=0.5, k=2)
+    >>> batch = MessageBatch.from_arrays([[1, 1], [9, 9]], [0, 1, 2], [7, 8], space=top.space)
+    >>> top.publish(batch).to_pydict()["rank"]
+    [1, 2]
+    >>> messages, scores = top.results(rows[0])
+    >>> messages.tolist(), scores.round(2).tolist()
+    ([0, 1], [0.85, 0.45])
+
+    Parameters
+    ----------
+    window
+        Which messages count: :class:`CountWindow` or :class:`TimeWindow`.
+    space
+        WGS84, or a plane.
+    max_distance
+        Where nearness ends, in the unit of the space; its largest distance by default.
+    document_frequency
+        How rare words are; without it all weigh the same.
+    clock
+        Tells the time of messages that do not say when they were published, for a window of time.
+    threads
+        How many share the work of a call.
+    index, buffer
+        How subscriptions are found, and how much their buffers hold: for measurements.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        *,
+        space: Space = WGS84,
+        max_distance: float | None = None,
+        document_frequency: DocumentFrequencies | None = None,
+        clock: Clock | None = None,
+        threads: int = 1,
+        index: str = "blocks",
+        buffer: str = "cost-based",
+    ) -> None:
+        if not isinstance(window, CountWindow | TimeWindow):
+            raise InputError(f"window must be a CountWindow or a TimeWindow, not {shown(window)}")
+        for name, known, what in ((index, FINDERS, "index"), (buffer, POLICIES, "buffer")):
+            if name not in known:
+                raise UnknownError(f"no {what} {shown(name)}; there are {', '.join(known)}")
+        self.window, self.space = window, checked_space(space)
+        self.threads = threads
+        self._metric = metric_of(self.space, max_distance)
+        self._frequencies = document_frequency
+        self._clock = clock
+        #: What batches of tables are made like: ``MessageBatch.from_arrow(table, like=top.like, learn=True)``.
+        self.like = SubscriptionTable.from_arrow({"id": pa.array([], pa.int64())}, space=self.space)
+        if document_frequency is not None and document_frequency.words is not None:
+            self.vocabulary.add(document_frequency.words)
+        self._idf = np.empty(0)
+        self._subscribers = Subscribers()
+        self._messages = Messages()
+        self._finder = FINDERS[index](self._metric)
+        self._policy = POLICIES[buffer]()
+        self._buffers = Buffers()
+        self._holders = Holders()
+        self._recall = Recall(self._metric)
+        self._rule_columns = [GrowableArray(np.empty(0, np.int32), borrowed=False) for _ in Rules._fields]
+        self._seen = GrowableArray(np.empty(0, np.int64), borrowed=False)
+        self._calls = 0
+        self._counted = dict.fromkeys(("messages", "expired", *_COUNTERS, "entered", "re-evaluations"), 0)
+        self._seconds = {"arrivals": 0.0, "expiries": 0.0}
+
+    def __len__(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._subscribers)
+
+    def __repr__(self) -> str:
+        return f"<TopK of {len(self):,} subscriptions over {len(self._messages):,} messages>"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that have codes."""
+        known = self.like.vocabulary
+        assert known is not None
+        return known
+
+    # --- Subscriptions ---------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        points: Any,
+        keyword_offsets: Any = None,
+        keywords: Any = None,
+        *,
+        words: Sequence[Iterable[str]] | None = None,
+        alpha: Any,
+        k: Any,
+    ) -> NDArray[np.int32]:
+        """Take subscriptions and find their results in the window; return their rows.
+
+        Parameters
+        ----------
+        points
+            float64[n, 2]: x, y (longitude, latitude).
+        keyword_offsets, keywords
+            int64[n + 1] and int32: codes of the words; at least one each.
+        words
+            Or the words themselves: a list for each subscription.
+        alpha
+            How much nearness counts, against words: from 0 to 1, one number or one each.
+        k
+            How many results: from 1, one number or one each.
+        """
+        xy = matrix(points, "points", 2)
+        if words is not None:
+            if keywords is not None:
+                raise InputError("give either the codes of keywords or words, not both")
+            keyword_offsets, keywords = self._coded(words)
+        offsets, codes = code_sets(keyword_offsets, keywords, len(xy), "keyword")
+        if len(xy) and (np.diff(offsets) == 0).any():
+            row = int(np.flatnonzero(np.diff(offsets) == 0)[0])
+            raise ColumnError(
+                f"subscription {row} has no keywords; only messages with one of them are ranked"
+            )
+        alphas = _one_each(alpha, len(xy), np.float64, "alpha", 0.0, 1.0)
+        sizes = _one_each(k, len(xy), np.int32, "k", 1, config.RANKING_MAX_K)
+        if not np.isfinite(xy).all():
+            raise ColumnError("points must be finite numbers")
+        if len(xy):
+            for x, y in (xy.min(axis=0).tolist(), xy.max(axis=0).tolist()):
+                self.space.check(x, y)
+        self._learn(codes)
+        rows = self._subscribers.add(places_of(xy, self.space), alphas, sizes, offsets, codes, self._idf)
+        self._set_rules(rows, sizes)
+        self._re_evaluate(rows)
+        self._finder.add(self._subscribers.asked, rows, self._idf)
+        return rows
+
+    def unsubscribe(self, rows: Any) -> None:
+        """Forget subscriptions."""
+        gone = np.unique(integers(rows, np.int64, "subscription rows"))
+        unknown = gone[~self._subscribers.alive(gone)]
+        if len(unknown):
+            raise UnknownError(f"there is no subscription {unknown[0]}")
+        self._finder.drop(self._subscribers.asked, gone.astype(np.int32), self._idf)
+        self._buffers.close(gone)
+        self._subscribers.drop(gone)
+
+    def results(self, row: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the messages of a subscription, best first, and their scores."""
+        if not self._subscribers.alive(np.array([row], np.int64))[0]:
+            raise UnknownError(f"there is no subscription {row}")
+        held = self._buffers.held
+        start = held.starts[row]
+        stop = start + min(held.counts[row], self._subscribers.asked.sizes[row])
+        return self._messages.named(held.messages[start:stop]), held.scores[start:stop].copy()
+
+    # --- Messages --------------------------------------------------------------------------------------------------
+
+    def publish(self, batch: MessageBatch) -> pa.Table:
+        """Take messages, let old ones leave the window, and return what changed.
+
+        The table has ``subscription``, ``message``, ``change`` (1 or -1), ``score`` and ``rank`` (from 1, where it is
+        now or where it was). Without what goes, and with what comes, the results before are those after.
+        """
+        self._check(batch)
+        order = in_order(batch.published_at, batch.ids)
+        if order is not None:
+            batch = batch.take(order)
+        times = batch.published_at
+        if times is None:
+            now = self._clock.now() if self._clock else 0
+            times = np.full(len(batch), now, np.int64)
+        places = places_of(batch.probes.boxes[:, :2], self.space)
+        offsets, words = batch.probes.keyword_offsets, batch.probes.keywords
+        self._learn(words)
+        long = np.empty(len(batch))
+        lengths(offsets, words, self._idf, long)
+        ids, before = self._ids_of(batch), self._before()
+        for begin in range(0, len(batch), config.RANKING_CHUNK):
+            part = slice(begin, min(len(batch), begin + config.RANKING_CHUNK))
+            started = time.perf_counter()
+            self._messages.append(
+                places[part],
+                long[part],
+                offsets[part.start : part.stop + 1],
+                words,
+                times[part],
+                ids[part],
+            )
+            self._arrive(before, part.stop - part.start)
+            self._seconds["arrivals"] += time.perf_counter() - started
+            self._leave(before, self._first())
+        return self._told(before)
+
+    def expire(self, now: int | None = None) -> pa.Table:
+        """Let the messages leave a window of time that are too old at *now* (microseconds; the clock's by default)."""
+        before = self._before()
+        if isinstance(self.window, TimeWindow):
+            if now is None:
+                if self._clock is None:
+                    raise InputError("say what time it is, expire(now), or give TopK a clock")
+                now = self._clock.now()
+            self._leave(before, self._messages.before(now - self.window.microseconds + 1))
+        return self._told(before)
+
+    def _first(self) -> int:
+        """Return the oldest message that stays after an arrival."""
+        if isinstance(self.window, CountWindow):
+            return max(self._messages.first, self._messages.end - self.window.size)
+        return max(
+            self._messages.first,
+            self._messages.before(self._messages.newest - self.window.microseconds + 1),
+        )
+
+    def _arrive(self, before: Before, count: int) -> None:
+        """Put the newest *count* messages into the buffers that they concern."""
+        messages, asked = self._messages, self._subscribers.asked
+        self._finder.tune(messages.stored.lengths[messages.first - messages.stored.base :], self._idf)
+        begin, end = messages.end - count, messages.end
+        room = max(config.RANKING_PAIRS, len(self))
+        pieces = [(at, min(end, at + config.RANKING_PIECE)) for at in range(begin, end, config.RANKING_PIECE)]
+
+        def search(piece: tuple[int, int]) -> list[Found]:
+            at, stop = piece
+            parts = []
+            while at < stop:
+                parts.append(self._finder.find(asked, messages.stored, at, stop, self._idf, room))
+                at += len(parts[-1].offsets) - 1
+            return parts
+
+        raised, first = [], begin
+        for found in (one for piece in side_by_side(search, pieces, self.threads) for one in piece):
+            raised += self._enter(before, found, first)
+            first += len(found.offsets) - 1
+        if raised:
+            self._finder.changed(asked, np.unique(np.concatenate(raised)), self._idf)
+        self._counted["messages"] += count
+
+    def _enter(self, before: Before, found: Found, first: int) -> list[NDArray[np.int32]]:
+        """Put messages into buffers; return the rows with a new threshold."""
+        asked, rules = self._subscribers.asked, self._rules
+        before.remember(self._buffers.held, asked.sizes, found.rows)
+        entered = np.zeros(len(found.rows), np.bool_)
+        raised, at = [], 0
+        while at < len(found.rows):
+            higher = np.empty(len(found.rows) - at, np.int32)
+            at, count = arrive(self._buffers.held, asked, rules, found, first, at, entered, higher)
+            raised.append(higher[:count])
+            if at < len(found.rows):
+                self._buffers.widen(found.rows[at : at + 1])
+        numbers = first + np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
+        self._holders.note(numbers[entered], found.rows[entered])
+        for name, count in zip(_COUNTERS, found.counters.tolist()):
+            self._counted[name] += count
+        self._counted["entered"] += int(entered.sum())
+        return [rows for rows in raised if len(rows)]
+
+    def _leave(self, before: Before, number: int) -> None:
+        """Let the messages before *number* leave the window, and re-evaluate who needs others (Algorithm 2)."""
+        started = time.perf_counter()
+        messages, asked = self._messages, self._subscribers.asked
+        count = number - messages.first
+        if count > 0:
+            numbers, rows = self._holders.taken(messages.first, number)
+            held = self._buffers.held
+            before.remember(held, asked.sizes, rows)
+            needy = np.empty(len(rows), np.int32)
+            needy = needy[: expire(held, asked, numbers, rows, needy)]
+            messages.first = number
+            if len(needy):
+                self._re_evaluate(needy)
+                self._finder.changed(asked, needy, self._idf)
+            self._counted["expired"] += count
+        self._recall.follow(messages)
+        self._seconds["expiries"] += time.perf_counter() - started
+
+    def _re_evaluate(self, rows: NDArray[np.int32]) -> None:
+        """Fill the buffers of rows from the window."""
+        asked, rules = self._subscribers.asked, self._rules
+        wanted = rules.wanted[rows]
+        best = self._best(rows, wanted)
+        while len(narrow := np.flatnonzero(self._buffers.held.rooms[rows] < best.counts)):
+            self._buffers.widen(rows[narrow])
+        refill(self._buffers.held, asked, rows, wanted, rules, self._policy.ratio(), best)
+        counts = self._buffers.held.counts[rows].astype(np.int64)
+        picks = np.repeat(self._buffers.held.starts[rows] - (np.cumsum(counts) - counts), counts)
+        picks += np.arange(len(picks))
+        self._holders.note(self._buffers.held.messages[picks], np.repeat(rows, counts))
+        self._counted["re-evaluations"] += len(rows)
+
+    def _best(self, rows: NDArray[np.int32], wanted: NDArray[np.int32]) -> Best:
+        """Return the best messages of the window; where a share of the k-th score decides, as many as reach it."""
+        asked = self._subscribers.asked
+        best = self._recall.best(asked, rows, wanted, self._messages, self._idf, self.threads)
+        while ratio := self._policy.ratio():
+            last = np.minimum(wanted, best.scores.shape[1]) - 1
+            at = np.arange(len(rows))
+            kth = best.scores[at, np.minimum(asked.sizes[rows] - 1, last)]
+            if not ((best.counts == wanted) & (best.scores[at, last] >= ratio * kth)).any():
+                break
+            wanted *= 2
+            best = self._recall.best(asked, rows, wanted, self._messages, self._idf, self.threads)
+        return best
+
+    # --- Names, weights, figures -----------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Return figures: counts since the beginning, seconds, buffers, memory."""
+        held, rows = self._buffers.held, len(self)
+        return {
+            "subscriptions": rows,
+            "window": len(self._messages),
+            **self._counted,
+            "arrival_seconds": self._seconds["arrivals"],
+            "expiry_seconds": self._seconds["expiries"],
+            "average_buffer": float(held.counts.sum() / max(1, rows)),
+            "memory": {
+                "subscriptions": self._subscribers.nbytes,
+                "index": self._finder.nbytes,
+                "buffers": self._buffers.nbytes,
+                "holders": self._holders.nbytes,
+                "messages": self._messages.nbytes,
+                "message_index": self._recall.nbytes,
+            },
+            **self._finder.stats(),
+            **self._recall.stats(),
+        }
+
+    @property
+    def _rules(self) -> Rules:
+        return Rules(*(column.values for column in self._rule_columns))
+
+    def _set_rules(self, rows: NDArray[np.int32], sizes: NDArray[np.int32]) -> None:
+        """Let the policy rule the buffers of new rows, and open them."""
+        missing = self._subscribers.rows - len(self._seen.values)
+        for column in (*self._rule_columns, self._seen):
+            column.fill(missing, 0)
+        policy = self._policy
+        kinds, which = np.unique(sizes, return_inverse=True)
+        made = [
+            (policy.limit(k), policy.wanted(k), policy.dominators(k), policy.room(k)) for k in kinds.tolist()
+        ]
+        columns = np.array(made, np.int32).reshape(-1, 4)[which]
+        for position, column in enumerate(self._rule_columns):
+            column.values[rows] = columns[:, position]
+        self._buffers.open(rows, columns[:, 3])
+
+    def _before(self) -> Before:
+        """Begin a call that changes results."""
+        self._calls += 1
+        self._messages.tidy()
+        return Before(self._seen.values, self._calls)
+
+    def _learn(self, words: NDArray[np.int32]) -> None:
+        """Let every word have a weight."""
+        size = int(words.max(initial=-1)) + 1
+        if size > len(self._idf):
+            size += size // 4
+            self._idf = np.ones(size) if self._frequencies is None else self._frequencies.idf(size)
+
+    def _coded(self, words: Sequence[Iterable[str]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return rows of words as codes: those that the text of a message would give."""
+        rows = [sorted({token for word in row for token in tokens(word)}) for row in words]
+        return offsets_of(np.array([len(row) for row in rows], np.int64)), self.vocabulary.add(
+            [word for row in rows for word in row]
+        )
+
+    def _check(self, batch: MessageBatch) -> None:
+        if not isinstance(batch, MessageBatch):
+            raise InputError(f"publish takes a MessageBatch, not {shown(batch)}")
+        if batch.space != self.space:
+            raise ColumnError(f"the messages are in {batch.space!r}, the subscriptions in {self.space!r}")
+        if batch.vocabulary is not None and batch.vocabulary is not self.vocabulary:
+            raise ColumnError(
+                "the words of the messages are coded otherwise; make the batch with like=top.like, learn=True"
+            )
+        boxes = batch.probes.boxes
+        if len(boxes) != len(batch) or not np.array_equal(boxes[:, :2], boxes[:, 2:]):
+            raise ColumnError("a message that is ranked is at a point; an area has no distance")
+
+    def _ids_of(self, batch: MessageBatch) -> NDArray[Any]:
+        """Return the ids of a batch; without any, messages are numbered in the order of their arrival."""
+        if batch.ids is None:
+            return np.arange(self._messages.end, self._messages.end + len(batch))
+        ids = batch.ids.to_numpy(zero_copy_only=False)
+        kind: Any = np.int64 if ids.dtype.kind in "iu" else object
+        named: NDArray[Any] = ids.astype(kind)
+        return named
+
+    def _told(self, before: Before) -> pa.Table:
+        made = differences(before, self._buffers.held, self._subscribers.asked.sizes)
+        return pa.table(
+            {
+                "subscription": made.rows,
+                "message": pa.array(self._messages.named(made.messages)),
+                "change": made.changes,
+                "score": made.scores,
+                "rank": made.ranks,
+            }
+        )
+
+
+def _one_each(value: Any, count: int, kind: Any, name: str, low: float, high: float) -> NDArray[Any]:
+    """Return one number for each of *count* rows, checked."""
+    try:
+        array = np.broadcast_to(np.asarray(value), (count,))
+    except ValueError:
+        raise ColumnError(f"{name} must be one number or {count:,}, not {shown(value)}") from None
+    if array.dtype.kind not in ("iu" if kind is np.int32 else "iuf"):
+        raise ColumnError(f"{name} must be numbers, not {shown(value)}")
+    wrong = ~((array >= low) & (array <= high))
+    if wrong.any():
+        raise ColumnError(f"{name} must be from {low} to {high}, not {array[wrong][0]}")
+    return np.ascontiguousarray(array, kind)

@@ -1,0 +1,155 @@
+"""Subscriptions come and go while messages flow: the results equal the naive ones after every step."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from nearcast import WGS84, MessageBatch, Planar
+from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
+from nearcast.ranking.topk import FINDERS, POLICIES
+from ranking.naive_topk import NaiveTopK
+
+PLANE = Planar(0, 0, 8, 8)
+WORDS = 7
+
+coordinates = st.integers(0, 8)  # few places and few words: ties are many
+points = st.tuples(coordinates, coordinates)
+word_sets = st.sets(st.integers(0, WORDS - 1), min_size=1, max_size=4)
+messages = st.tuples(points, st.sets(st.integers(0, WORDS - 1), max_size=5), st.integers(0, 3))
+subscriptions = st.tuples(points, word_sets, st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]), st.integers(1, 4))
+
+
+def ragged(sets):
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in sets])]).astype(np.int64)
+    return offsets, np.array([word for one in sets for word in sorted(one)], np.int32)
+
+
+class TopKMachine(RuleBasedStateMachine):
+    """One TopK, one naive."""
+
+    index, buffer = "blocks", "cost-based"
+
+    @initialize(
+        window=st.one_of(st.integers(1, 12), st.sampled_from([2.0, 5.0])),
+        weighted=st.booleans(),
+        globe=st.booleans(),
+    )
+    def begin(self, window, weighted, globe):
+        frequencies = DocumentFrequencies([1, 2, 3, 5, 8, 13, 13], 20) if weighted else None
+        counted = isinstance(window, int)
+        self.globe = globe
+        self.top = TopK(
+            CountWindow(window) if counted else TimeWindow(window),
+            space=WGS84 if globe else PLANE,
+            document_frequency=frequencies,
+            index=self.index,
+            buffer=self.buffer,
+        )
+        idf = frequencies.idf(WORDS) if weighted else np.ones(WORDS)
+        far = math.pi * 6_371_008.8 if globe else math.hypot(8, 8)
+        self.naive = NaiveTopK(
+            count=window if counted else None,
+            seconds=None if counted else window,
+            idf=idf.tolist(),
+            sphere=globe,
+            max_distance=far,
+        )
+        self.now = 0
+        self.told = {}  # the results of each row, kept up to date by updates alone
+
+    def place(self, point):
+        """On the globe, places in general position: ties of distances would be decided by the last bit."""
+        return (point[0] * 11.3 + 0.01 * point[1] ** 2, point[1] * 7.7 - 30) if self.globe else point
+
+    @rule(many=st.lists(messages, min_size=1, max_size=6), timed=st.booleans())
+    def publish(self, many, timed):
+        known = self.naive.arrived
+        made = [
+            (known + i, self.place(point), words, self.now + wait * 1_000_000)
+            for i, (point, words, wait) in enumerate(many)
+        ]
+        if not timed and isinstance(self.top.window, CountWindow):
+            made = [(name, point, words, 0) for name, point, words, _ in made]
+        else:
+            made.sort(key=lambda message: (message[3], -message[0]))
+            self.now = max(self.now, made[-1][3])
+        counted = isinstance(self.top.window, CountWindow)
+        batch = MessageBatch.from_arrays(
+            [message[1] for message in made],
+            *ragged([message[2] for message in made]),
+            ids=[message[0] for message in made],
+            published_at=[message[3] for message in made] if timed or not counted else None,
+            space=self.top.space,
+        )
+        updates = self.top.publish(batch)
+        self.naive.publish(made)
+        self.apply(updates)
+
+    @rule(seconds=st.integers(0, 4))
+    def wait(self, seconds):
+        self.now += seconds * 1_000_000
+        updates = self.top.expire(self.now)
+        self.naive.expire(self.now)
+        self.apply(updates)
+
+    @rule(many=st.lists(subscriptions, min_size=1, max_size=5))
+    def subscribe(self, many):
+        rows = self.top.subscribe(
+            [self.place(point) for point, *_ in many],
+            *ragged([words for _, words, *_ in many]),
+            alpha=[alpha for *_, alpha, _ in many],
+            k=[k for *_, k in many],
+        )
+        for row, (point, words, alpha, k) in zip(rows.tolist(), many):
+            self.naive.subscriptions[row] = (self.place(point), words, alpha, k)
+            names, scores = self.top.results(row)
+            self.told[row] = dict(zip(names.tolist(), scores.tolist()))
+
+    @rule(data=st.data())
+    def unsubscribe(self, data):
+        if self.naive.subscriptions:
+            rows = data.draw(st.lists(st.sampled_from(sorted(self.naive.subscriptions)), max_size=3))
+            self.top.unsubscribe(rows)
+            for row in set(rows):
+                del self.naive.subscriptions[row], self.told[row]
+
+    def apply(self, updates):
+        for row in updates.to_pylist():
+            results = self.told[row["subscription"]]
+            if row["change"] < 0:
+                assert results.pop(row["message"]) == row["score"]
+            else:
+                assert row["message"] not in results
+                results[row["message"]] = row["score"]
+                names, _ = self.top.results(row["subscription"])
+                assert names[row["rank"] - 1] == row["message"]
+
+    @invariant()
+    def equal(self):
+        for row in getattr(self, "naive", NaiveTopK(idf=[], max_distance=1)).subscriptions:
+            names, scores = self.top.results(row)
+            expected = self.naive.results(row)
+            assert names.tolist() == [name for name, _ in expected]
+            np.testing.assert_allclose(scores, [score for _, score in expected], rtol=1e-12, atol=1e-13)
+            assert self.told[row] == dict(zip(names.tolist(), scores.tolist()))
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["inserted", "laid out"])
+@pytest.mark.parametrize("buffer", POLICIES)
+@pytest.mark.parametrize("index", FINDERS)
+def test_results_equal_the_naive_ones(index, buffer, at_once, monkeypatch):
+    if at_once:  # every newcomer leads to a new layout
+        monkeypatch.setattr("nearcast.config.RANKING_BULK", 0)
+        monkeypatch.setattr("nearcast.config.RANKING_WAITING", 0)
+    monkeypatch.setattr("nearcast.config.RANKING_SEGMENT", 3)  # so that a small window has segments
+    monkeypatch.setattr("nearcast.config.RANKING_MERGE", 2)
+    machine = type("Machine", (TopKMachine,), {"index": index, "buffer": buffer})
+    steps = int(os.environ.get("NEARCAST_RANKING_STEPS", "30"))
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=30, stateful_step_count=steps, deadline=None)
+    )
