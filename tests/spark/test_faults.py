@@ -34,7 +34,7 @@ INSTANTS = {
     "the state is written, deliveries are not": ("os.rename", "live/home/states/*[2-9].json", True, True),
     "deliveries are written aside": ("os.rename", "live/out/batch=*", False, LONG),
     "deliveries are there, the micro-batch is not committed": ("os.rename", "live/out/batch=*", True, True),
-    "the first attempt has made way for the second": ("os.rename", "live/out/.batch=*", True, True),
+    "the first attempt has made way for the second": ("os.rename", "live/out/.batch=*", True, LONG),
     "a state that is over is removed": ("os.remove", "live/home/states/*", True, LONG),
     "a new version was begun": ("os.mkdir", "live/home/versions/.auto-*", True, LONG),
     "a new version is complete, and has no name yet": ("os.rename", "live/home/versions/auto-*", False, LONG),
