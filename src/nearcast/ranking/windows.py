@@ -154,8 +154,8 @@ def _without(column: GrowableArray, count: int) -> GrowableArray:
 def in_order(times: NDArray[np.int64] | None, ids: Any) -> NDArray[np.int64] | None:
     """Return the order in which the messages of a batch arrive; None: as they are.
 
-    By the time of publication; of messages that were published at the same time the smaller id counts as newer, so
-    that it wins a tie.
+    By the time of publication; of messages that were published at the same time the smaller id (without ids, the
+    earlier row, whose number is smaller) counts as newer, so that it wins a tie.
     """
     if times is None or len(times) < 2:
         return None
