@@ -339,8 +339,10 @@ LFILTER_HIT_NS: Final = 8.0  # an entry whose first token the message has
 LFILTER_HALVING_NS: Final = 4.0  # one step of narrowing a list to a range of ids
 
 # --- Ranking -------------------------------------------------------------------------------------------------------
-RANKING_BLOCK: Final = 64  # postings that share one box
-RANKING_LEVELS: Final = 8  # of the weight of a message's words, for which a block knows its reach
+CACHE_LINE: Final = 64  # bytes
+RANKING_BLOCK: Final = 32  # postings that share one box
+RANKING_LEVELS: Final = 16  # of the weight of a message's words, for which a block knows its reach
+RANKING_LEAST_ALPHA: Final = 1 / 256  # below which α counts as this in the reach of a block
 RANKING_SLACK: Final = 4e-6  # by which bounds in single precision are widened; scores are at most 1
 RANKING_BULK: Final = 4_096  # as many new subscriptions are laid out with the others anew, fewer are inserted
 RANKING_SEGMENT: Final = 256  # messages in a segment that was never merged, at least
@@ -348,9 +350,10 @@ RANKING_MERGE: Final = 8  # segments of a level that are merged into one
 RANKING_SPARE: Final = 8  # entries by which a buffer may grow before it is cut, at least
 RANKING_TOUCH: Final = 200.0  # looking into a buffer costs as much as so many entries of it
 RANKING_REEVALUATION: Final = 40_000.0  # as much as so many entries: finding the best messages of the window
-RANKING_CHUNK: Final = 1_024  # messages that arrive before the old ones leave
+RANKING_CHUNK: Final = 1_024  # messages that arrive before the old ones leave, at most
 RANKING_PIECE: Final = 128  # messages that a thread looks for at once
-RANKING_PAIRS: Final = 65_536  # room for the subscriptions that messages concern, at least
+RANKING_LOG: Final = 1_024  # results before a call that there is room for at first, in rows
+RANKING_PAIRS: Final = 262_144  # subscriptions that messages concern, found at once; one message may pass it
 RANKING_MAX_K: Final = 10_000  # results of a subscription
 RANKING_KMAX: Final = 3.0  # kmax, in units of k: the best in the paper's Figure 10a
 RANKING_SKYBAND: Final = 0.95  # θ of Skyband, in units of the k-th score: the best in Figure 10b

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nearcast import config
 
 __all__ = ["GrowableArray"]
 
@@ -34,18 +37,12 @@ class GrowableArray:
 
     def extend(self, more: Any) -> None:
         """Append; the room grows by half when it is full."""
-        used, need = len(self.values), len(self.values) + len(more)
-        if need > len(self._room) or self._borrowed:
-            room = np.empty((max(need, used + used // 2), *self.values.shape[1:]), self.values.dtype)
-            room[:used] = self.values
-            self._room, self._borrowed = room, False
-        self._room[used:need] = more
-        self.values = self._room[:need]
+        self._grown(len(more))[:] = more
 
     def reserve(self, rows: int) -> GrowableArray:
         """Make room for *rows* rows in all, so that growing to them copies nothing; return the array."""
         used = len(self.values)
-        room = np.empty((max(rows, used), *self.values.shape[1:]), self.values.dtype)
+        room = _aligned((max(rows, used), *self.values.shape[1:]), self.values.dtype)
         room[:used] = self.values
         self._room, self._borrowed = room, False
         self.values = room[:used]
@@ -53,7 +50,15 @@ class GrowableArray:
 
     def fill(self, count: int, value: Any) -> None:
         """Append *count* times the same value."""
-        self.extend(np.full((count, *self.values.shape[1:]), value, self.values.dtype))
+        self._grown(count)[:] = value
+
+    def _grown(self, count: int) -> NDArray[Any]:
+        """Append *count* values that are to be set; return them."""
+        used, need = len(self.values), len(self.values) + count
+        if need > len(self._room) or self._borrowed:
+            self.reserve(max(need, used + used // 2))
+        self.values = self._room[:need]
+        return self.values[used:]
 
     def shorten(self, count: int) -> NDArray[Any]:
         """Take the last *count* values off the end; return them, until the array grows again."""
@@ -68,3 +73,13 @@ class GrowableArray:
             self._room = self.values = self.values.copy()
             self._borrowed = False
         return self.values
+
+
+def _aligned(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array that begins where a cache line does: rows of 64 bytes then cost one miss, not two."""
+    if kind.hasobject:
+        return np.empty(shape, kind)
+    size = math.prod(shape) * kind.itemsize
+    raw = np.empty(size + config.CACHE_LINE, np.uint8)
+    start = -raw.ctypes.data % config.CACHE_LINE
+    return raw[start : start + size].view(kind).reshape(shape)

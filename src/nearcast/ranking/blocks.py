@@ -30,7 +30,7 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.ranking.curve import z_order
-from nearcast.ranking.finder import Finder, Found
+from nearcast.ranking.finder import PAIRS, Finder, Found, wider
 from nearcast.ranking.pool import (
     ALPHA,
     BLOCK,
@@ -40,6 +40,8 @@ from nearcast.ranking.pool import (
     TAIL,
     THRESHOLD,
     Pool,
+    Y,
+    Z,
     empty_pool,
     find_posting,
     grown_pool,
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Blocks"]
 
+LINE = config.CACHE_LINE // 4  # numbers of four bytes in a cache line
+AHEAD = 4  # blocks that are asked for before they are needed
+
 
 class Blocks(Finder):
     """Blocks of postings; see the module."""
@@ -66,8 +71,7 @@ class Blocks(Finder):
     def __init__(self, metric: Metric) -> None:
         super().__init__(metric)
         self._scale = (metric.radius or 1.0) / metric.max_distance
-        edges = np.full(LEVELS, np.inf)
-        self._pool = empty_pool(1024, 1024, 4096, edges)
+        self._pool = empty_pool(1024, 1024, 4096, np.linspace(0.0, 1.0, LEVELS))
         self._tuned = 0  # messages that the levels were chosen by
 
     @property
@@ -102,9 +106,8 @@ class Blocks(Finder):
         if len(lengths) < 2 * self._tuned or not len(lengths):
             return
         self._tuned = len(lengths)
-        shares = np.linspace(0, 1, LEVELS + 1)[1:-1]
-        self._pool.edges[:-1] = np.quantile(1.0 / lengths, shares, method="higher")
-        self._pool.edges[-1] = np.inf
+        self._pool.knots[1:-1] = np.quantile(1.0 / lengths, np.linspace(0, 1, LEVELS - 2))
+        self._pool.knots[-1] = 1.0 / idf.min(initial=1.0)
         _summarize_all(self._pool)
 
     def find(
@@ -138,7 +141,7 @@ class Blocks(Finder):
         words = asked.words[picks]
         order = np.lexsort((z_order(asked.places)[owners], words))
         headers = int(len(words) // BLOCK * 4 + 4 * np.count_nonzero(np.bincount(words)) + 4096)
-        pool = empty_pool(len(idf) + len(idf) // 4, headers, len(words) * 2 + 4 * headers, self._pool.edges)
+        pool = empty_pool(len(idf) + len(idf) // 4, headers, len(words) * 2 + 4 * headers, self._pool.knots)
         self._pool = pool
         _lay_out(pool, asked, owners[order], words[order], idf, self._scale)
 
@@ -274,6 +277,76 @@ def _lay_out(
 
 
 @kernel
+def _near(
+    pool: Pool,
+    word: int,
+    level: int,
+    share: np.float32,
+    place: tuple[np.float32, ...],
+    out: NDArray[np.float32],
+) -> None:
+    """Write for each block of a word by how much a message is inside its reach; below 0 it is not.
+
+    The reach of a block is a convex function of the message's weight (the largest of linear ones): between two knots
+    it is at most what a straight line says.
+    """
+    start, stop = pool.first[word], pool.first[word] + pool.blocks[word]
+    x0, y0, z0 = pool.boxes[0, start:stop], pool.boxes[1, start:stop], pool.boxes[2, start:stop]
+    x1, y1, z1 = pool.boxes[3, start:stop], pool.boxes[4, start:stop], pool.boxes[5, start:stop]
+    below, above = pool.reach[level, start:stop], pool.reach[level + 1, start:stop]
+    x, y, z = place
+    zero, one, slack = np.float32(0.0), np.float32(1.0), np.float32(config.RANKING_SLACK)
+    for i in range(stop - start):
+        a = max(zero, x0[i] - x, x - x1[i])
+        b = max(zero, y0[i] - y, y - y1[i])
+        c = max(zero, z0[i] - z, z - z1[i])
+        reach = below[i] + share * (above[i] - below[i]) + slack * (one + abs(below[i]) + abs(above[i]))
+        inside = reach * abs(reach) - (a * a + b * b + c * c)
+        out[i] = inside if reach < one else one  # who reaches the farthest distance reaches everything
+
+
+@kernel
+def _margins(
+    fields: NDArray[np.float32],
+    base: int,
+    wide: int,
+    n: int,
+    place: tuple[np.float32, ...],
+    inverse: np.float32,
+    contribution: np.float32,
+    out: NDArray[np.float32],
+) -> None:
+    """Write for each posting of a block by how much the best score that is possible passes θ."""
+    xs, ys, zs = (
+        fields[base : base + n],
+        fields[base + Y * wide : base + Y * wide + n],
+        fields[base + Z * wide : base + Z * wide + n],
+    )
+    alphas, shares, tails, thresholds = (
+        fields[base + ALPHA * wide : base + ALPHA * wide + n],
+        fields[base + SHARE * wide : base + SHARE * wide + n],
+        fields[base + TAIL * wide : base + TAIL * wide + n],
+        fields[base + THRESHOLD * wide : base + THRESHOLD * wide + n],
+    )
+    x, y, z = place
+    slack = np.float32(config.RANKING_SLACK)
+    for i in range(n):
+        a, b, c = xs[i] - x, ys[i] - y, zs[i] - z
+        near = max(np.float32(0.0), np.float32(1.0) - np.float32(math.sqrt(a * a + b * b + c * c)))
+        tail = min(tails[i], contribution)
+        out[i] = alphas[i] * near + shares[i] * inverse * tail + slack - thresholds[i]
+
+
+@kernel
+def _prefetch_block(pool: Pool, header: int) -> None:
+    at, capacity = pool.at[header], pool.capacity[header]
+    for i in range(at * FIELDS, (at + capacity) * FIELDS, LINE):
+        prefetch(pool.fields, i)
+    for i in range(at, at + capacity, LINE):
+        prefetch(pool.owners, i)
+
+
+@kernel
 def _find(
     pool: Pool,
     asked: Asked,
@@ -288,91 +361,85 @@ def _find(
 ) -> Any:
     """Algorithm 1 for the messages *begin* to *end*: who reaches θ, and by which score.
 
-    It stops before the message whose subscriptions might not fit.
+    Three rounds for each message, so that misses overlap: over the headers of its words, over the postings of the
+    blocks that are near, over the subscriptions that are left.
     """
-    first, blocks, at, capacity, size = pool.first, pool.blocks, pool.at, pool.capacity, pool.size
-    boxes, reach, owners, fields, edges = pool.boxes, pool.reach, pool.owners, pool.fields, pool.edges
-    places, words, offsets, long = stored.places, stored.words, stored.offsets, stored.lengths
-    thresholds = asked.thresholds
+    blocks, at, capacity, size = pool.blocks, pool.at, pool.capacity, pool.size
+    owners, fields, knots = pool.owners, pool.fields, pool.knots
+    words, offsets = stored.words, stored.offsets
+    thresholds, starts = asked.thresholds, asked.starts
     out_offsets = np.zeros(end - begin + 1, np.int64)
-    out_rows, out_scores = np.empty(room, np.int32), np.empty(room)
-    near = np.empty(1024, np.int64)
-    candidates = np.empty(1024, np.int32)
+    out_rows, out_scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
+    near, near_words = np.empty(1024, np.int64), np.empty(1024, np.int32)
+    kept_rows, kept_words = np.empty(1024, np.int32), np.empty(1024, np.int32)
+    margins = np.empty(1024, np.float32)
+    zero = np.float32(0.0)
     found, done = 0, 0
-    slack = np.float32(config.RANKING_SLACK)
-    for message in range(begin, end):
-        m = message - stored.base
+    while done < end - begin and found < room:
+        m = begin + done - stored.base
         low, high = offsets[m], offsets[m + 1]
-        order = np.argsort(-idf[words[low:high]], kind="mergesort")
-        inverse = 1.0 / long[m]
-        inverse32 = np.float32(inverse)
+        inverse = 1.0 / stored.lengths[m]
         level = 0
-        while level < LEVELS - 1 and inverse > edges[level]:
+        while level < LEVELS - 2 and inverse > knots[level + 1]:
             level += 1
-        x = np.float32(places[m, 0] * scale)
-        y = np.float32(places[m, 1] * scale)
-        z = np.float32(places[m, 2] * scale)
-        tail = 0.0  # of the words of the message, from the present one on
+        share = np.float32((inverse - knots[level]) / max(knots[level + 1] - knots[level], 1e-300))
+        if inverse > knots[LEVELS - 1]:
+            share = np.float32(np.inf)  # nothing is known of so much weight: all blocks are near
+        place = (
+            np.float32(stored.places[m, 0] * scale),
+            np.float32(stored.places[m, 1] * scale),
+            np.float32(stored.places[m, 2] * scale),
+        )
+        hits = 0
         for i in range(low, high):
-            tail += idf[words[i]] * idf[words[i]]
-        before = found
-        full = False
-        for rank in range(high - low):
-            word = words[low + order[rank]]
-            contribution = np.float32(tail) * (np.float32(1.0) + slack)
-            tail -= idf[word] * idf[word]
-            if word >= len(first) or blocks[word] == 0:
+            word = words[i]
+            if word >= len(blocks) or blocks[word] == 0:
                 continue
-            start, count = first[word], blocks[word]
-            if count > len(near):
-                near = np.empty(2 * count, np.int64)
-            hits = 0
-            for header in range(start, start + count):
-                a = max(np.float32(0.0), boxes[0, header] - x, x - boxes[3, header])
-                b = max(np.float32(0.0), boxes[1, header] - y, y - boxes[4, header])
-                c = max(np.float32(0.0), boxes[2, header] - z, z - boxes[5, header])
-                near[hits] = header
-                hits += a * a + b * b + c * c <= reach[level, header]
+            count = blocks[word]
+            if count > len(margins):
+                margins = np.empty(2 * count, np.float32)
+            if hits + count > len(near):
+                near, near_words = wider(near, hits + count), wider(near_words, hits + count)
+            _near(pool, word, level, share, place, margins)
+            for k in range(count):
+                near[hits], near_words[hits] = pool.first[word] + k, word
+                hits += margins[k] >= zero
             counters[0] += count
-            counters[1] += hits
-            kept = 0
-            for k in range(hits):
-                header = near[k]
-                n, wide = size[header], capacity[header]
-                base = at[header] * FIELDS
-                if kept + n > len(candidates):
-                    more = np.empty(2 * (kept + n), np.int32)
-                    more[:kept] = candidates[:kept]
-                    candidates = more
-                for i in range(n):
-                    p = base + i
-                    a = fields[p] - x
-                    b = fields[p + wide] - y
-                    c = fields[p + 2 * wide] - z
-                    distance = math.sqrt(a * a + b * b + c * c)
-                    text = fields[p + SHARE * wide] * inverse32 * min(fields[p + TAIL * wide], contribution)
-                    bound = fields[p + ALPHA * wide] * max(np.float32(0.0), np.float32(1.0) - distance) + text
-                    candidates[kept] = owners[at[header] + i]
-                    kept += bound + slack >= fields[p + THRESHOLD * wide]
-                counters[2] += n
-            counters[3] += kept
-            for k in range(kept):
-                prefetch(asked.places, candidates[k])
-                prefetch(asked.starts, candidates[k])
-            for k in range(kept):
-                row = candidates[k]
-                value, rarest = score(asked, row, stored, m, idf, metric)
-                if rarest == word and value >= thresholds[row]:
-                    if found == room:
-                        full = True
-                        break
-                    out_rows[found], out_scores[found] = row, value
-                    found += 1
-            if full:
-                break
-        if full:
-            found = before
-            break
+        counters[1] += hits
+        kept = 0
+        for k in range(min(hits, AHEAD)):
+            _prefetch_block(pool, near[k])
+        for k in range(hits):
+            if k + AHEAD < hits:
+                _prefetch_block(pool, near[k + AHEAD])
+            header, word = near[k], near_words[k]
+            n, start = size[header], at[header]
+            if kept + n > len(kept_rows):
+                kept_rows, kept_words = wider(kept_rows, kept + n), wider(kept_words, kept + n)
+            tail = 0.0  # of the words of the message from this one on: what they can contribute, at most
+            for i in range(low, high):
+                tail += idf[words[i]] * idf[words[i]] * (idf[words[i]] <= idf[word])
+            contribution = np.float32(tail * (1.0 + config.RANKING_SLACK))
+            _margins(
+                fields, start * FIELDS, capacity[header], n, place, np.float32(inverse), contribution, margins
+            )
+            for i in range(n):
+                kept_rows[kept], kept_words[kept] = owners[start + i], word
+                kept += margins[i] >= zero
+            counters[2] += n
+        counters[3] += kept
+        for k in range(kept):
+            prefetch(thresholds, kept_rows[k])
+        for k in range(kept):
+            prefetch(asked.words, starts[kept_rows[k]])
+        if found + kept > len(out_rows):
+            out_rows, out_scores = wider(out_rows, found + kept), wider(out_scores, found + kept)
+        for k in range(kept):
+            row = kept_rows[k]
+            value, rarest = score(asked, row, stored, m, idf, metric)
+            out_rows[found], out_scores[found] = row, value
+            # A subscription that shares several words is found by the rarest of them.
+            found += (rarest == kept_words[k]) & (value >= thresholds[row])
         done += 1
         out_offsets[done] = found
     return out_offsets[: done + 1], out_rows[:found], out_scores[:found]

@@ -15,88 +15,119 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Buffers", "Held", "enter", "fill", "leave"]
+    from nearcast.ranking.policies import Policy
+
+__all__ = [
+    "AHEAD",
+    "SHIFT",
+    "Buffers",
+    "Held",
+    "enter",
+    "fill",
+    "leave",
+    "place_of",
+    "position_of",
+    "prefetch_entries",
+]
+
+
+#: What is known of the buffer of a row: half a cache line.
+_ROW = np.dtype(
+    [
+        ("starts", np.int64),
+        ("rooms", np.int32),
+        ("counts", np.int32),
+        ("limits", np.int32),
+        ("wanted", np.int32),
+        ("dominators", np.int32),
+        ("seen", np.int32),
+    ]
+)
+_ENTRY = np.dtype([("scores", np.float64), ("keys", np.int64)])
+SHIFT = 16  # bits of a key below the number of the message
+MASK = (1 << SHIFT) - 1
+AHEAD = 8  # rows that are asked for before they are needed
+LINE = config.CACHE_LINE // _ENTRY.itemsize
 
 
 class Held(NamedTuple):
-    """All buffers, as kernels see them: row s begins at starts[s], has rooms[s] places and counts[s] entries."""
+    """All buffers, as kernels see them: row s begins at starts[s], has rooms[s] places and counts[s] entries.
+
+    The key of an entry is the number of the message, and in the low bits how many others dominate it.
+    """
 
     starts: NDArray[np.int64]
     rooms: NDArray[np.int32]
     counts: NDArray[np.int32]
+    limits: NDArray[np.int32]  # with more entries,
+    wanted: NDArray[np.int32]  # only so many of the best stay
+    dominators: NDArray[np.int32]  # an entry that so many dominate goes
+    seen: NDArray[np.int32]  # the last call that changed the results
     scores: NDArray[np.float64]
-    messages: NDArray[np.int64]
-    dominated: NDArray[np.int32]  # by how many
+    keys: NDArray[np.int64]
 
 
 class Buffers:
     """The buffers of all subscriptions, side by side in one pool."""
 
     def __init__(self) -> None:
-        self._rows = {
-            "starts": GrowableArray(np.empty(0, np.int64), borrowed=False),
-            "rooms": GrowableArray(np.empty(0, np.int32), borrowed=False),
-            "counts": GrowableArray(np.empty(0, np.int32), borrowed=False),
-        }
-        self._pool = {
-            "scores": GrowableArray(np.empty(0), borrowed=False),
-            "messages": GrowableArray(np.empty(0, np.int64), borrowed=False),
-            "dominated": GrowableArray(np.empty(0, np.int32), borrowed=False),
-        }
+        self._rows = GrowableArray(np.empty(0, _ROW), borrowed=False)
+        self._pool = GrowableArray(np.empty(0, _ENTRY), borrowed=False)
         self._free: dict[int, list[int]] = {}  # places in the pool by their room
 
     @property
     def held(self) -> Held:
         """The arrays, for kernels."""
-        return Held(
-            *(column.values for column in self._rows.values()),
-            *(column.values for column in self._pool.values()),
-        )
+        rows, pool = self._rows.values, self._pool.values
+        return Held(*(rows[name] for name in _ROW.names or ()), *(pool[name] for name in _ENTRY.names or ()))
 
     @property
     def nbytes(self) -> int:
         """Memory."""
-        return sum(column.nbytes for column in (*self._rows.values(), *self._pool.values()))
+        return self._rows.nbytes + self._pool.nbytes
 
-    def open(self, rows: NDArray[np.int32], rooms: NDArray[np.int32]) -> None:
-        """Give each row an empty buffer with so much room."""
-        known = len(self._rows["starts"].values)
-        new = max(0, int(rows.max(initial=-1)) + 1 - known)
-        for column in self._rows.values():
-            column.fill(new, 0)
-        self._rows["starts"].values[rows] = self._places(rooms)
-        self._rows["rooms"].values[rows] = rooms
-        self._rows["counts"].values[rows] = 0
+    def open(self, rows: NDArray[np.int32], sizes: NDArray[np.int32], policy: Policy) -> None:
+        """Give each row an empty buffer, with the room and the rules that a policy has for so many results."""
+        self._rows.fill(max(0, int(rows.max(initial=-1)) + 1 - len(self._rows.values)), 0)
+        kinds, which = np.unique(sizes, return_inverse=True)
+        new = np.zeros(len(kinds), _ROW)
+        for i, k in enumerate(kinds.tolist()):
+            new["limits"][i], new["wanted"][i], new["rooms"][i] = (
+                policy.limit(k),
+                policy.wanted(k),
+                policy.room(k),
+            )
+            new["dominators"][i] = policy.dominators(k)
+        new = new[which]
+        new["starts"] = self._places(new["rooms"])
+        self._rows.values[rows] = new
 
     def close(self, rows: NDArray[Any]) -> None:
         """Take the buffers of rows away."""
-        starts, rooms = self._rows["starts"].values, self._rows["rooms"].values
-        for row in rows.tolist():
-            self._free.setdefault(int(rooms[row]), []).append(int(starts[row]))
-        rooms[rows] = 0
-        self._rows["counts"].values[rows] = 0
+        table = self._rows.values
+        for start, room in zip(table["starts"][rows].tolist(), table["rooms"][rows].tolist()):
+            self._free.setdefault(room, []).append(start)
+        table[rows] = np.zeros(1, _ROW)
 
     def widen(self, rows: NDArray[Any]) -> None:
         """Give full buffers twice the room."""
-        held = self.held
-        old = held.starts[rows].copy(), held.rooms[rows].copy()
-        rooms = 2 * old[1]
-        starts = self._places(rooms)
-        held = self.held
-        for _row, start, before, room in zip(
-            rows.tolist(), starts.tolist(), old[0].tolist(), old[1].tolist()
-        ):
-            for column in (held.scores, held.messages, held.dominated):
-                column[start : start + room] = column[before : before + room]
+        table = self._rows.values
+        old = table["starts"][rows].tolist(), table["rooms"][rows].tolist()
+        starts = self._places(2 * table["rooms"][rows])
+        pool = self._pool.values
+        for start, before, room in zip(starts.tolist(), *old):
+            pool[start : start + room] = pool[before : before + room]
             self._free.setdefault(room, []).append(before)
-        held.starts[rows] = starts
-        held.rooms[rows] = rooms
+        table["starts"][rows] = starts
+        table["rooms"][rows] *= 2
 
     def _places(self, rooms: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return places in the pool with so much room each; those that are free first."""
@@ -107,73 +138,79 @@ class Buffers:
                 takers = np.flatnonzero(rooms == room)[: len(free)]
                 starts[takers] = [free.pop() for _ in takers]
         fresh = starts < 0
-        used = len(self._pool["scores"].values)
         needed = rooms[fresh].astype(np.int64)
-        starts[fresh] = used + np.cumsum(needed) - needed
-        for column in self._pool.values():
-            column.fill(int(needed.sum()), 0)
+        starts[fresh] = len(self._pool.values) + np.cumsum(needed) - needed
+        self._pool.fill(int(needed.sum()), 0)
         return starts
 
 
 @kernel
-def enter(held: Held, row: int, message: int, score: float, most: int) -> Any:
-    """Put the newest message into a buffer; return its position. There must be room for one more.
+def prefetch_entries(held: Held, row: int) -> None:
+    """Ask for the entries of a buffer."""
+    start = held.starts[row]
+    for i in range(start, start + held.counts[row], LINE):
+        prefetch(held.scores, i)
 
-    Entries behind it are dominated once more, and go when they are dominated by *most* others.
+
+@kernel
+def place_of(held: Held, row: int, score: float) -> Any:
+    """Return where in a buffer a newcomer with this score belongs: before those of the same score."""
+    scores, start, count = held.scores, held.starts[row], held.counts[row]
+    at = 0
+    while at < count and scores[start + at] > score:
+        at += 1
+    return at
+
+
+@kernel
+def enter(held: Held, row: int, at: int, message: int, score: float) -> None:
+    """Put the newest message into a buffer, where :func:`place_of` says. There must be room for one more.
+
+    Entries behind it are dominated once more, and go when they are dominated by too many.
     """
-    scores, messages, dominated = held.scores, held.messages, held.dominated
+    scores, keys, most = held.scores, held.keys, held.dominators[row]
     start = held.starts[row]
-    stop = start + held.counts[row]
-    at = start
-    while at < stop and scores[at] > score:
-        at += 1
-    position = at - start
-    out = at
-    s, m, d = score, np.int64(message), np.int32(0)
-    for i in range(at, stop):
-        s1, m1, d1 = scores[i], messages[i], np.int32(dominated[i] + 1)
-        if d1 < most:
-            scores[out], messages[out], dominated[out] = s, m, d
+    out = start + at
+    s, key = score, np.int64(message) << SHIFT
+    for i in range(start + at, start + held.counts[row]):
+        after, dominated = scores[i], keys[i] + 1
+        if (dominated & MASK) < most:
+            scores[out], keys[out] = s, key
             out += 1
-            s, m, d = s1, m1, d1
-    scores[out], messages[out], dominated[out] = s, m, d
+            s, key = after, dominated
+    scores[out], keys[out] = s, key
     held.counts[row] = np.int32(out + 1 - start)
-    return position
 
 
 @kernel
-def leave(held: Held, row: int, message: int) -> Any:
-    """Take the oldest message of the window out of a buffer; return its position, or -1 where it is not there."""
-    messages = held.messages
-    start = held.starts[row]
-    stop = start + held.counts[row]
-    at = start
-    while at < stop and messages[at] != message:
+def position_of(held: Held, row: int, message: int) -> Any:
+    """Return where in a buffer a message is; -1 where it is not there."""
+    keys, start, count = held.keys, held.starts[row], held.counts[row]
+    at = 0
+    while at < count and keys[start + at] >> SHIFT != message:
         at += 1
-    if at == stop:
-        return np.int64(-1)
-    scores, dominated = held.scores, held.dominated
-    for i in range(at, stop - 1):
-        scores[i], messages[i], dominated[i] = scores[i + 1], messages[i + 1], dominated[i + 1]
-    held.counts[row] -= np.int32(1)
-    return at - start
+    return at if at < count else -1
 
 
 @kernel
-def fill(
-    held: Held, row: int, scores: NDArray[np.float64], messages: NDArray[np.int64], count: int, most: int
-) -> Any:
-    """Fill an empty buffer with *count* messages, best first, without those dominated by *most*; return how many."""
-    start = held.starts[row]
-    out = 0
+def leave(held: Held, row: int, at: int) -> None:
+    """Take an entry out of a buffer: that of the oldest message of the window, which dominates nobody."""
+    scores, keys, start = held.scores, held.keys, held.starts[row]
+    for i in range(start + at, start + held.counts[row] - 1):
+        scores[i], keys[i] = scores[i + 1], keys[i + 1]
+    held.counts[row] -= np.int32(1)
+
+
+@kernel
+def fill(held: Held, row: int, scores: NDArray[np.float64], messages: NDArray[np.int64], count: int) -> None:
+    """Fill a buffer anew with *count* messages, best first, without those that too many dominate."""
+    start, most = held.starts[row], held.dominators[row]
+    out = start
     for i in range(count):
         over = 0
         for j in range(i):
             over += messages[j] > messages[i]
         if over < most:
-            held.scores[start + out] = scores[i]
-            held.messages[start + out] = messages[i]
-            held.dominated[start + out] = over
+            held.scores[out], held.keys[out] = scores[i], (messages[i] << SHIFT) + over
             out += 1
-    held.counts[row] = np.int32(out)
-    return out
+    held.counts[row] = np.int32(out - start)

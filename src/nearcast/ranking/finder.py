@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from nearcast.ranking.subscribers import Asked
     from nearcast.ranking.windows import Stored
 
-__all__ = ["Finder", "Found", "Scan"]
+__all__ = ["PAIRS", "Finder", "Found", "Scan", "wider"]
+
+PAIRS = 4096  # room for subscriptions, at first
 
 
 class Found(NamedTuple):
@@ -58,9 +60,9 @@ class Finder(ABC):
     def find(
         self, asked: Asked, stored: Stored, begin: int, end: int, idf: NDArray[np.float64], room: int
     ) -> Found:
-        """Return the subscriptions that the messages *begin* to *end* concern; fewer messages if *room* is not enough.
+        """Return the subscriptions that the messages *begin* to *end* concern.
 
-        The first message of all must fit.
+        With *room* of them, no further message is looked at.
         """
 
     @property
@@ -71,6 +73,14 @@ class Finder(ABC):
     def stats(self) -> dict[str, Any]:
         """Figures about the structure."""
         return {}
+
+
+@kernel
+def wider(array: Any, least: int) -> Any:
+    """Return a copy of an array with room for *least* entries, and some more."""
+    more = np.empty(least + least // 2, array.dtype)
+    more[: len(array)] = array
+    return more
 
 
 class Scan(Finder):
@@ -106,23 +116,16 @@ def _scan(
     room: int,
 ) -> Any:
     offsets = np.zeros(end - begin + 1, np.int64)
-    rows, scores = np.empty(room, np.int32), np.empty(room)
+    rows, scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
     found, done = 0, 0
-    for message in range(begin, end):
-        m = message - stored.base
-        before = found
-        full = False
+    while done < end - begin and found < room:
         for row in range(len(asked.alphas)):
-            value, rarest = score(asked, row, stored, m, idf, metric)
+            value, rarest = score(asked, row, stored, begin + done - stored.base, idf, metric)
             if rarest >= 0 and value >= asked.thresholds[row]:
-                if found == room:
-                    full = True
-                    break
+                if found == len(rows):
+                    rows, scores = wider(rows, found + 1), wider(scores, found + 1)
                 rows[found], scores[found] = row, value
                 found += 1
-        if full:
-            found = before
-            break
         done += 1
         offsets[done] = found
     return offsets[: done + 1], rows[:found], scores[:found]

@@ -34,7 +34,8 @@ from nearcast import config
 from nearcast.errors import UnknownError, shown
 from nearcast.kernels import kernel
 from nearcast.ranking.curve import z_order
-from nearcast.ranking.rivals.laid import Laid
+from nearcast.ranking.finder import PAIRS, wider
+from nearcast.ranking.laid import Laid
 from nearcast.ranking.scoring import Metric, score
 
 if TYPE_CHECKING:
@@ -350,15 +351,15 @@ def _search(
     """Algorithm 1 for the messages *begin* to *end*."""
     boxes, leaves, groups, starts = index.boxes, index.leaves, index.groups, index.starts
     out_offsets = np.zeros(end - begin + 1, np.int64)
-    out_rows, out_scores = np.empty(room, np.int32), np.empty(room)
+    out_rows, out_scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
     widest = 0
     for leaf in range(len(boxes)):
         widest = max(widest, index.members[leaf + 1] - index.members[leaf])
     partial = np.zeros(widest)  # R: 0 not seen, below 0 skipped
     seen = np.empty(widest, np.int32)
     found, done = 0, 0
-    for message in range(begin, end):
-        m = message - stored.base
+    while done < end - begin and found < room:
+        m = begin + done - stored.base
         low, high = stored.offsets[m], stored.offsets[m + 1]
         words = stored.words[low:high]
         words = words[np.argsort(-idf[words], kind="mergesort")]
@@ -372,8 +373,6 @@ def _search(
             if words[i] + 1 < len(index.words):
                 cursors[i], ends[i] = index.words[words[i]], index.words[words[i] + 1]
         x, y, z = stored.places[m, 0] * scale, stored.places[m, 1] * scale, stored.places[m, 2] * scale
-        before = found
-        full = False
         for leaf in range(len(boxes)):
             a = max(0.0, boxes[leaf, 0] - x, x - boxes[leaf, 3])
             b = max(0.0, boxes[leaf, 1] - y, y - boxes[leaf, 4])
@@ -430,21 +429,15 @@ def _search(
                 alive = partial[seen[k]] > 0.0
                 partial[seen[k]] = 0.0
                 row = index.rows[index.members[leaf] + seen[k]]
-                if not alive or full or not inside[row]:
+                if not alive or not inside[row]:
                     continue
                 counters[3] += 1
                 value, rarest = score(asked, row, stored, m, idf, metric)
                 if rarest >= 0 and value >= asked.thresholds[row]:
-                    if found == room:
-                        full = True
-                        continue
+                    if found == len(out_rows):
+                        out_rows, out_scores = wider(out_rows, found + 1), wider(out_scores, found + 1)
                     out_rows[found], out_scores[found] = row, value
                     found += 1
-            if full:
-                break
-        if full:
-            found = before
-            break
         done += 1
         out_offsets[done] = found
     return out_offsets[: done + 1], out_rows[:found], out_scores[:found]

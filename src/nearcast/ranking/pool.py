@@ -7,7 +7,6 @@ so that a search runs over them without a miss. All arrays are pools; places are
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,7 +56,7 @@ class Pool(NamedTuple):
     room: NDArray[np.int32]  # for headers
     # of each block: its header
     boxes: NDArray[np.float32]  # [6, headers]: lowest x, y, z, highest x, y, z
-    reach: NDArray[np.float32]  # [LEVELS, headers]: squared distance that a message may have, by its level
+    reach: NDArray[np.float32]  # [LEVELS, headers]: the distance that a message may have, by its weight
     at: NDArray[np.int64]  # its postings begin at this place
     capacity: NDArray[np.int32]
     size: NDArray[np.int32]
@@ -68,10 +67,10 @@ class Pool(NamedTuple):
     free_headers: NDArray[np.int64]  # by class: the first free place, which names the next
     free_postings: NDArray[np.int64]
     used: NDArray[np.int64]  # headers and postings in use: the next ones that nobody had
-    edges: NDArray[np.float64]  # [LEVELS]: 1 / length of a message's vector, at most
+    knots: NDArray[np.float64]  # [LEVELS]: 1 / length of a message's vector, ascending, from 0 to the most
 
 
-def empty_pool(words: int, headers: int, postings: int, edges: NDArray[np.float64]) -> Pool:
+def empty_pool(words: int, headers: int, postings: int, knots: NDArray[np.float64]) -> Pool:
     """Return a pool without postings, with room for so many words, headers and postings."""
     return Pool(
         np.zeros(words, np.int64),
@@ -87,14 +86,14 @@ def empty_pool(words: int, headers: int, postings: int, edges: NDArray[np.float6
         np.full(CLASSES, -1, np.int64),
         np.full(CLASSES, -1, np.int64),
         np.zeros(2, np.int64),
-        edges,
+        knots,
     )
 
 
 def grown_pool(pool: Pool, words: int, headers: int, postings: int) -> Pool:
     """Return the same lists with more room."""
     new = empty_pool(
-        max(words, len(pool.first)), max(headers, len(pool.at)), max(postings, len(pool.owners)), pool.edges
+        max(words, len(pool.first)), max(headers, len(pool.at)), max(postings, len(pool.owners)), pool.knots
     )
     for name in ("first", "blocks", "room", "at", "capacity", "size", "owners", "fields"):
         old = getattr(pool, name)
@@ -182,21 +181,13 @@ def summarize(pool: Pool, header: int) -> None:
         for i in range(base + axis * capacity, base + axis * capacity + size):
             low, high = min(low, fields[i]), max(high, fields[i])
         boxes[axis, header], boxes[axis + 3, header] = low, high
-    for level in range(len(pool.edges)):
-        edge = pool.edges[level]
-        farthest = -1.0
+    for level in range(LEVELS):
+        weight, farthest = pool.knots[level], -1e9
         for i in range(size):
-            alpha = fields[base + ALPHA * capacity + i]
-            tail = fields[base + TAIL * capacity + i]
-            words = fields[base + SHARE * capacity + i] * min(tail * edge, math.sqrt(tail))
-            gap = fields[base + THRESHOLD * capacity + i] - words - config.RANKING_SLACK
-            if gap <= 0.0:
-                farthest = 1e18
-            elif gap <= alpha:
-                farthest = max(farthest, 1.0 - gap / alpha)
-        reach[level, header] = (
-            farthest * farthest * (1.0 + config.RANKING_SLACK) + 1e-12 if farthest >= 0.0 else -1.0
-        )
+            alpha = max(fields[base + ALPHA * capacity + i], config.RANKING_LEAST_ALPHA)
+            words = fields[base + SHARE * capacity + i] * fields[base + TAIL * capacity + i] * weight
+            farthest = max(farthest, 1.0 - (fields[base + THRESHOLD * capacity + i] - words) / alpha)
+        reach[level, header] = farthest
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Subscribers"]
 
 
+#: A row of the table is one cache line: scoring a candidate costs one miss, and one for its words.
+_RECORD = np.dtype(
+    [
+        ("places", np.float64, 3),
+        ("alphas", np.float64),
+        ("lengths", np.float64),
+        ("thresholds", np.float64),
+        ("starts", np.int64),
+        ("counts", np.int32),
+        ("sizes", np.int32),
+    ]
+)
+
+
 class Asked(NamedTuple):
     """The subscriptions, as kernels see them. A score below the threshold θ cannot be a result, now or later."""
 
@@ -22,9 +36,9 @@ class Asked(NamedTuple):
     alphas: NDArray[np.float64]
     lengths: NDArray[np.float64]  # of the vectors of weights
     thresholds: NDArray[np.float64]
-    sizes: NDArray[np.int32]  # k
     starts: NDArray[np.int64]  # into the words
     counts: NDArray[np.int32]
+    sizes: NDArray[np.int32]  # k
     words: NDArray[np.int32]  # of a row ascending
 
 
@@ -32,17 +46,8 @@ class Subscribers:
     """Rows of subscriptions; a row that was freed is given out again."""
 
     def __init__(self) -> None:
-        kinds: dict[str, Any] = {
-            "places": np.empty((0, 3)),
-            "alphas": np.empty(0),
-            "lengths": np.empty(0),
-            "thresholds": np.empty(0),
-            "sizes": np.empty(0, np.int32),
-            "starts": np.empty(0, np.int64),
-            "counts": np.empty(0, np.int32),
-            "words": np.empty(0, np.int32),
-        }
-        self._columns = {name: GrowableArray(empty, borrowed=False) for name, empty in kinds.items()}
+        self._table = GrowableArray(np.empty(0, _RECORD), borrowed=False)
+        self._words = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._alive = GrowableArray(np.empty(0, np.bool_), borrowed=False)
         self._free: list[int] = []
         self._waste = 0  # words of rows that are free
@@ -58,12 +63,13 @@ class Subscribers:
     @property
     def nbytes(self) -> int:
         """Memory."""
-        return sum(column.nbytes for column in self._columns.values())
+        return self._table.nbytes + self._words.nbytes + self._alive.nbytes
 
     @property
     def asked(self) -> Asked:
         """The arrays, for kernels."""
-        return Asked(*(self._columns[name].values for name in Asked._fields))
+        table = self._table.values
+        return Asked(**{name: table[name] for name in _RECORD.names or ()}, words=self._words.values)
 
     def alive(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say which of these rows there are."""
@@ -85,43 +91,34 @@ class Subscribers:
         again = [self._free.pop() for _ in range(min(count, len(self._free)))]
         fresh = np.arange(self.rows, self.rows + count - len(again))
         rows = np.concatenate([np.array(again, np.int64), fresh]).astype(np.int32)
-        for name, column in self._columns.items():
-            if name != "words":
-                column.fill(len(fresh), 0)
+        self._table.fill(len(fresh), 0)
         self._alive.fill(len(fresh), value=False)
-        used = len(self._columns["words"].values)
-        self._columns["words"].extend(words)
         long = np.empty(count)
         lengths(offsets, words, idf, long)
-        new = {
-            "places": places,
-            "alphas": alphas,
-            "lengths": long,
-            "thresholds": 0.0,
-            "sizes": sizes,
-            "starts": offsets[:-1] + used,
-            "counts": np.diff(offsets),
-        }
-        for name, values in new.items():
-            self._columns[name].values[rows] = values
+        new = np.zeros(count, _RECORD)
+        new["places"], new["alphas"], new["lengths"], new["sizes"] = places, alphas, long, sizes
+        new["starts"], new["counts"] = offsets[:-1] + len(self._words.values), np.diff(offsets)
+        self._table.values[rows] = new
+        self._words.extend(words)
         self._alive.values[rows] = True
         return rows
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Free rows."""
-        self._waste += int(self._columns["counts"].values[rows].sum())
-        self._columns["counts"].values[rows] = 0
+        counts = self._table.values["counts"]
+        self._waste += int(counts[rows].sum())
+        counts[rows] = 0
         self._alive.values[rows] = False
         self._free.extend(rows.tolist())
-        if self._waste > len(self._columns["words"].values) // 2 + 1024:
+        if self._waste > len(self._words.values) // 2 + 1024:
             self._pack()
 
     def _pack(self) -> None:
         """Leave the words of freed rows behind."""
-        starts, counts = self._columns["starts"].values, self._columns["counts"].values
+        starts, counts = self._table.values["starts"], self._table.values["counts"]
         total = int(counts.sum())
         offsets = np.cumsum(counts) - counts
         picks = np.arange(total) + np.repeat(starts - offsets, counts)
-        self._columns["words"] = GrowableArray(self._columns["words"].values[picks], borrowed=False)
+        self._words = GrowableArray(self._words.values[picks], borrowed=False)
         starts[:] = offsets
         self._waste = 0

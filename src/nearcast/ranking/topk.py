@@ -13,23 +13,19 @@ from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import ColumnError, InputError, UnknownError, shown
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
-from nearcast.growable import GrowableArray
 from nearcast.parallel import side_by_side
 from nearcast.ragged import code_sets, integers, matrix, offsets_of
 from nearcast.ranking.blocks import Blocks
-from nearcast.ranking.buffers import Buffers
 from nearcast.ranking.finder import Finder, Found, Scan
 from nearcast.ranking.frequencies import DocumentFrequencies
-from nearcast.ranking.holders import Holders
 from nearcast.ranking.igpt import IGPT
 from nearcast.ranking.policies import CostBased, Policy
 from nearcast.ranking.recall import Best, Recall
+from nearcast.ranking.results import Results
 from nearcast.ranking.rivals.ciq import CIQ
 from nearcast.ranking.rivals.policies import KMax, Skyband
 from nearcast.ranking.scoring import lengths, metric_of, places_of
 from nearcast.ranking.subscribers import Subscribers
-from nearcast.ranking.updates import Before, differences
-from nearcast.ranking.upkeep import Rules, arrive, expire, refill
 from nearcast.ranking.windows import CountWindow, Messages, TimeWindow, in_order
 from nearcast.text import tokens
 
@@ -118,13 +114,9 @@ class TopK:
         self._subscribers = Subscribers()
         self._messages = Messages()
         self._finder = FINDERS[index](self._metric)
-        self._policy = POLICIES[buffer]()
-        self._buffers = Buffers()
-        self._holders = Holders()
+        self._results = Results(POLICIES[buffer]())
         self._recall = Recall(self._metric)
-        self._rule_columns = [GrowableArray(np.empty(0, np.int32), borrowed=False) for _ in Rules._fields]
-        self._seen = GrowableArray(np.empty(0, np.int64), borrowed=False)
-        self._calls = 0
+        self._chunk = 1  # messages that arrive before the old ones leave
         self._counted = dict.fromkeys(("messages", "expired", *_COUNTERS, "entered", "re-evaluations"), 0)
         self._seconds = {"arrivals": 0.0, "expiries": 0.0}
 
@@ -189,7 +181,7 @@ class TopK:
                 self.space.check(x, y)
         self._learn(codes)
         rows = self._subscribers.add(places_of(xy, self.space), alphas, sizes, offsets, codes, self._idf)
-        self._set_rules(rows, sizes)
+        self._results.open(rows, sizes)
         self._re_evaluate(rows)
         self._finder.add(self._subscribers.asked, rows, self._idf)
         return rows
@@ -201,17 +193,15 @@ class TopK:
         if len(unknown):
             raise UnknownError(f"there is no subscription {unknown[0]}")
         self._finder.drop(self._subscribers.asked, gone.astype(np.int32), self._idf)
-        self._buffers.close(gone)
+        self._results.buffers.close(gone)
         self._subscribers.drop(gone)
 
     def results(self, row: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Return the messages of a subscription, best first, and their scores."""
         if not self._subscribers.alive(np.array([row], np.int64))[0]:
             raise UnknownError(f"there is no subscription {row}")
-        held = self._buffers.held
-        start = held.starts[row]
-        stop = start + min(held.counts[row], self._subscribers.asked.sizes[row])
-        return self._messages.named(held.messages[start:stop]), held.scores[start:stop].copy()
+        messages, scores = self._results.of(row, int(self._subscribers.asked.sizes[row]))
+        return self._messages.named(messages), scores
 
     # --- Messages --------------------------------------------------------------------------------------------------
 
@@ -234,9 +224,11 @@ class TopK:
         self._learn(words)
         long = np.empty(len(batch))
         lengths(offsets, words, self._idf, long)
-        ids, before = self._ids_of(batch), self._before()
-        for begin in range(0, len(batch), config.RANKING_CHUNK):
-            part = slice(begin, min(len(batch), begin + config.RANKING_CHUNK))
+        ids = self._ids_of(batch)
+        self._begin()
+        begin = 0
+        while begin < len(batch):
+            part = slice(begin, min(len(batch), begin + self._chunk))
             started = time.perf_counter()
             self._messages.append(
                 places[part],
@@ -246,21 +238,22 @@ class TopK:
                 times[part],
                 ids[part],
             )
-            self._arrive(before, part.stop - part.start)
+            self._arrive(part.stop - part.start)
             self._seconds["arrivals"] += time.perf_counter() - started
-            self._leave(before, self._first())
-        return self._told(before)
+            self._leave(self._first())
+            begin = part.stop
+        return self._told()
 
     def expire(self, now: int | None = None) -> pa.Table:
         """Let the messages leave a window of time that are too old at *now* (microseconds; the clock's by default)."""
-        before = self._before()
+        self._begin()
         if isinstance(self.window, TimeWindow):
             if now is None:
                 if self._clock is None:
                     raise InputError("say what time it is, expire(now), or give TopK a clock")
                 now = self._clock.now()
-            self._leave(before, self._messages.before(now - self.window.microseconds + 1))
-        return self._told(before)
+            self._leave(self._messages.before(now - self.window.microseconds + 1))
+        return self._told()
 
     def _first(self) -> int:
         """Return the oldest message that stays after an arrival."""
@@ -271,60 +264,46 @@ class TopK:
             self._messages.before(self._messages.newest - self.window.microseconds + 1),
         )
 
-    def _arrive(self, before: Before, count: int) -> None:
+    def _arrive(self, count: int) -> None:
         """Put the newest *count* messages into the buffers that they concern."""
         messages, asked = self._messages, self._subscribers.asked
         self._finder.tune(messages.stored.lengths[messages.first - messages.stored.base :], self._idf)
         begin, end = messages.end - count, messages.end
-        room = max(config.RANKING_PAIRS, len(self))
         pieces = [(at, min(end, at + config.RANKING_PIECE)) for at in range(begin, end, config.RANKING_PIECE)]
 
         def search(piece: tuple[int, int]) -> list[Found]:
             at, stop = piece
             parts = []
             while at < stop:
-                parts.append(self._finder.find(asked, messages.stored, at, stop, self._idf, room))
+                parts.append(
+                    self._finder.find(asked, messages.stored, at, stop, self._idf, config.RANKING_PAIRS)
+                )
                 at += len(parts[-1].offsets) - 1
             return parts
 
-        raised, first = [], begin
+        raised, first, pairs = [], begin, 0
         for found in (one for piece in side_by_side(search, pieces, self.threads) for one in piece):
-            raised += self._enter(before, found, first)
+            entered, rows = self._results.take(asked, found, first)
+            raised.append(rows)
             first += len(found.offsets) - 1
-        if raised:
-            self._finder.changed(asked, np.unique(np.concatenate(raised)), self._idf)
+            pairs += len(found.rows)
+            self._counted["entered"] += entered
+            for name, counted in zip(_COUNTERS, found.counters.tolist()):
+                self._counted[name] += counted
+        changed = np.unique(np.concatenate(raised))
+        if len(changed):
+            self._finder.changed(asked, changed, self._idf)
         self._counted["messages"] += count
+        # While buffers fill, a message concerns everybody: then few at a time, since thresholds rise between chunks.
+        self._chunk = min(config.RANKING_CHUNK, max(1, config.RANKING_PAIRS * count // max(1, pairs)))
 
-    def _enter(self, before: Before, found: Found, first: int) -> list[NDArray[np.int32]]:
-        """Put messages into buffers; return the rows with a new threshold."""
-        asked, rules = self._subscribers.asked, self._rules
-        before.remember(self._buffers.held, asked.sizes, found.rows)
-        entered = np.zeros(len(found.rows), np.bool_)
-        raised, at = [], 0
-        while at < len(found.rows):
-            higher = np.empty(len(found.rows) - at, np.int32)
-            at, count = arrive(self._buffers.held, asked, rules, found, first, at, entered, higher)
-            raised.append(higher[:count])
-            if at < len(found.rows):
-                self._buffers.widen(found.rows[at : at + 1])
-        numbers = first + np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
-        self._holders.note(numbers[entered], found.rows[entered])
-        for name, count in zip(_COUNTERS, found.counters.tolist()):
-            self._counted[name] += count
-        self._counted["entered"] += int(entered.sum())
-        return [rows for rows in raised if len(rows)]
-
-    def _leave(self, before: Before, number: int) -> None:
+    def _leave(self, number: int) -> None:
         """Let the messages before *number* leave the window, and re-evaluate who needs others (Algorithm 2)."""
         started = time.perf_counter()
         messages, asked = self._messages, self._subscribers.asked
         count = number - messages.first
         if count > 0:
-            numbers, rows = self._holders.taken(messages.first, number)
-            held = self._buffers.held
-            before.remember(held, asked.sizes, rows)
-            needy = np.empty(len(rows), np.int32)
-            needy = needy[: expire(held, asked, numbers, rows, needy)]
+            needy = self._results.drop(asked, messages.first, number)
             messages.first = number
             if len(needy):
                 self._re_evaluate(needy)
@@ -335,23 +314,16 @@ class TopK:
 
     def _re_evaluate(self, rows: NDArray[np.int32]) -> None:
         """Fill the buffers of rows from the window."""
-        asked, rules = self._subscribers.asked, self._rules
-        wanted = rules.wanted[rows]
-        best = self._best(rows, wanted)
-        while len(narrow := np.flatnonzero(self._buffers.held.rooms[rows] < best.counts)):
-            self._buffers.widen(rows[narrow])
-        refill(self._buffers.held, asked, rows, wanted, rules, self._policy.ratio(), best)
-        counts = self._buffers.held.counts[rows].astype(np.int64)
-        picks = np.repeat(self._buffers.held.starts[rows] - (np.cumsum(counts) - counts), counts)
-        picks += np.arange(len(picks))
-        self._holders.note(self._buffers.held.messages[picks], np.repeat(rows, counts))
+        asked = self._subscribers.asked
+        wanted = self._results.buffers.held.wanted[rows]
+        self._results.fill(asked, rows, wanted, self._best(rows, wanted))
         self._counted["re-evaluations"] += len(rows)
 
     def _best(self, rows: NDArray[np.int32], wanted: NDArray[np.int32]) -> Best:
         """Return the best messages of the window; where a share of the k-th score decides, as many as reach it."""
         asked = self._subscribers.asked
         best = self._recall.best(asked, rows, wanted, self._messages, self._idf, self.threads)
-        while ratio := self._policy.ratio():
+        while ratio := self._results.policy.ratio():
             last = np.minimum(wanted, best.scores.shape[1]) - 1
             at = np.arange(len(rows))
             kth = best.scores[at, np.minimum(asked.sizes[rows] - 1, last)]
@@ -365,19 +337,19 @@ class TopK:
 
     def stats(self) -> dict[str, Any]:
         """Return figures: counts since the beginning, seconds, buffers, memory."""
-        held, rows = self._buffers.held, len(self)
+        results, rows = self._results, len(self)
         return {
             "subscriptions": rows,
             "window": len(self._messages),
             **self._counted,
             "arrival_seconds": self._seconds["arrivals"],
             "expiry_seconds": self._seconds["expiries"],
-            "average_buffer": float(held.counts.sum() / max(1, rows)),
+            "average_buffer": float(results.buffers.held.counts.sum() / max(1, rows)),
             "memory": {
                 "subscriptions": self._subscribers.nbytes,
                 "index": self._finder.nbytes,
-                "buffers": self._buffers.nbytes,
-                "holders": self._holders.nbytes,
+                "buffers": results.buffers.nbytes,
+                "holders": results.holders.nbytes,
                 "messages": self._messages.nbytes,
                 "message_index": self._recall.nbytes,
             },
@@ -385,30 +357,10 @@ class TopK:
             **self._recall.stats(),
         }
 
-    @property
-    def _rules(self) -> Rules:
-        return Rules(*(column.values for column in self._rule_columns))
-
-    def _set_rules(self, rows: NDArray[np.int32], sizes: NDArray[np.int32]) -> None:
-        """Let the policy rule the buffers of new rows, and open them."""
-        missing = self._subscribers.rows - len(self._seen.values)
-        for column in (*self._rule_columns, self._seen):
-            column.fill(missing, 0)
-        policy = self._policy
-        kinds, which = np.unique(sizes, return_inverse=True)
-        made = [
-            (policy.limit(k), policy.wanted(k), policy.dominators(k), policy.room(k)) for k in kinds.tolist()
-        ]
-        columns = np.array(made, np.int32).reshape(-1, 4)[which]
-        for position, column in enumerate(self._rule_columns):
-            column.values[rows] = columns[:, position]
-        self._buffers.open(rows, columns[:, 3])
-
-    def _before(self) -> Before:
+    def _begin(self) -> None:
         """Begin a call that changes results."""
-        self._calls += 1
         self._messages.tidy()
-        return Before(self._seen.values, self._calls)
+        self._results.begin(self.threads)
 
     def _learn(self, words: NDArray[np.int32]) -> None:
         """Let every word have a weight."""
@@ -446,8 +398,8 @@ class TopK:
         named: NDArray[Any] = ids.astype(kind)
         return named
 
-    def _told(self, before: Before) -> pa.Table:
-        made = differences(before, self._buffers.held, self._subscribers.asked.sizes)
+    def _told(self) -> pa.Table:
+        made = self._results.changes(self._subscribers.asked.sizes)
         return pa.table(
             {
                 "subscription": made.rows,

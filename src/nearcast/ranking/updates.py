@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.growable import GrowableArray
+from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
+from nearcast.ranking.buffers import AHEAD, SHIFT, Held, prefetch_entries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.ranking.buffers import Held
-
-__all__ = ["Before", "Changes", "differences"]
+__all__ = ["Before", "Changes", "Log", "differences", "remember"]
 
 
 class Changes(NamedTuple):
@@ -27,36 +27,67 @@ class Changes(NamedTuple):
     ranks: NDArray[np.int32]  # from 1: where it was, or where it is now
 
 
+class Log(NamedTuple):
+    """Results as they were, as kernels see them."""
+
+    rows: NDArray[np.int32]
+    ends: NDArray[np.int64]  # of the results of each row
+    scores: NDArray[np.float64]
+    messages: NDArray[np.int64]
+    used: NDArray[np.int64]  # rows, and results
+
+
 class Before:
-    """The results of the rows that a call touches, as they were before it."""
+    """The results of the rows that a call changes, as they were before it."""
 
-    def __init__(self, seen: NDArray[np.int64], call: int) -> None:
-        self._seen, self._call = seen, call  # the last call that touched each row, and the number of this one
-        self.rows = GrowableArray(np.empty(0, np.int32), borrowed=False)
-        self.offsets = GrowableArray(np.zeros(1, np.int64), borrowed=False)
-        self.messages = GrowableArray(np.empty(0, np.int64), borrowed=False)
-        self.scores = GrowableArray(np.empty(0), borrowed=False)
+    def __init__(self) -> None:
+        self.log = _log(config.RANKING_LOG, 16 * config.RANKING_LOG)
 
-    def remember(self, held: Held, sizes: NDArray[np.int32], rows: NDArray[np.int32]) -> None:
-        """Keep the results of rows that are touched for the first time."""
-        new = np.empty(len(rows), np.int32)
-        new = new[: _first_seen(self._seen, self._call, rows, new)]
-        if not len(new):
-            return
-        counts = np.minimum(held.counts[new], sizes[new]).astype(np.int64)
-        offsets = np.cumsum(counts)
-        messages, scores = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]))
-        _copy(held, new, counts, messages, scores)
-        self.rows.extend(new)
-        self.offsets.extend(offsets + self.offsets.values[-1])
-        self.messages.extend(messages)
-        self.scores.extend(scores)
+    def make_room(self, results: int) -> None:
+        """Let there be room for another row with so many results, and for as much again as there is."""
+        rows, used = self.log.used.tolist()
+        if rows == len(self.log.rows) or used + results > len(self.log.scores):
+            old, self.log = self.log, _log(2 * (rows + 1), 2 * (used + results))
+            new = self.log
+            new.rows[:rows], new.ends[:rows] = old.rows[:rows], old.ends[:rows]
+            new.scores[:used], new.messages[:used] = old.scores[:used], old.messages[:used]
+            new.used[:] = old.used
+
+
+def _log(rows: int, results: int) -> Log:
+    return Log(
+        np.empty(rows, np.int32),
+        np.empty(rows, np.int64),
+        np.empty(results),
+        np.empty(results, np.int64),
+        np.zeros(2, np.int64),
+    )
+
+
+@kernel
+def remember(log: Log, held: Held, row: int, k: int, call: int) -> Any:
+    """Keep the results of a row, if this is the first time in a call; say whether there was room for them."""
+    if held.seen[row] == call:
+        return True
+    rows, used = log.used
+    start, count = held.starts[row], min(held.counts[row], k)
+    if rows == len(log.rows) or used + count > len(log.scores):
+        return False
+    for i in range(count):
+        log.scores[used + i] = held.scores[start + i]
+        log.messages[used + i] = held.keys[start + i] >> SHIFT
+    log.rows[rows], log.ends[rows] = row, used + count
+    log.used[0], log.used[1] = rows + 1, used + count
+    held.seen[row] = call
+    return True
 
 
 def differences(before: Before, held: Held, sizes: NDArray[np.int32]) -> Changes:
     """Return what became of the results since."""
-    rows, offsets = before.rows.values, before.offsets.values
-    room = int(len(before.messages.values) + np.minimum(held.counts[rows], sizes[rows]).sum())
+    log = before.log
+    count, used = log.used.tolist()
+    rows = log.rows[:count]
+    room = int(used + np.minimum(held.counts[rows], sizes[rows]).sum())
     out = Changes(
         np.empty(room, np.int32),
         np.empty(room, np.int64),
@@ -64,75 +95,48 @@ def differences(before: Before, held: Held, sizes: NDArray[np.int32]) -> Changes
         np.empty(room),
         np.empty(room, np.int32),
     )
-    count = _differences(held, sizes, rows, offsets, before.messages.values, before.scores.values, out)
-    return Changes._make(column[:count] for column in out)
+    made = _differences(held, sizes, log, out)
+    return Changes._make(column[:made] for column in out)
 
 
 @kernel
-def _first_seen(seen: NDArray[np.int64], call: int, rows: NDArray[np.int32], out: NDArray[np.int32]) -> Any:
-    count = 0
-    for row in rows:
-        if seen[row] != call:
-            seen[row] = call
-            out[count] = row
-            count += 1
-    return count
-
-
-@kernel
-def _copy(
-    held: Held,
-    rows: NDArray[np.int32],
-    counts: NDArray[np.int64],
-    messages: NDArray[np.int64],
-    scores: NDArray[np.float64],
-) -> None:
-    at = 0
-    for i in range(len(rows)):
-        start = held.starts[rows[i]]
-        for j in range(start, start + counts[i]):
-            messages[at], scores[at] = held.messages[j], held.scores[j]
-            at += 1
-
-
-@kernel
-def _differences(
-    held: Held,
-    sizes: NDArray[np.int32],
-    rows: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    messages: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    out: Changes,
-) -> Any:
+def _differences(held: Held, sizes: NDArray[np.int32], log: Log, out: Changes) -> Any:
     """Merge the results before and after, both in the order of rank, and write what is in one of them alone."""
     out_rows, out_messages, out_changes, out_scores, out_ranks = out
-    count = 0
-    for r in range(len(rows)):
-        row = rows[r]
+    rows, ends, scores, messages = log.rows, log.ends, log.scores, log.messages
+    now_scores, keys = held.scores, held.keys
+    count, begin, changed = 0, 0, log.used[0]
+    for r in range(changed):
+        if r + 2 * AHEAD < changed:
+            prefetch(held.starts, rows[r + 2 * AHEAD])
+            prefetch(sizes, rows[r + 2 * AHEAD])
+        if r + AHEAD < changed:
+            prefetch_entries(held, rows[r + AHEAD])
+        row, end = rows[r], ends[r]
         start = held.starts[row]
         stop = start + min(held.counts[row], sizes[row])
-        for coming in range(2):
-            i, j = offsets[r], start
-            while i < offsets[r + 1] or j < stop:
-                ended, left = i == offsets[r + 1], j == stop
-                if not ended and not left and messages[i] == held.messages[j]:
+        for change in (-1, 1):
+            i, j = begin, start
+            while i < end or j < stop:
+                ended, left = i == end, j == stop
+                if not ended and not left and messages[i] == keys[j] >> SHIFT:
                     i += 1
                     j += 1
                     continue
                 old = not ended and (
                     left
-                    or scores[i] > held.scores[j]
-                    or (scores[i] == held.scores[j] and messages[i] > held.messages[j])
+                    or scores[i] > now_scores[j]
+                    or (scores[i] == now_scores[j] and messages[i] > keys[j] >> SHIFT)
                 )
-                if old and coming == 0:
-                    out_rows[count], out_messages[count], out_changes[count] = row, messages[i], -1
-                    out_scores[count], out_ranks[count] = scores[i], i - offsets[r] + 1
+                if old and change < 0:
+                    out_rows[count], out_messages[count], out_changes[count] = row, messages[i], change
+                    out_scores[count], out_ranks[count] = scores[i], i - begin + 1
                     count += 1
-                elif not old and coming == 1:
-                    out_rows[count], out_messages[count], out_changes[count] = row, held.messages[j], 1
-                    out_scores[count], out_ranks[count] = held.scores[j], j - start + 1
+                elif not old and change > 0:
+                    out_rows[count], out_messages[count], out_changes[count] = row, keys[j] >> SHIFT, change
+                    out_scores[count], out_ranks[count] = now_scores[j], j - start + 1
                     count += 1
                 i += old
                 j += not old
+        begin = end
     return count

@@ -1,4 +1,8 @@
-"""Buffers while messages come and go: the loops over many of them."""
+"""Buffers while messages come and go: the loops over many of them.
+
+Each thread keeps the buffers of its own part of the rows, those with ``row % parts == part``. What will be needed is
+asked for some rows ahead: a buffer is eight cache lines somewhere in memory.
+"""
 
 from __future__ import annotations
 
@@ -7,58 +11,82 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.kernels import kernel
-from nearcast.ranking.buffers import Held, enter, fill, leave
+from nearcast.kernels.memory import prefetch
+from nearcast.ranking.buffers import AHEAD, Held, enter, fill, leave, place_of, position_of, prefetch_entries
+from nearcast.ranking.updates import Log, remember
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.ranking.finder import Found
     from nearcast.ranking.recall import Best
     from nearcast.ranking.subscribers import Asked
 
-__all__ = ["Rules", "arrive", "expire", "refill"]
+__all__ = ["Pairs", "Share", "arrive", "expire", "refill"]
 
 
-class Rules(NamedTuple):
-    """What a policy says about the buffer of each row."""
+class Pairs(NamedTuple):
+    """Messages and the rows that they concern, one each, in the order of messages."""
 
-    limits: NDArray[np.int32]
-    wanted: NDArray[np.int32]
-    dominators: NDArray[np.int32]
+    messages: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    scores: NDArray[np.float64]
+
+
+class Share(NamedTuple):
+    """What one thread does."""
+
+    part: int
+    parts: int
+    call: int  # the number of the call that changes results
+
+
+@kernel
+def _ask_ahead(held: Held, asked: Asked, rows: NDArray[np.int32], i: int, share: Share) -> None:
+    if i + 2 * AHEAD < len(rows):
+        row = rows[i + 2 * AHEAD]
+        if row % share.parts == share.part:
+            prefetch(held.starts, row)
+            prefetch(asked.thresholds, row)
+    if i + AHEAD < len(rows):
+        row = rows[i + AHEAD]
+        if row % share.parts == share.part:
+            prefetch_entries(held, row)
 
 
 @kernel
 def arrive(
     held: Held,
     asked: Asked,
-    rules: Rules,
-    found: Found,
-    first: int,
+    pairs: Pairs,
+    share: Share,
+    log: Log,
     begin: int,
     entered: NDArray[np.bool_],
     raised: NDArray[np.int32],
 ) -> Any:
-    """Put messages into the buffers that they concern, pair by pair from *begin* on; return where it stopped.
+    """Put messages into the buffers that they concern, from pair *begin* on; return where it stopped.
 
-    It stops before a buffer without room. *entered* tells which pairs were taken, *raised* begins with those rows, some
-    more than once, that have a new threshold because their buffer was over its limit; how many is returned too.
+    It stops before a buffer, or a log, without room. *entered* tells which pairs were taken, *raised* begins with those
+    rows, some more than once, that have a new threshold because their buffer was over its limit; how many is returned
+    too.
     """
-    offsets, rows, scores = found.offsets, found.rows, found.scores
+    messages, rows, scores = pairs.messages, pairs.rows, pairs.scores
     thresholds, counts = asked.thresholds, held.counts
-    message: Any = np.searchsorted(offsets, begin, side="right") - 1
     higher = 0
     for i in range(begin, len(rows)):
-        while offsets[message + 1] <= i:
-            message += 1
+        _ask_ahead(held, asked, rows, i, share)
         row = rows[i]
-        if scores[i] < thresholds[row]:
+        if row % share.parts != share.part or scores[i] < thresholds[row]:
             continue
         if counts[row] == held.rooms[row]:
             return i, higher
-        enter(held, row, first + message, scores[i], rules.dominators[row])
+        at = place_of(held, row, scores[i])
+        if at < asked.sizes[row] and not remember(log, held, row, asked.sizes[row], share.call):
+            return i, higher
+        enter(held, row, at, messages[i], scores[i])
         entered[i] = True
-        if counts[row] > rules.limits[row]:
-            keep = rules.wanted[row]
+        if counts[row] > held.limits[row]:
+            keep = held.wanted[row]
             counts[row] = keep
             thresholds[row] = held.scores[held.starts[row] + keep - 1]
             raised[higher] = row
@@ -68,34 +96,42 @@ def arrive(
 
 @kernel
 def expire(
-    held: Held, asked: Asked, messages: NDArray[np.int64], rows: NDArray[np.int32], short: NDArray[np.int32]
+    held: Held,
+    asked: Asked,
+    pairs: Pairs,
+    share: Share,
+    log: Log,
+    begin: int,
+    short: NDArray[np.int32],
 ) -> Any:
-    """Take messages out of the buffers that held them (Algorithm 2, lines 1 to 3).
+    """Take messages out of the buffers that held them, from pair *begin* on (Algorithm 2, lines 1 to 3).
 
-    Rows that need others are written to *short*, each once; return how many.
+    Rows that need others are written to *short*, each once. Return where it stopped, before a log without room, and how
+    many are short.
     """
+    messages, rows = pairs.messages, pairs.rows
     needy = 0
-    for i in range(len(rows)):
+    for i in range(begin, len(rows)):
+        _ask_ahead(held, asked, rows, i, share)
         row = rows[i]
-        if (
-            leave(held, row, messages[i]) >= 0
-            and held.counts[row] == asked.sizes[row] - 1  # it had k just now: each row once
-            and asked.thresholds[row] > 0.0
-        ):
+        if row % share.parts != share.part:
+            continue
+        at = position_of(held, row, messages[i])
+        if at < 0:
+            continue
+        k = asked.sizes[row]
+        if at < k and not remember(log, held, row, k, share.call):
+            return i, needy
+        leave(held, row, at)
+        if held.counts[row] == k - 1 and asked.thresholds[row] > 0.0:  # it had k just now: each row once
             short[needy] = row
             needy += 1
-    return needy
+    return len(rows), needy
 
 
 @kernel
 def refill(
-    held: Held,
-    asked: Asked,
-    rows: NDArray[np.int32],
-    wanted: NDArray[np.int32],
-    rules: Rules,
-    ratio: float,
-    best: Best,
+    held: Held, asked: Asked, rows: NDArray[np.int32], wanted: NDArray[np.int32], ratio: float, best: Best
 ) -> None:
     """Fill buffers with the best messages of the window (Algorithm 2, lines 4 to 6).
 
@@ -110,5 +146,5 @@ def refill(
             threshold = ratio * best.scores[i, k - 1] if count >= k else 0.0
             while count > 0 and best.scores[i, count - 1] < threshold:
                 count -= 1
-        fill(held, row, best.scores[i], best.messages[i], count, rules.dominators[row])
+        fill(held, row, best.scores[i], best.messages[i], count)
         asked.thresholds[row] = threshold

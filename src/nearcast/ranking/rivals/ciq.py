@@ -17,7 +17,8 @@ import numpy as np
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.ranking.rivals.laid import Laid
+from nearcast.ranking.finder import PAIRS, wider
+from nearcast.ranking.laid import Laid
 from nearcast.ranking.scoring import Metric, score
 
 if TYPE_CHECKING:
@@ -209,18 +210,16 @@ def _search(
 ) -> Any:
     keys, lists, covers, owners, bounds = index.keys, index.lists, index.covers, index.owners, index.bounds
     out_offsets = np.zeros(end - begin + 1, np.int64)
-    out_rows, out_scores = np.empty(room, np.int32), np.empty(room)
+    out_rows, out_scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
     place = np.empty(3)
     found, done = 0, 0
-    for message in range(begin, end):
-        m = message - stored.base
+    while done < end - begin and found < room:
+        m = begin + done - stored.base
         low, high = stored.offsets[m], stored.offsets[m + 1]
         cursors, ends = np.empty(high - low, np.int64), np.empty(high - low, np.int64)
         weights = np.empty(high - low)
         for axis in range(3):
             place[axis] = stored.places[m, axis] * scale
-        before = found
-        full = False
         for depth in range(1, config.RANKING_CIQ_LEVELS + 1):
             cell = _child(index.origin, place, axes, depth)
             open_ = 0
@@ -232,7 +231,7 @@ def _search(
                     weights[open_] = idf[stored.words[i]] * idf[stored.words[i]]
                     open_ += 1
             counters[0] += 1
-            while open_ > 0 and not full:
+            while open_ > 0:
                 pair = covers[cursors[0]]
                 for i in range(1, open_):
                     pair = min(pair, covers[cursors[i]])
@@ -257,16 +256,10 @@ def _search(
                 counters[3] += 1
                 value, rarest = score(asked, row, stored, m, idf, metric)
                 if rarest >= 0 and value >= asked.thresholds[row]:
-                    if found == room:
-                        full = True
-                        break
+                    if found == len(out_rows):
+                        out_rows, out_scores = wider(out_rows, found + 1), wider(out_scores, found + 1)
                     out_rows[found], out_scores[found] = row, value
                     found += 1
-            if full:
-                break
-        if full:
-            found = before
-            break
         done += 1
         out_offsets[done] = found
     return out_offsets[: done + 1], out_rows[:found], out_scores[:found]

@@ -22,7 +22,7 @@ __all__ = ["Laid"]
 
 
 class Laid(Finder):
-    """What the rivals share: which rows are in the structure, and which wait."""
+    """What they share: which rows are in the structure, and which wait."""
 
     def __init__(self, metric: Metric) -> None:
         super().__init__(metric)

@@ -1,0 +1,127 @@
+"""The results of all subscriptions: their buffers, who holds which message, and what a call has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearcast.parallel import side_by_side
+from nearcast.ranking.buffers import SHIFT, Buffers
+from nearcast.ranking.holders import Holders
+from nearcast.ranking.updates import Before, Changes, differences
+from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, refill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from nearcast.ranking.finder import Found
+    from nearcast.ranking.policies import Policy
+    from nearcast.ranking.recall import Best
+    from nearcast.ranking.subscribers import Asked
+
+__all__ = ["Results"]
+
+_LAST_CALL = 2**31 - 1
+
+
+class Results:
+    """What subscriptions have; changed by one call at a time, which begins with :meth:`begin`."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.buffers = Buffers()
+        self.holders = Holders()
+        self._call = 0
+        self._before: list[Before] = []  # of each thread
+
+    def open(self, rows: NDArray[np.int32], sizes: NDArray[np.int32]) -> None:
+        """Give new rows empty buffers for so many results."""
+        self.buffers.open(rows, sizes, self.policy)
+
+    def of(self, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the messages of a row, best first, and their scores."""
+        held = self.buffers.held
+        start = held.starts[row]
+        stop = start + min(held.counts[row], k)
+        return held.keys[start:stop] >> SHIFT, held.scores[start:stop].copy()
+
+    def begin(self, threads: int) -> None:
+        """Begin a call that changes results, by so many threads."""
+        if self._call == _LAST_CALL:
+            self.buffers.held.seen[:] = self._call = 0
+        self._call += 1
+        self._before = [Before() for _ in range(max(1, threads))]
+
+    def take(self, asked: Asked, found: Found, first: int) -> tuple[int, NDArray[np.int32]]:
+        """Put messages, of which *first* is the oldest, into buffers.
+
+        Return how many entries there are more, and the rows that have a new threshold.
+        """
+        numbers = first + np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
+        pairs = Pairs(numbers, found.rows, found.scores)
+        entered = np.zeros(len(found.rows), np.bool_)
+
+        def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
+            raised = np.empty(len(pairs.rows) - begin, np.int32)
+            log = self._before[share.part].log
+            stop, count = arrive(self.buffers.held, asked, pairs, share, log, begin, entered, raised)
+            return stop, raised[:count]
+
+        raised = self._shared(asked, pairs, work)
+        self.holders.note(numbers[entered], found.rows[entered])
+        return int(entered.sum()), np.unique(raised)
+
+    def drop(self, asked: Asked, begin: int, end: int) -> NDArray[np.int32]:
+        """Take the messages *begin* to *end* out of buffers; return the rows that need others (Algorithm 2)."""
+        messages, rows = self.holders.taken(begin, end)
+        pairs = Pairs(messages, rows, np.empty(0))
+
+        def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
+            short = np.empty(len(rows) - begin, np.int32)
+            log = self._before[share.part].log
+            stop, count = expire(self.buffers.held, asked, pairs, share, log, begin, short)
+            return stop, short[:count]
+
+        return self._shared(asked, pairs, work)
+
+    def fill(self, asked: Asked, rows: NDArray[np.int32], wanted: NDArray[np.int32], best: Best) -> None:
+        """Fill the buffers of rows with the best messages of the window, of which so many were wanted."""
+        while len(narrow := np.flatnonzero(self.buffers.held.rooms[rows] < best.counts)):
+            self.buffers.widen(rows[narrow])
+        held = self.buffers.held
+        refill(held, asked, rows, wanted, self.policy.ratio(), best)
+        counts = held.counts[rows].astype(np.int64)
+        picks = np.repeat(held.starts[rows] - (np.cumsum(counts) - counts), counts)
+        picks += np.arange(len(picks))
+        self.holders.note(held.keys[picks] >> SHIFT, np.repeat(rows, counts))
+
+    def changes(self, sizes: NDArray[np.int32]) -> Changes:
+        """Return what the call has changed."""
+        held = self.buffers.held
+        parts = side_by_side(lambda before: differences(before, held, sizes), self._before, len(self._before))
+        return Changes._make(map(np.concatenate, zip(*parts)))
+
+    def _shared(
+        self, asked: Asked, pairs: Pairs, work: Callable[[Share, int], tuple[int, NDArray[np.int32]]]
+    ) -> NDArray[np.int32]:
+        """Let each thread work through the pairs; return the rows that they name.
+
+        A thread stops where there is no room; then it gets some, and goes on.
+        """
+        parts = len(self._before)
+        named: list[Any] = []
+        todo = [(Share(part, parts, self._call), 0) for part in range(parts)]
+        while todo:
+            done = side_by_side(lambda one: work(*one), todo, parts)
+            named += [rows for _, rows in done]
+            todo = [(share, stop) for (share, _), (stop, _) in zip(todo, done) if stop < len(pairs.rows)]
+            held = self.buffers.held
+            for share, stop in todo:
+                row = pairs.rows[stop]
+                self._before[share.part].make_room(int(asked.sizes[row]))
+                if held.counts[row] == held.rooms[row]:
+                    self.buffers.widen(np.array([row]))
+        return np.concatenate(named)
