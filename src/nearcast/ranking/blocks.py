@@ -366,7 +366,7 @@ def _find(
     """
     blocks, at, capacity, size = pool.blocks, pool.at, pool.capacity, pool.size
     owners, fields, knots = pool.owners, pool.fields, pool.knots
-    words, offsets = stored.words, stored.offsets
+    words = stored.words
     thresholds, starts = asked.thresholds, asked.starts
     out_offsets = np.zeros(end - begin + 1, np.int64)
     out_rows, out_scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
@@ -377,7 +377,7 @@ def _find(
     found, done = 0, 0
     while done < end - begin and found < room:
         m = begin + done - stored.base
-        low, high = offsets[m], offsets[m + 1]
+        low, high = stored.starts[m], stored.stops[m]
         inverse = 1.0 / stored.lengths[m]
         level = 0
         while level < LEVELS - 2 and inverse > knots[level + 1]:

@@ -11,12 +11,14 @@ from nearcast.kernels import kernel
 from nearcast.ranking.scoring import Metric, score
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from nearcast.ranking.subscribers import Asked
     from nearcast.ranking.windows import Stored
 
-__all__ = ["PAIRS", "Finder", "Found", "Scan", "wider"]
+__all__ = ["PAIRS", "Finder", "Found", "Scan", "joined", "wider"]
 
 PAIRS = 4096  # room for subscriptions, at first
 
@@ -28,6 +30,17 @@ class Found(NamedTuple):
     rows: NDArray[np.int32]
     scores: NDArray[np.float64]
     counters: NDArray[np.int64]  # blocks or cells looked at, those not skipped, postings in them, candidates
+
+
+def joined(parts: Sequence[Found]) -> Found:
+    """Return what was found for messages and for those that follow."""
+    counts = np.concatenate([np.diff(part.offsets) for part in parts])
+    return Found(
+        np.concatenate([[0], np.cumsum(counts)]),
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+        np.sum([part.counters for part in parts], axis=0),
+    )
 
 
 class Finder(ABC):

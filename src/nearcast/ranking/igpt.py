@@ -360,7 +360,7 @@ def _search(
     found, done = 0, 0
     while done < end - begin and found < room:
         m = begin + done - stored.base
-        low, high = stored.offsets[m], stored.offsets[m + 1]
+        low, high = stored.starts[m], stored.stops[m]
         words = stored.words[low:high]
         words = words[np.argsort(-idf[words], kind="mergesort")]
         count = len(words)

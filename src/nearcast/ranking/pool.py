@@ -80,7 +80,7 @@ def empty_pool(words: int, headers: int, postings: int, knots: NDArray[np.float6
         np.empty((LEVELS, headers), np.float32),
         np.empty(headers, np.int64),
         np.empty(headers, np.int32),
-        np.empty(headers, np.int32),
+        np.zeros(headers, np.int32),  # their sum bounds the number of postings
         np.empty(postings, np.int32),
         np.empty(FIELDS * postings, np.float32),
         np.full(CLASSES, -1, np.int64),

@@ -10,15 +10,18 @@ score that they allow, and stops when that is below the worst that it would keep
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 from nearcast.parallel import side_by_side
 from nearcast.ranking.curve import z_order
-from nearcast.ranking.scoring import Metric, score, tail_of
+from nearcast.ranking.finder import wider
+from nearcast.ranking.scoring import Metric
+from nearcast.ranking.seek import BLOCK, Best, Segment, scan, search, slot_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,29 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Best", "Recall"]
 
-
-class Segment(NamedTuple):
-    """Messages *begin* to *end*, by words and places."""
-
-    begin: int
-    end: int
-    slots: NDArray[np.int32]  # a hash table of lists, -1 where empty
-    words: NDArray[np.int32]  # of each list
-    lists: NDArray[np.int64]  # [lists + 1] into the blocks
-    boxes: NDArray[np.float32]  # [6, blocks]
-    heaviest: NDArray[np.float32]  # 1 / length, the largest in the block
-    starts: NDArray[np.int64]  # [blocks + 1] into the postings
-    numbers: NDArray[np.int32]  # of messages, counted from begin
-    places: NDArray[np.float32]  # [3, postings]
-    weights: NDArray[np.float32]  # 1 / length
-
-
-class Best(NamedTuple):
-    """The best messages for each of several subscriptions, best first."""
-
-    scores: NDArray[np.float64]  # [queries, most]
-    messages: NDArray[np.int64]
-    counts: NDArray[np.int64]
+AHEAD = 16  # messages that are asked for before they are needed
 
 
 class Recall:
@@ -61,6 +42,7 @@ class Recall:
         self._scale = (metric.radius or 1.0) / metric.max_distance
         self._segments: list[Segment] = []  # oldest first
         self._indexed = 0  # messages before this one are in segments
+        self._list_of = np.empty(0, np.int32)  # of each word, while a segment is built; -1 for none
 
     @property
     def nbytes(self) -> int:
@@ -110,14 +92,15 @@ class Recall:
         )
         stored = messages.stored
         recent = max(self._indexed, messages.first)
+        largest_first = sorted(self._segments, key=lambda segment: segment.begin - segment.end)
 
         def part(piece: tuple[int, int]) -> None:
             here = slice(*piece)
             mine = Best._make(array[here] for array in best)
             query = (asked, rows[here], wanted[here], stored, idf, self._metric)
-            _scan(*query, recent, messages.end, mine)
-            for segment in reversed(self._segments):
-                _search(segment, *query, self._scale, messages.first, mine)
+            scan(*query, recent, messages.end, mine)
+            for segment in largest_first:
+                search(segment, *query, self._scale, messages.first, mine)
 
         pieces = _pieces(len(rows), threads)
         side_by_side(part, pieces, threads)
@@ -125,23 +108,25 @@ class Recall:
 
     def _built(self, stored: Stored, begin: int, end: int) -> Segment:
         first, last = begin - stored.base, end - stored.base
-        offsets = stored.offsets[first : last + 1]
-        words = stored.words[offsets[0] : offsets[-1]]
-        places = stored.places[first:last]
-        owners = np.repeat(np.arange(last - first, dtype=np.int32), np.diff(offsets))
-        order = np.argsort(z_order(places)[owners], kind="stable")
-        order = order[np.argsort(words[order], kind="stable")]
-        words, owners = words[order], owners[order]
-        cuts = np.flatnonzero(np.diff(words, prepend=-1, append=-1))
-        names = words[cuts[:-1]]
-        counts = np.diff(cuts)
-        blocks = -(-counts // config.RANKING_BLOCK)
+        words = int(stored.stops[last - 1] - stored.starts[first])
+        known = int(stored.words[stored.starts[first] : stored.stops[last - 1]].max(initial=-1)) + 1
+        if known > len(self._list_of):
+            self._list_of = np.full(known + known // 4, -1, np.int32)
+        names, counts = _count_words(stored, first, last, self._list_of)
+        cuts = np.concatenate([[0], np.cumsum(counts)])
+        blocks = -(-counts // BLOCK)
         lists = np.concatenate([[0], np.cumsum(blocks)])
         starts = _block_starts(cuts, blocks, lists)
         slots = np.full(1 << max(4, int(2 * len(names)).bit_length()), -1, np.int32)
         _hash_words(slots, names)
-        near = (places[owners] * self._scale).astype(np.float32).T.copy()
-        weights = (1.0 / stored.lengths[first:last])[owners].astype(np.float32)
+        owners, near, weights = (
+            np.empty(words, np.int32),
+            np.empty((3, words), np.float32),
+            np.empty(words, np.float32),
+        )
+        order = np.argsort(z_order(stored.places[first:last]))
+        _lay_out(stored, first, order, self._scale, self._list_of, cuts[:-1].copy(), owners, near, weights)
+        self._list_of[names] = -1
         boxes = np.empty((6, len(starts) - 1), np.float32)
         heaviest = np.empty(len(starts) - 1, np.float32)
         _summaries(starts, near, weights, boxes, heaviest)
@@ -160,6 +145,50 @@ def _level(size: int) -> int:
 
 
 @kernel
+def _count_words(stored: Stored, first: int, last: int, list_of: NDArray[np.int32]) -> Any:
+    """Give a list to each word of some messages, in *list_of*; return the words, and how often they occur."""
+    names, counts = np.empty(1024, np.int32), np.empty(1024, np.int64)
+    known = 0
+    for i in range(stored.starts[first], stored.stops[last - 1]):
+        word = stored.words[i]
+        if list_of[word] < 0:
+            if known == len(names):
+                names, counts = wider(names, known + 1), wider(counts, known + 1)
+            list_of[word], names[known], counts[known] = known, word, 0
+            known += 1
+        counts[list_of[word]] += 1
+    return names[:known], counts[:known]
+
+
+@kernel
+def _lay_out(
+    stored: Stored,
+    first: int,
+    order: NDArray[np.int64],
+    scale: float,
+    list_of: NDArray[np.int32],
+    cursors: NDArray[np.int64],
+    numbers: NDArray[np.int32],
+    places: NDArray[np.float32],
+    weights: NDArray[np.float32],
+) -> None:
+    """Put messages into the lists of their words, in a given order."""
+    for number in order:
+        m = first + number
+        for i in range(stored.starts[m], stored.stops[m]):
+            list_ = list_of[stored.words[i]]
+            numbers[cursors[list_]] = number
+            cursors[list_] += 1
+    for p in range(len(numbers)):  # once they are in place: one scattered write for each, and one scattered read
+        if p + AHEAD < len(numbers):
+            prefetch(stored.places, first + numbers[p + AHEAD])
+        m = first + numbers[p]
+        weights[p] = 1.0 / stored.lengths[m]
+        for axis in range(3):
+            places[axis, p] = stored.places[m, axis] * scale
+
+
+@kernel
 def _block_starts(cuts: NDArray[np.int64], blocks: NDArray[np.int64], lists: NDArray[np.int64]) -> Any:
     """Return where blocks begin: those of a list are of about the same size."""
     starts = np.empty(lists[-1] + 1, np.int64)
@@ -172,15 +201,10 @@ def _block_starts(cuts: NDArray[np.int64], blocks: NDArray[np.int64], lists: NDA
 
 
 @kernel
-def _slot(word: int, mask: int) -> Any:
-    return np.int64((np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
-
-
-@kernel
 def _hash_words(slots: NDArray[np.int32], words: NDArray[np.int32]) -> None:
     mask = len(slots) - 1
     for i in range(len(words)):
-        at = _slot(words[i], mask)
+        at = slot_of(words[i], mask)
         while slots[at] >= 0:
             at = (at + 1) & mask
         slots[at] = i
@@ -204,132 +228,3 @@ def _summaries(
         for i in range(starts[block], starts[block + 1]):
             most = max(most, weights[i])
         heaviest[block] = most
-
-
-@kernel
-def _keep(best: Best, query: int, wanted: int, value: float, number: int) -> None:
-    """Put a message among the best of a query, if it is one of them."""
-    scores, messages = best.scores, best.messages
-    count = best.counts[query]
-    if count == wanted:
-        last = count - 1
-        if value < scores[query, last] or (value == scores[query, last] and number < messages[query, last]):
-            return
-        count -= 1
-    at = count
-    while at > 0 and (
-        scores[query, at - 1] < value or (scores[query, at - 1] == value and messages[query, at - 1] < number)
-    ):
-        scores[query, at] = scores[query, at - 1]
-        messages[query, at] = messages[query, at - 1]
-        at -= 1
-    scores[query, at], messages[query, at] = value, number
-    best.counts[query] = count + 1
-
-
-@kernel
-def _scan(
-    asked: Asked,
-    rows: NDArray[np.int32],
-    wanted: NDArray[np.int32],
-    stored: Stored,
-    idf: NDArray[np.float64],
-    metric: Metric,
-    begin: int,
-    end: int,
-    best: Best,
-) -> None:
-    """Look at each of the messages that are in no segment yet."""
-    for query in range(len(rows)):
-        for number in range(begin, end):
-            value, rarest = score(asked, rows[query], stored, number - stored.base, idf, metric)
-            if rarest >= 0:
-                _keep(best, query, wanted[query], value, number)
-
-
-@kernel
-def _search(
-    segment: Segment,
-    asked: Asked,
-    rows: NDArray[np.int32],
-    wanted: NDArray[np.int32],
-    stored: Stored,
-    idf: NDArray[np.float64],
-    metric: Metric,
-    scale: float,
-    first: int,
-    best: Best,
-) -> None:
-    """Let the messages of a segment compete for the best of each query."""
-    slots, names, lists = segment.slots, segment.words, segment.lists
-    boxes, heaviest, starts = segment.boxes, segment.heaviest, segment.starts
-    numbers, places, weights = segment.numbers, segment.places, segment.weights
-    words, scores, counts = asked.words, best.scores, best.counts
-    slack = np.float32(config.RANKING_SLACK)
-    mask = len(slots) - 1
-    bounds, blocks, lists_of = np.empty(256, np.float32), np.empty(256, np.int64), np.empty(256, np.int32)
-    for query in range(len(rows)):
-        row = rows[query]
-        alpha, long = asked.alphas[row], asked.lengths[row]
-        x = np.float32(asked.places[row, 0] * scale)
-        y = np.float32(asked.places[row, 1] * scale)
-        z = np.float32(asked.places[row, 2] * scale)
-        near_share, word_share = np.float32(alpha), np.float32((1.0 - alpha) / long)
-        kept = 0
-        for at in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
-            word = words[at]
-            slot = _slot(word, mask)
-            while slots[slot] >= 0 and names[slots[slot]] != word:
-                slot = (slot + 1) & mask
-            if slots[slot] < 0:
-                continue
-            tail = tail_of(asked, row, word, idf)
-            most = np.float32(math.sqrt(tail))
-            tail32 = np.float32(tail)
-            low, high = lists[slots[slot]], lists[slots[slot] + 1]
-            if kept + high - low > len(bounds):
-                wide = 2 * (kept + high - low)
-                bounds, blocks, lists_of = _wider(bounds, blocks, lists_of, kept, wide)
-            floor = np.float32(-1.0)
-            if counts[query] == wanted[query]:
-                floor = np.float32(scores[query, wanted[query] - 1]) - slack
-            for block in range(low, high):
-                a = max(np.float32(0.0), boxes[0, block] - x, x - boxes[3, block])
-                b = max(np.float32(0.0), boxes[1, block] - y, y - boxes[4, block])
-                c = max(np.float32(0.0), boxes[2, block] - z, z - boxes[5, block])
-                near = max(np.float32(0.0), np.float32(1.0) - math.sqrt(a * a + b * b + c * c))
-                bound = near_share * near + word_share * min(tail32 * heaviest[block], most)
-                bounds[kept], blocks[kept], lists_of[kept] = bound, block, word
-                kept += bound >= floor
-        order = np.argsort(-bounds[:kept])
-        for k in range(kept):
-            i = order[k]
-            floor = np.float32(-1.0)
-            if counts[query] == wanted[query]:
-                floor = np.float32(scores[query, wanted[query] - 1]) - slack
-            if bounds[i] < floor:
-                break
-            word = lists_of[i]
-            tail = tail_of(asked, row, word, idf)
-            most, tail32 = np.float32(math.sqrt(tail)), np.float32(tail)
-            for p in range(starts[blocks[i]], starts[blocks[i] + 1]):
-                a, b, c = places[0, p] - x, places[1, p] - y, places[2, p] - z
-                near = max(np.float32(0.0), np.float32(1.0) - math.sqrt(a * a + b * b + c * c))
-                bound = near_share * near + word_share * min(tail32 * weights[p], most)
-                number = segment.begin + numbers[p]
-                if bound < floor or number < first:
-                    continue
-                value, rarest = score(asked, row, stored, number - stored.base, idf, metric)
-                if rarest == word:  # else another of its words finds it
-                    _keep(best, query, wanted[query], value, number)
-                    if counts[query] == wanted[query]:
-                        floor = np.float32(scores[query, wanted[query] - 1]) - slack
-
-
-@kernel
-def _wider(
-    bounds: NDArray[np.float32], blocks: NDArray[np.int64], words: NDArray[np.int32], count: int, wide: int
-) -> Any:
-    more = np.empty(wide, np.float32), np.empty(wide, np.int64), np.empty(wide, np.int32)
-    more[0][:count], more[1][:count], more[2][:count] = bounds[:count], blocks[:count], words[:count]
-    return more

@@ -9,7 +9,7 @@ import numpy as np
 from nearcast.parallel import side_by_side
 from nearcast.ranking.buffers import SHIFT, Buffers
 from nearcast.ranking.holders import Holders
-from nearcast.ranking.updates import Before, Changes, differences
+from nearcast.ranking.updates import Changes, Log, differences, new_log
 from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, refill
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Results:
         self.buffers = Buffers()
         self.holders = Holders()
         self._call = 0
-        self._before: list[Before] = []  # of each thread
+        self._before: list[list[Log]] = []  # of each thread: results as they were when the call began
 
     def open(self, rows: NDArray[np.int32], sizes: NDArray[np.int32]) -> None:
         """Give new rows empty buffers for so many results."""
@@ -53,7 +53,7 @@ class Results:
         if self._call == _LAST_CALL:
             self.buffers.held.seen[:] = self._call = 0
         self._call += 1
-        self._before = [Before() for _ in range(max(1, threads))]
+        self._before = [[new_log(0)] for _ in range(max(1, threads))]
 
     def take(self, asked: Asked, found: Found, first: int) -> tuple[int, NDArray[np.int32]]:
         """Put messages, of which *first* is the oldest, into buffers.
@@ -66,7 +66,7 @@ class Results:
 
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             raised = np.empty(len(pairs.rows) - begin, np.int32)
-            log = self._before[share.part].log
+            log = self._before[share.part][-1]
             stop, count = arrive(self.buffers.held, asked, pairs, share, log, begin, entered, raised)
             return stop, raised[:count]
 
@@ -81,7 +81,7 @@ class Results:
 
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             short = np.empty(len(rows) - begin, np.int32)
-            log = self._before[share.part].log
+            log = self._before[share.part][-1]
             stop, count = expire(self.buffers.held, asked, pairs, share, log, begin, short)
             return stop, short[:count]
 
@@ -101,7 +101,8 @@ class Results:
     def changes(self, sizes: NDArray[np.int32]) -> Changes:
         """Return what the call has changed."""
         held = self.buffers.held
-        parts = side_by_side(lambda before: differences(before, held, sizes), self._before, len(self._before))
+        logs = [log for part in self._before for log in part]
+        parts = side_by_side(lambda log: differences(log, held, sizes), logs, len(self._before))
         return Changes._make(map(np.concatenate, zip(*parts)))
 
     def _shared(
@@ -121,7 +122,8 @@ class Results:
             held = self.buffers.held
             for share, stop in todo:
                 row = pairs.rows[stop]
-                self._before[share.part].make_room(int(asked.sizes[row]))
                 if held.counts[row] == held.rooms[row]:
                     self.buffers.widen(np.array([row]))
+                else:
+                    self._before[share.part].append(new_log(int(asked.sizes[row])))
         return np.concatenate(named)

@@ -96,8 +96,8 @@ def score(asked: Asked, row: int, stored: Stored, m: int, idf: NDArray[np.float6
         start,
         start + asked.counts[row],
         stored.words,
-        stored.offsets[m],
-        stored.offsets[m + 1],
+        stored.starts[m],
+        stored.stops[m],
         idf,
     )
     x = asked.places[row, 0] - stored.places[m, 0]

@@ -16,7 +16,7 @@ from nearcast.geometry.spaces import checked_space
 from nearcast.parallel import side_by_side
 from nearcast.ragged import code_sets, integers, matrix, offsets_of
 from nearcast.ranking.blocks import Blocks
-from nearcast.ranking.finder import Finder, Found, Scan
+from nearcast.ranking.finder import Finder, Found, Scan, joined
 from nearcast.ranking.frequencies import DocumentFrequencies
 from nearcast.ranking.igpt import IGPT
 from nearcast.ranking.policies import CostBased, Policy
@@ -281,21 +281,18 @@ class TopK:
                 at += len(parts[-1].offsets) - 1
             return parts
 
-        raised, first, pairs = [], begin, 0
-        for found in (one for piece in side_by_side(search, pieces, self.threads) for one in piece):
-            entered, rows = self._results.take(asked, found, first)
-            raised.append(rows)
-            first += len(found.offsets) - 1
-            pairs += len(found.rows)
-            self._counted["entered"] += entered
-            for name, counted in zip(_COUNTERS, found.counters.tolist()):
-                self._counted[name] += counted
-        changed = np.unique(np.concatenate(raised))
+        found = joined([one for piece in side_by_side(search, pieces, self.threads) for one in piece])
+        entered, changed = self._results.take(asked, found, begin)
         if len(changed):
             self._finder.changed(asked, changed, self._idf)
+        self._counted["entered"] += entered
+        for name, counted in zip(_COUNTERS, found.counters.tolist()):
+            self._counted[name] += counted
         self._counted["messages"] += count
         # While buffers fill, a message concerns everybody: then few at a time, since thresholds rise between chunks.
-        self._chunk = min(config.RANKING_CHUNK, max(1, config.RANKING_PAIRS * count // max(1, pairs)))
+        self._chunk = min(
+            config.RANKING_CHUNK, max(1, config.RANKING_PAIRS * count // max(1, len(found.rows)))
+        )
 
     def _leave(self, number: int) -> None:
         """Let the messages before *number* leave the window, and re-evaluate who needs others (Algorithm 2)."""

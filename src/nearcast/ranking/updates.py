@@ -14,7 +14,7 @@ from nearcast.ranking.buffers import AHEAD, SHIFT, Held, prefetch_entries
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Before", "Changes", "Log", "differences", "remember"]
+__all__ = ["Changes", "Log", "differences", "new_log", "remember"]
 
 
 class Changes(NamedTuple):
@@ -37,29 +37,14 @@ class Log(NamedTuple):
     used: NDArray[np.int64]  # rows, and results
 
 
-class Before:
-    """The results of the rows that a call changes, as they were before it."""
-
-    def __init__(self) -> None:
-        self.log = _log(config.RANKING_LOG, 16 * config.RANKING_LOG)
-
-    def make_room(self, results: int) -> None:
-        """Let there be room for another row with so many results, and for as much again as there is."""
-        rows, used = self.log.used.tolist()
-        if rows == len(self.log.rows) or used + results > len(self.log.scores):
-            old, self.log = self.log, _log(2 * (rows + 1), 2 * (used + results))
-            new = self.log
-            new.rows[:rows], new.ends[:rows] = old.rows[:rows], old.ends[:rows]
-            new.scores[:used], new.messages[:used] = old.scores[:used], old.messages[:used]
-            new.used[:] = old.used
-
-
-def _log(rows: int, results: int) -> Log:
+def new_log(results: int) -> Log:
+    """Return an empty log with room for so many results of one row, and more."""
+    room = max(config.RANKING_LOG, results)
     return Log(
-        np.empty(rows, np.int32),
-        np.empty(rows, np.int64),
-        np.empty(results),
-        np.empty(results, np.int64),
+        np.empty(room // 4, np.int32),
+        np.empty(room // 4, np.int64),
+        np.empty(room),
+        np.empty(room, np.int64),
         np.zeros(2, np.int64),
     )
 
@@ -82,9 +67,8 @@ def remember(log: Log, held: Held, row: int, k: int, call: int) -> Any:
     return True
 
 
-def differences(before: Before, held: Held, sizes: NDArray[np.int32]) -> Changes:
+def differences(log: Log, held: Held, sizes: NDArray[np.int32]) -> Changes:
     """Return what became of the results since."""
-    log = before.log
     count, used = log.used.tolist()
     rows = log.rows[:count]
     room = int(used + np.minimum(held.counts[rows], sizes[rows]).sum())

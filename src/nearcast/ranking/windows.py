@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast import config
 from nearcast.errors import InputError, shown
 from nearcast.growable import GrowableArray
 
@@ -57,12 +58,23 @@ class TimeWindow:
 Window = CountWindow | TimeWindow
 
 
+#: What is known of a message but its words: one cache line.
+_RECORD = np.dtype(
+    {
+        "names": ["places", "lengths", "starts", "stops", "times"],
+        "formats": [(np.float64, 3), np.float64, np.int64, np.int64, np.int64],
+        "itemsize": config.CACHE_LINE,
+    }
+)
+
+
 class Stored(NamedTuple):
     """The messages in memory, as kernels see them; row 0 is message number ``base``."""
 
     places: NDArray[np.float64]  # [rows, 3]
     lengths: NDArray[np.float64]  # of the vectors of weights
-    offsets: NDArray[np.int64]  # [rows + 1] into the words
+    starts: NDArray[np.int64]  # into the words
+    stops: NDArray[np.int64]
     words: NDArray[np.int32]
     base: int
 
@@ -77,11 +89,8 @@ class Messages:
         self.first = self.end = 0
         self._ids = GrowableArray(np.empty(0, np.int64), borrowed=False)
         self._base = 0
-        self._places = GrowableArray(np.empty((0, 3)), borrowed=False)
-        self._lengths = GrowableArray(np.empty(0), borrowed=False)
-        self._offsets = GrowableArray(np.zeros(1, np.int64), borrowed=False)
+        self._table = GrowableArray(np.empty(0, _RECORD), borrowed=False)
         self._words = GrowableArray(np.empty(0, np.int32), borrowed=False)
-        self._times = GrowableArray(np.empty(0, np.int64), borrowed=False)
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -89,22 +98,20 @@ class Messages:
     @property
     def nbytes(self) -> int:
         """Memory."""
-        return sum(
-            part.nbytes for part in (self._places, self._lengths, self._offsets, self._words, self._times)
-        )
+        return self._table.nbytes + self._words.nbytes + self._ids.nbytes
 
     @property
     def stored(self) -> Stored:
         """The arrays, for kernels."""
-        return Stored(
-            self._places.values, self._lengths.values, self._offsets.values, self._words.values, self._base
-        )
+        table = self._table.values
+        columns = {name: table[name] for name in ("places", "lengths", "starts", "stops")}
+        return Stored(**columns, words=self._words.values, base=self._base)
 
     @property
     def newest(self) -> int:
         """The time of the newest message."""
-        times = self._times.values
-        return int(times[-1]) if len(times) else -(2**63)
+        table = self._table.values
+        return int(table["times"][-1]) if len(table) else -(2**63)
 
     def append(
         self,
@@ -119,16 +126,18 @@ class Messages:
         if ids.dtype != self._ids.values.dtype:  # names after numbers, or the other way round
             self._ids = GrowableArray(self._ids.values.astype(object), borrowed=False)
         self._ids.extend(ids)
-        self._places.extend(places)
-        self._lengths.extend(lengths)
-        self._offsets.extend(offsets[1:] - offsets[0] + self._offsets.values[-1])
+        new = np.zeros(len(places), _RECORD)
+        new["places"], new["lengths"] = places, lengths
+        new["starts"] = offsets[:-1] - offsets[0] + len(self._words.values)
+        new["stops"] = offsets[1:] - offsets[0] + len(self._words.values)
+        new["times"] = np.maximum.accumulate(np.maximum(times, self.newest))
+        self._table.extend(new)
         self._words.extend(words[offsets[0] : offsets[-1]])
-        self._times.extend(np.maximum.accumulate(np.maximum(times, self.newest)))
         self.end += len(places)
 
     def before(self, time: int) -> int:
         """Return the number of the first message that was published at *time* or later."""
-        return self._base + int(np.searchsorted(self._times.values, time))
+        return self._base + int(np.searchsorted(self._table.values["times"], time))
 
     def named(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Return the ids of messages that were there since the last :meth:`tidy`."""
@@ -139,16 +148,17 @@ class Messages:
         """Free the memory of messages that have left, when they are more than the others."""
         gone = self.first - self._base
         if gone > len(self) + 1024:
-            for name in ("_places", "_lengths", "_times", "_ids"):
-                setattr(self, name, _without(getattr(self, name), gone))
-            cut = int(self._offsets.values[gone])
-            self._offsets = GrowableArray(self._offsets.values[gone:] - cut, borrowed=False)
-            self._words = _without(self._words, cut)
+            table = self._table.values[gone:].copy()
+            cut = int(table["starts"][0]) if len(table) else len(self._words.values)
+            table["starts"] -= cut
+            table["stops"] -= cut
+            for name, values in (
+                ("_table", table),
+                ("_words", self._words.values[cut:].copy()),
+                ("_ids", self._ids.values[gone:].copy()),
+            ):
+                setattr(self, name, GrowableArray(values, borrowed=False))
             self._base = self.first
-
-
-def _without(column: GrowableArray, count: int) -> GrowableArray:
-    return GrowableArray(column.values[count:].copy(), borrowed=False)
 
 
 def in_order(times: NDArray[np.int64] | None, ids: Any) -> NDArray[np.int64] | None:

@@ -215,7 +215,7 @@ def _search(
     found, done = 0, 0
     while done < end - begin and found < room:
         m = begin + done - stored.base
-        low, high = stored.offsets[m], stored.offsets[m + 1]
+        low, high = stored.starts[m], stored.stops[m]
         cursors, ends = np.empty(high - low, np.int64), np.empty(high - low, np.int64)
         weights = np.empty(high - low)
         for axis in range(3):
