@@ -179,7 +179,9 @@ def _lay_out(
             list_ = list_of[stored.words[i]]
             numbers[cursors[list_]] = number
             cursors[list_] += 1
-    for p in range(len(numbers)):  # once they are in place: one scattered write for each, and one scattered read
+    for p in range(
+        len(numbers)
+    ):  # once they are in place: one scattered write for each, and one scattered read
         if p + AHEAD < len(numbers):
             prefetch(stored.places, first + numbers[p + AHEAD])
         m = first + numbers[p]

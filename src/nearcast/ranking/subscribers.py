@@ -71,6 +71,10 @@ class Subscribers:
         table = self._table.values
         return Asked(**{name: table[name] for name in _RECORD.names or ()}, words=self._words.values)
 
+    def all(self) -> NDArray[np.int32]:
+        """Return the rows that there are."""
+        return np.flatnonzero(self._alive.values).astype(np.int32)
+
     def alive(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say which of these rows there are."""
         good = (rows >= 0) & (rows < self.rows)

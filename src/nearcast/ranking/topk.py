@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +24,13 @@ from nearcast.ranking.recall import Best, Recall
 from nearcast.ranking.results import Results
 from nearcast.ranking.rivals.ciq import CIQ
 from nearcast.ranking.rivals.policies import KMax, Skyband
-from nearcast.ranking.scoring import lengths, metric_of, places_of
+from nearcast.ranking.scoring import Metric, lengths, metric_of, places_of
 from nearcast.ranking.subscribers import Subscribers
 from nearcast.ranking.windows import CountWindow, Messages, TimeWindow, in_order
 from nearcast.text import tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,12 +41,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FINDERS", "POLICIES", "TopK"]
 
+_Made = TypeVar("_Made")
+
 FINDERS: dict[str, type[Finder]] = {one.name: one for one in (Blocks, IGPT, CIQ, Scan)}
 POLICIES: dict[str, type[Policy]] = {one.name: one for one in (CostBased, KMax, Skyband)}
 
 
 # What finders count: blocks or leaves, those not skipped, postings in these, and subscriptions that were verified.
 _COUNTERS = ("leaves", "leaves_visited", "postings_visited", "candidates")
+_COUNTED = ("messages", "expired", *_COUNTERS, "entered", "re_evaluations", "initialised")
 
 
 class TopK:
@@ -81,7 +84,8 @@ class TopK:
     threads
         How many share the work of a call.
     index, buffer
-        How subscriptions are found, and how much their buffers hold: for measurements.
+        How subscriptions are found, and how much their buffers hold: names in ``FINDERS`` and ``POLICIES``, or what
+        makes a finder, and a policy. For measurements; the results are the same.
     """
 
     def __init__(
@@ -93,14 +97,11 @@ class TopK:
         document_frequency: DocumentFrequencies | None = None,
         clock: Clock | None = None,
         threads: int = 1,
-        index: str = "blocks",
-        buffer: str = "cost-based",
+        index: str | Callable[[Metric], Finder] = "blocks",
+        buffer: str | Policy = "cost-based",
     ) -> None:
         if not isinstance(window, CountWindow | TimeWindow):
             raise InputError(f"window must be a CountWindow or a TimeWindow, not {shown(window)}")
-        for name, known, what in ((index, FINDERS, "index"), (buffer, POLICIES, "buffer")):
-            if name not in known:
-                raise UnknownError(f"no {what} {shown(name)}; there are {', '.join(known)}")
         self.window, self.space = window, checked_space(space)
         self.threads = threads
         self._metric = metric_of(self.space, max_distance)
@@ -113,12 +114,16 @@ class TopK:
         self._idf = np.empty(0)
         self._subscribers = Subscribers()
         self._messages = Messages()
-        self._finder = FINDERS[index](self._metric)
-        self._results = Results(POLICIES[buffer]())
+        self._finder = _chosen(index, FINDERS, "index")(self._metric)
+        self._results = Results(
+            buffer if isinstance(buffer, Policy) else _chosen(buffer, POLICIES, "buffer")()
+        )
         self._recall = Recall(self._metric)
         self._chunk = 1  # messages that arrive before the old ones leave
-        self._counted = dict.fromkeys(("messages", "expired", *_COUNTERS, "entered", "re-evaluations"), 0)
-        self._seconds = {"arrivals": 0.0, "expiries": 0.0}
+        self._counted = dict.fromkeys(
+            ("messages", "expired", *_COUNTERS, "entered", "re_evaluations", "initialised"), 0
+        )
+        self._seconds = dict.fromkeys(("arrivals", "expiries", "initialisations"), 0.0)
 
     def __len__(self) -> int:
         """How many subscriptions there are."""
@@ -182,8 +187,11 @@ class TopK:
         self._learn(codes)
         rows = self._subscribers.add(places_of(xy, self.space), alphas, sizes, offsets, codes, self._idf)
         self._results.open(rows, sizes)
-        self._re_evaluate(rows)
+        started = time.perf_counter()
+        self._evaluate(rows)
         self._finder.add(self._subscribers.asked, rows, self._idf)
+        self._counted["initialised"] += len(rows)
+        self._seconds["initialisations"] += time.perf_counter() - started
         return rows
 
     def unsubscribe(self, rows: Any) -> None:
@@ -239,6 +247,7 @@ class TopK:
                 ids[part],
             )
             self._arrive(part.stop - part.start)
+            self._recall.follow(self._messages)
             self._seconds["arrivals"] += time.perf_counter() - started
             self._leave(self._first())
             begin = part.stop
@@ -303,18 +312,17 @@ class TopK:
             needy = self._results.drop(asked, messages.first, number)
             messages.first = number
             if len(needy):
-                self._re_evaluate(needy)
+                self._evaluate(needy)
                 self._finder.changed(asked, needy, self._idf)
+                self._counted["re_evaluations"] += len(needy)
             self._counted["expired"] += count
-        self._recall.follow(messages)
         self._seconds["expiries"] += time.perf_counter() - started
 
-    def _re_evaluate(self, rows: NDArray[np.int32]) -> None:
+    def _evaluate(self, rows: NDArray[np.int32]) -> None:
         """Fill the buffers of rows from the window."""
         asked = self._subscribers.asked
         wanted = self._results.buffers.held.wanted[rows]
         self._results.fill(asked, rows, wanted, self._best(rows, wanted))
-        self._counted["re-evaluations"] += len(rows)
 
     def _best(self, rows: NDArray[np.int32], wanted: NDArray[np.int32]) -> Best:
         """Return the best messages of the window; where a share of the k-th score decides, as many as reach it."""
@@ -332,15 +340,29 @@ class TopK:
 
     # --- Names, weights, figures -----------------------------------------------------------------------------------
 
+    def use_index(self, index: str | Callable[[Metric], Finder]) -> None:
+        """Find subscriptions by another index from now on, as in the constructor; figures begin anew."""
+        self._finder = _chosen(index, FINDERS, "index")(self._metric)
+        self._finder.add(self._subscribers.asked, self._subscribers.all(), self._idf)
+        self._counted = dict.fromkeys(self._counted, 0)
+        self._seconds = dict.fromkeys(self._seconds, 0.0)
+
     def stats(self) -> dict[str, Any]:
-        """Return figures: counts since the beginning, seconds, buffers, memory."""
+        """Return figures since the beginning.
+
+        Counts; the average time of an arriving and of an expired message (AMP and EMP in the paper), and of a new
+        subscription; buffers; memory in bytes.
+        """
         results, rows = self._results, len(self)
         return {
             "subscriptions": rows,
             "window": len(self._messages),
             **self._counted,
-            "arrival_seconds": self._seconds["arrivals"],
-            "expiry_seconds": self._seconds["expiries"],
+            "amp_microseconds": _each(self._seconds["arrivals"], self._counted["messages"]),
+            "emp_microseconds": _each(self._seconds["expiries"], self._counted["expired"]),
+            "initialisation_microseconds": _each(
+                self._seconds["initialisations"], self._counted["initialised"]
+            ),
             "average_buffer": float(results.buffers.held.counts.sum() / max(1, rows)),
             "memory": {
                 "subscriptions": self._subscribers.nbytes,
@@ -406,6 +428,20 @@ class TopK:
                 "rank": made.ranks,
             }
         )
+
+
+def _each(seconds: float, count: int) -> float:
+    return seconds / max(1, count) * 1e6
+
+
+def _chosen(value: Any, known: Mapping[str, Callable[..., _Made]], what: str) -> Callable[..., _Made]:
+    """Return what makes a finder or a policy: itself, or by its name."""
+    if callable(value):
+        made: Callable[..., _Made] = value
+        return made
+    if value not in known:
+        raise UnknownError(f"no {what} {shown(value)}; there are {', '.join(known)}")
+    return known[value]
 
 
 def _one_each(value: Any, count: int, kind: Any, name: str, low: float, high: float) -> NDArray[Any]:

@@ -13,9 +13,12 @@ class KMax(Policy):
 
     name = "kmax"
 
+    def __init__(self, times: float = config.RANKING_KMAX) -> None:
+        self._times = times  # kmax, in units of k
+
     def wanted(self, k: int) -> int:
         """Return kmax."""
-        return max(k, round(config.RANKING_KMAX * k))
+        return max(k, round(self._times * k))
 
     def limit(self, k: int) -> int:
         """Return kmax."""
@@ -31,6 +34,9 @@ class Skyband(Policy):
 
     name = "skyband"
 
+    def __init__(self, share: float = config.RANKING_SKYBAND) -> None:
+        self._share = share
+
     def wanted(self, k: int) -> int:
         """Return how many are asked for at first; twice as many where all of them reach the threshold."""
         return 4 * k
@@ -45,4 +51,4 @@ class Skyband(Policy):
 
     def ratio(self) -> float:
         """Return the share of the k-th score that is the threshold."""
-        return config.RANKING_SKYBAND
+        return self._share
