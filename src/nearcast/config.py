@@ -341,6 +341,7 @@ LFILTER_HALVING_NS: Final = 4.0  # one step of narrowing a list to a range of id
 # --- Ranking -------------------------------------------------------------------------------------------------------
 CACHE_LINE: Final = 64  # bytes
 RANKING_BLOCK: Final = 32  # postings that share one box
+RANKING_GROUP: Final = 16  # blocks that are skipped together
 RANKING_LEVELS: Final = 16  # of the weight of a message's words, for which a block knows its reach
 RANKING_LEAST_ALPHA: Final = 1 / 256  # below which α counts as this in the reach of a block
 RANKING_SLACK: Final = 4e-6  # by which bounds in single precision are widened; scores are at most 1

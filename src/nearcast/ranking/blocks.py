@@ -35,6 +35,7 @@ from nearcast.ranking.pool import (
     ALPHA,
     BLOCK,
     FIELDS,
+    GROUP,
     LEVELS,
     SHARE,
     TAIL,
@@ -48,6 +49,7 @@ from nearcast.ranking.pool import (
     insert,
     remove,
     summarize,
+    take_headers,
 )
 from nearcast.ranking.scoring import Metric, score, tail_of
 
@@ -186,7 +188,7 @@ def _insert_rows(
         row = rows[at]
         headers, postings = pool.used[0], pool.used[1]
         for i in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
-            headers += 2 * pool.room[asked.words[i]] + 2
+            headers += 2 * pool.room[asked.words[i]] + GROUP
             postings += 2 * BLOCK + 4
         if headers > len(pool.at) or postings > len(pool.owners):
             return at
@@ -222,14 +224,14 @@ def _change_rows(pool: Pool, asked: Asked, rows: NDArray[np.int32], scale: float
                 pool.fields[pool.at[header] * FIELDS + THRESHOLD * pool.capacity[header] + i] = (
                     asked.thresholds[row]
                 )
-                summarize(pool, header)
+                summarize(pool, word, header)
 
 
 @kernel
 def _summarize_all(pool: Pool) -> None:
     for word in range(len(pool.first)):
         for header in range(pool.first[word], pool.first[word] + pool.blocks[word]):
-            summarize(pool, header)
+            summarize(pool, word, header)
 
 
 @kernel
@@ -253,8 +255,7 @@ def _lay_out(
         room = 1
         while room < blocks:
             room *= 2
-        first = pool.used[0]
-        pool.used[0] += room
+        first = take_headers(pool, room)
         pool.first[word], pool.blocks[word], pool.room[word] = first, blocks, room
         for block in range(blocks):
             low, high = begin + block * count // blocks, begin + (block + 1) * count // blocks
@@ -272,37 +273,68 @@ def _lay_out(
                 pool.owners[pool.at[header] + i] = owners[low + i]
                 for field in range(FIELDS):
                     pool.fields[pool.at[header] * FIELDS + field * capacity + i] = posting[field]
-            summarize(pool, header)
+            summarize(pool, word, header)
         begin = end
 
 
 @kernel
 def _near(
-    pool: Pool,
-    word: int,
+    boxes: NDArray[np.float32],
+    reach: NDArray[np.float32],
+    start: int,
+    stop: int,
     level: int,
     share: np.float32,
     place: tuple[np.float32, ...],
     out: NDArray[np.float32],
 ) -> None:
-    """Write for each block of a word by how much a message is inside its reach; below 0 it is not.
+    """Write for some blocks, or groups of them, by how much a message is inside their reach; below 0 it is not.
 
-    The reach of a block is a convex function of the message's weight (the largest of linear ones): between two knots
-    it is at most what a straight line says.
+    The reach is a convex function of the message's weight (the largest of linear ones): between two knots it is at most
+    what a straight line says.
     """
-    start, stop = pool.first[word], pool.first[word] + pool.blocks[word]
-    x0, y0, z0 = pool.boxes[0, start:stop], pool.boxes[1, start:stop], pool.boxes[2, start:stop]
-    x1, y1, z1 = pool.boxes[3, start:stop], pool.boxes[4, start:stop], pool.boxes[5, start:stop]
-    below, above = pool.reach[level, start:stop], pool.reach[level + 1, start:stop]
+    x0, y0, z0 = boxes[0, start:stop], boxes[1, start:stop], boxes[2, start:stop]
+    x1, y1, z1 = boxes[3, start:stop], boxes[4, start:stop], boxes[5, start:stop]
+    below, above = reach[level, start:stop], reach[level + 1, start:stop]
     x, y, z = place
     zero, one, slack = np.float32(0.0), np.float32(1.0), np.float32(config.RANKING_SLACK)
     for i in range(stop - start):
         a = max(zero, x0[i] - x, x - x1[i])
         b = max(zero, y0[i] - y, y - y1[i])
         c = max(zero, z0[i] - z, z - z1[i])
-        reach = below[i] + share * (above[i] - below[i]) + slack * (one + abs(below[i]) + abs(above[i]))
-        inside = reach * abs(reach) - (a * a + b * b + c * c)
-        out[i] = inside if reach < one else one  # who reaches the farthest distance reaches everything
+        most = below[i] + share * (above[i] - below[i]) + slack * (one + abs(below[i]) + abs(above[i]))
+        inside = most * abs(most) - (a * a + b * b + c * c)
+        out[i] = inside if most < one else one  # who reaches the farthest distance reaches everything
+
+
+@kernel
+def _near_blocks(
+    pool: Pool,
+    word: int,
+    level: int,
+    share: np.float32,
+    place: tuple[np.float32, ...],
+    margins: NDArray[np.float32],
+    group_margins: NDArray[np.float32],
+    out: NDArray[np.int64],
+) -> Any:
+    """Write the blocks of a word that a message is near, group by group where there are many; return how many."""
+    start, stop, count = pool.first[word], pool.first[word] + pool.blocks[word], 0
+    first, last, each = start, start + 1, stop - start  # one range of all
+    if stop - start >= 2 * GROUP:
+        first, last, each = start // GROUP, (stop + GROUP - 1) // GROUP, GROUP
+        _near(pool.group_boxes, pool.group_reach, first, last, level, share, place, group_margins)
+    else:
+        group_margins[0] = np.float32(0.0)
+    for group in range(last - first):
+        if group_margins[group] >= np.float32(0.0):
+            low = start + group * each
+            high = min(low + each, stop)
+            _near(pool.boxes, pool.reach, low, high, level, share, place, margins)
+            for k in range(high - low):
+                out[count] = low + k
+                count += margins[k] >= np.float32(0.0)
+    return count
 
 
 @kernel
@@ -372,7 +404,7 @@ def _find(
     out_rows, out_scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
     near, near_words = np.empty(1024, np.int64), np.empty(1024, np.int32)
     kept_rows, kept_words = np.empty(1024, np.int32), np.empty(1024, np.int32)
-    margins = np.empty(1024, np.float32)
+    margins, group_margins = np.empty(1024, np.float32), np.empty(1024, np.float32)
     zero = np.float32(0.0)
     found, done = 0, 0
     while done < end - begin and found < room:
@@ -395,16 +427,14 @@ def _find(
             word = words[i]
             if word >= len(blocks) or blocks[word] == 0:
                 continue
-            count = blocks[word]
-            if count > len(margins):
-                margins = np.empty(2 * count, np.float32)
-            if hits + count > len(near):
-                near, near_words = wider(near, hits + count), wider(near_words, hits + count)
-            _near(pool, word, level, share, place, margins)
-            for k in range(count):
-                near[hits], near_words[hits] = pool.first[word] + k, word
-                hits += margins[k] >= zero
-            counters[0] += count
+            if blocks[word] > len(margins):
+                margins, group_margins = wider(margins, blocks[word]), wider(group_margins, blocks[word])
+            if hits + blocks[word] > len(near):
+                near, near_words = wider(near, hits + blocks[word]), wider(near_words, hits + blocks[word])
+            more = _near_blocks(pool, word, level, share, place, margins, group_margins, near[hits:])
+            near_words[hits : hits + more] = word
+            hits += more
+            counters[0] += blocks[word]
         counters[1] += hits
         kept = 0
         for k in range(min(hits, AHEAD)):

@@ -21,6 +21,7 @@ __all__ = [
     "ALPHA",
     "BLOCK",
     "FIELDS",
+    "GROUP",
     "LEVELS",
     "SHARE",
     "TAIL",
@@ -34,12 +35,14 @@ __all__ = [
     "grown_pool",
     "insert",
     "remove",
-    "reset",
     "summarize",
+    "summarize_groups",
+    "take_headers",
 ]
 
 BLOCK = config.RANKING_BLOCK
 LEVELS = config.RANKING_LEVELS
+GROUP = config.RANKING_GROUP
 CLASSES = 24  # of sizes, each twice the one before
 #: Fields of a posting, float32: the place in units of the farthest distance; α; (1 - α) / length of the subscription's
 #: vector; the sum of the squared weights of its words from this one on, in order of frequency; θ.
@@ -60,6 +63,9 @@ class Pool(NamedTuple):
     at: NDArray[np.int64]  # its postings begin at this place
     capacity: NDArray[np.int32]
     size: NDArray[np.int32]
+    # of each group of GROUP headers, where a word has room for at least one
+    group_boxes: NDArray[np.float32]
+    group_reach: NDArray[np.float32]
     # of each posting
     owners: NDArray[np.int32]
     fields: NDArray[np.float32]  # block by block, in a block field by field
@@ -81,6 +87,8 @@ def empty_pool(words: int, headers: int, postings: int, knots: NDArray[np.float6
         np.empty(headers, np.int64),
         np.empty(headers, np.int32),
         np.zeros(headers, np.int32),  # their sum bounds the number of postings
+        np.empty((6, headers // GROUP + 1), np.float32),
+        np.empty((LEVELS, headers // GROUP + 1), np.float32),
         np.empty(postings, np.int32),
         np.empty(FIELDS * postings, np.float32),
         np.full(CLASSES, -1, np.int64),
@@ -98,7 +106,7 @@ def grown_pool(pool: Pool, words: int, headers: int, postings: int) -> Pool:
     for name in ("first", "blocks", "room", "at", "capacity", "size", "owners", "fields"):
         old = getattr(pool, name)
         getattr(new, name)[: len(old)] = old
-    for name in ("boxes", "reach"):
+    for name in ("boxes", "reach", "group_boxes", "group_reach"):
         old = getattr(pool, name)
         getattr(new, name)[:, : old.shape[1]] = old
     for name in ("free_headers", "free_postings", "used"):
@@ -116,14 +124,17 @@ def _class(size: int) -> Any:
 
 
 @kernel
-def _take_headers(pool: Pool, size: int) -> Any:
+def take_headers(pool: Pool, size: int) -> Any:
+    """Return a place for so many headers side by side."""
     k = _class(size)
     place = pool.free_headers[k]
     if place >= 0:
         pool.free_headers[k] = pool.at[place]
         return place
     place = pool.used[0]
-    pool.used[0] += 1 << k
+    if 1 << k >= GROUP:  # groups do not cross lists
+        place = (place + GROUP - 1) // GROUP * GROUP
+    pool.used[0] = place + (1 << k)
     return place
 
 
@@ -155,17 +166,41 @@ def _give_postings(pool: Pool, place: int, size: int) -> None:
 
 
 @kernel
-def reset(pool: Pool) -> None:
-    """Forget all lists."""
-    pool.blocks[:] = 0
-    pool.room[:] = 0
-    pool.free_headers[:] = -1
-    pool.free_postings[:] = -1
-    pool.used[:] = 0
+def summarize(pool: Pool, word: int, header: int) -> None:
+    """Compute what is known of a block of a word, and of the group that it is in."""
+    _summarize_block(pool, header)
+    _summarize_group(pool, word, header // GROUP)
 
 
 @kernel
-def summarize(pool: Pool, header: int) -> None:
+def _summarize_group(pool: Pool, word: int, group: int) -> None:
+    """Compute the box and the reach that hold those of a group of blocks."""
+    if pool.room[word] < GROUP:
+        return
+    begin = group * GROUP
+    end = min(begin + GROUP, pool.first[word] + pool.blocks[word])
+    for axis in range(3):
+        low, high = np.float32(3e38), np.float32(-3e38)
+        for header in range(begin, end):
+            low, high = min(low, pool.boxes[axis, header]), max(high, pool.boxes[axis + 3, header])
+        pool.group_boxes[axis, group], pool.group_boxes[axis + 3, group] = low, high
+    for level in range(LEVELS):
+        farthest = np.float32(-3e38)
+        for header in range(begin, end):
+            farthest = max(farthest, pool.reach[level, header])
+        pool.group_reach[level, group] = farthest
+
+
+@kernel
+def summarize_groups(pool: Pool, word: int) -> None:
+    """Compute what is known of all groups of a word."""
+    first, blocks = pool.first[word], pool.blocks[word]
+    for group in range(first // GROUP, (first + blocks + GROUP - 1) // GROUP):
+        _summarize_group(pool, word, group)
+
+
+@kernel
+def _summarize_block(pool: Pool, header: int) -> None:
     """Compute what is known of a block (Theorem 3): its box, and for each level how far away a message may be.
 
     A posting can be satisfied by a message at distance d only if α (1 - d) + (1 - α) T >= θ, where T is the most that
@@ -207,7 +242,7 @@ def _new_header(pool: Pool, word: int) -> Any:
     count, room = pool.blocks[word], pool.room[word]
     if count == room:
         wider = max(1, 2 * room)
-        old, new = pool.first[word], _take_headers(pool, wider)
+        old, new = pool.first[word], take_headers(pool, wider)
         for i in range(count):
             pool.at[new + i] = pool.at[old + i]
             pool.capacity[new + i] = pool.capacity[old + i]
@@ -218,6 +253,7 @@ def _new_header(pool: Pool, word: int) -> Any:
                 pool.reach[level, new + i] = pool.reach[level, old + i]
         _give_headers(pool, old, room)
         pool.first[word], pool.room[word] = new, wider
+        summarize_groups(pool, word)
     pool.blocks[word] += np.int32(1)
     return pool.first[word] + count
 
@@ -274,8 +310,8 @@ def _split(pool: Pool, word: int, header: int) -> Any:
     _open(pool, header, capacity)
     _refill(pool, at, capacity, order[:half], header)
     _give_postings(pool, at, capacity)
-    summarize(pool, header)
-    summarize(pool, other)
+    summarize(pool, word, header)
+    summarize(pool, word, other)
     return header, other
 
 
@@ -317,7 +353,7 @@ def insert(pool: Pool, word: int, owner: int, posting: NDArray[np.float32]) -> N
     for field in range(FIELDS):
         pool.fields[at * FIELDS + field * capacity + i] = posting[field]
     pool.size[header] += np.int32(1)
-    summarize(pool, header)
+    summarize(pool, word, header)
 
 
 @kernel
@@ -347,7 +383,7 @@ def remove(pool: Pool, word: int, owner: int, x: float, y: float, z: float) -> A
     _copy_posting(pool, header, last, header, i)
     pool.size[header] = last
     if last > 0:
-        summarize(pool, header)
+        summarize(pool, word, header)
         return True
     _give_postings(pool, pool.at[header], pool.capacity[header])
     end = pool.first[word] + pool.blocks[word] - 1
@@ -361,4 +397,6 @@ def remove(pool: Pool, word: int, owner: int, x: float, y: float, z: float) -> A
     for level in range(LEVELS):
         pool.reach[level, header] = pool.reach[level, end]
     pool.blocks[word] -= np.int32(1)
+    _summarize_group(pool, word, header // GROUP)
+    _summarize_group(pool, word, end // GROUP)
     return True
