@@ -1,0 +1,320 @@
+"""The search in a segment of the message index: which of its messages are best for a subscription."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
+from nearcast.ranking.finder import wider
+from nearcast.ranking.scoring import Metric, score, tail_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.ranking.subscribers import Asked
+    from nearcast.ranking.windows import Stored
+
+__all__ = ["Best", "Segment", "scan", "search", "slot_of"]
+
+BLOCK = config.RANKING_SEGMENT_BLOCK
+FIRST = 4  # blocks that are looked at before the others are put in order
+
+
+class Segment(NamedTuple):
+    """Messages *begin* to *end*, by words and places."""
+
+    begin: int
+    end: int
+    slots: NDArray[np.int32]  # a hash table of lists, -1 where empty
+    words: NDArray[np.int32]  # of each list
+    lists: NDArray[np.int64]  # [lists + 1] into the blocks
+    boxes: NDArray[np.float32]  # [6, blocks]
+    heaviest: NDArray[np.float32]  # 1 / length, the largest in the block
+    starts: NDArray[np.int64]  # [blocks + 1] into the postings
+    numbers: NDArray[np.int32]  # of messages, counted from begin
+    places: NDArray[np.float32]  # [3, postings]
+    weights: NDArray[np.float32]  # 1 / length
+
+
+class Best(NamedTuple):
+    """The best messages for each of several subscriptions, best first."""
+
+    scores: NDArray[np.float64]  # [queries, most]
+    messages: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class _Query(NamedTuple):
+    """A subscription, in single precision: where it is, α, and (1 - α) / length."""
+
+    x: np.float32
+    y: np.float32
+    z: np.float32
+    alpha: np.float32
+    share: np.float32
+
+
+@kernel
+def slot_of(word: int, mask: int) -> Any:
+    """Return where in a hash table the search for a word begins."""
+    return np.int64((np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+
+
+@kernel
+def _keep(best: Best, query: int, wanted: int, value: float, number: int) -> None:
+    """Put a message among the best of a query, if it is one of them."""
+    scores, messages = best.scores, best.messages
+    count = best.counts[query]
+    if count == wanted:
+        last = count - 1
+        if value < scores[query, last] or (value == scores[query, last] and number < messages[query, last]):
+            return
+        count -= 1
+    at = count
+    while at > 0 and (
+        scores[query, at - 1] < value or (scores[query, at - 1] == value and messages[query, at - 1] < number)
+    ):
+        scores[query, at] = scores[query, at - 1]
+        messages[query, at] = messages[query, at - 1]
+        at -= 1
+    scores[query, at], messages[query, at] = value, number
+    best.counts[query] = count + 1
+
+
+@kernel
+def scan(
+    asked: Asked,
+    rows: NDArray[np.int32],
+    wanted: NDArray[np.int32],
+    stored: Stored,
+    idf: NDArray[np.float64],
+    metric: Metric,
+    begin: int,
+    end: int,
+    best: Best,
+) -> None:
+    """Look at each of the messages that are in no segment yet."""
+    for query in range(len(rows)):
+        for number in range(begin, end):
+            value, rarest = score(asked, rows[query], stored, number - stored.base, idf, metric)
+            if rarest >= 0:
+                _keep(best, query, wanted[query], value, number)
+
+
+@kernel
+def _bounds(
+    boxes: NDArray[np.float32],
+    heaviest: NDArray[np.float32],
+    low: int,
+    high: int,
+    query: _Query,
+    tail: float,
+    out: NDArray[np.float32],
+) -> None:
+    """Write the best score that the messages of each block of a list can have."""
+    x0, y0, z0 = boxes[0, low:high], boxes[1, low:high], boxes[2, low:high]
+    x1, y1, z1 = boxes[3, low:high], boxes[4, low:high], boxes[5, low:high]
+    weights = heaviest[low:high]
+    x, y, z, alpha, share = query
+    zero, one = np.float32(0.0), np.float32(1.0)
+    most, tail32 = np.float32(math.sqrt(tail)), np.float32(tail)
+    for i in range(high - low):
+        a = max(zero, x0[i] - x, x - x1[i])
+        b = max(zero, y0[i] - y, y - y1[i])
+        c = max(zero, z0[i] - z, z - z1[i])
+        near = max(zero, one - np.float32(math.sqrt(a * a + b * b + c * c)))
+        out[i] = alpha * near + share * min(tail32 * weights[i], most)
+
+
+@kernel
+def _posting_bounds(
+    places: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    low: int,
+    high: int,
+    query: _Query,
+    tail: float,
+    out: NDArray[np.float32],
+) -> None:
+    """Write the best score that each message of a block can have."""
+    xs, ys, zs, mine = places[0, low:high], places[1, low:high], places[2, low:high], weights[low:high]
+    x, y, z, alpha, share = query
+    zero, one = np.float32(0.0), np.float32(1.0)
+    most, tail32 = np.float32(math.sqrt(tail)), np.float32(tail)
+    for i in range(high - low):
+        a, b, c = xs[i] - x, ys[i] - y, zs[i] - z
+        near = max(zero, one - np.float32(math.sqrt(a * a + b * b + c * c)))
+        out[i] = alpha * near + share * min(tail32 * mine[i], most)
+
+
+@kernel
+def _floor(best: Best, number: int, wanted: int) -> Any:
+    """Return the score that a message must have to be among the best of a query, less what rounding may cost."""
+    if best.counts[number] < wanted:
+        return np.float32(-1.0)
+    return np.float32(best.scores[number, wanted - 1] - config.RANKING_SLACK)
+
+
+@kernel
+def _look(
+    segment: Segment,
+    block: int,
+    word: int,
+    tail: float,
+    query: _Query,
+    asked: Asked,
+    row: int,
+    stored: Stored,
+    idf: NDArray[np.float64],
+    metric: Metric,
+    first: int,
+    best: Best,
+    number: int,
+    wanted: int,
+    bounds: NDArray[np.float32],
+    picks: NDArray[np.int64],
+) -> None:
+    """Let the messages of a block compete, but those that another of their words finds."""
+    low, high = segment.starts[block], segment.starts[block + 1]
+    _posting_bounds(segment.places, segment.weights, low, high, query, tail, bounds)
+    floor = _floor(best, number, wanted)
+    count = 0
+    for i in range(high - low):
+        message = segment.begin + segment.numbers[low + i]
+        picks[count] = i
+        count += (bounds[i] >= floor) & (message >= first)
+    for k in range(count):
+        m = segment.begin + segment.numbers[low + picks[k]] - stored.base
+        prefetch(stored.places, m)
+    for k in range(count):
+        m = segment.begin + segment.numbers[low + picks[k]] - stored.base
+        prefetch(stored.words, stored.starts[m])
+    for k in range(count):
+        if bounds[picks[k]] >= _floor(best, number, wanted):
+            message = segment.begin + segment.numbers[low + picks[k]]
+            value, rarest = score(asked, row, stored, message - stored.base, idf, metric)
+            if rarest == word:
+                _keep(best, number, wanted, value, message)
+
+
+@kernel
+def search(
+    segment: Segment,
+    asked: Asked,
+    rows: NDArray[np.int32],
+    wanted: NDArray[np.int32],
+    stored: Stored,
+    idf: NDArray[np.float64],
+    metric: Metric,
+    scale: float,
+    first: int,
+    best: Best,
+) -> None:
+    """Let the messages of a segment compete for the best of each query.
+
+    The blocks with the highest bounds come first: a few one by one, then those that are still above the worst of the
+    messages that would be kept, in order.
+    """
+    slots, names, lists = segment.slots, segment.words, segment.lists
+    mask = len(slots) - 1
+    bounds, blocks = np.empty(1024, np.float32), np.empty(1024, np.int64)
+    words, tails = np.empty(1024, np.int32), np.empty(1024)
+    scratch, picks = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.int64)
+    for number in range(len(rows)):
+        row, most = rows[number], wanted[number]
+        alpha = asked.alphas[row]
+        query = _Query(
+            np.float32(asked.places[row, 0] * scale),
+            np.float32(asked.places[row, 1] * scale),
+            np.float32(asked.places[row, 2] * scale),
+            np.float32(alpha),
+            np.float32((1.0 - alpha) / asked.lengths[row]),
+        )
+        floor = _floor(best, number, most)
+        kept = 0
+        for at in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
+            word = asked.words[at]
+            slot = slot_of(word, mask)
+            while slots[slot] >= 0 and names[slots[slot]] != word:
+                slot = (slot + 1) & mask
+            if slots[slot] < 0:
+                continue
+            low, high = lists[slots[slot]], lists[slots[slot] + 1]
+            room = kept + high - low
+            if room > len(bounds):
+                bounds, blocks = wider(bounds, room), wider(blocks, room)
+                words, tails = wider(words, room), wider(tails, room)
+            tail = tail_of(asked, row, word, idf)
+            begin = kept
+            _bounds(segment.boxes, segment.heaviest, low, high, query, tail, bounds[begin:])
+            for i in range(high - low):
+                bound = bounds[begin + i]
+                bounds[kept], blocks[kept], words[kept], tails[kept] = bound, low + i, word, tail
+                kept += bound >= floor
+        looked = 0
+        while looked < FIRST and looked < kept:
+            top = looked
+            for i in range(looked + 1, kept):
+                if bounds[i] > bounds[top]:
+                    top = i
+            for column in (blocks,):
+                column[looked], column[top] = column[top], column[looked]
+            bounds[looked], bounds[top] = bounds[top], bounds[looked]
+            words[looked], words[top] = words[top], words[looked]
+            tails[looked], tails[top] = tails[top], tails[looked]
+            if bounds[looked] < _floor(best, number, most):
+                kept = looked
+                break
+            _look(
+                segment,
+                blocks[looked],
+                words[looked],
+                tails[looked],
+                query,
+                asked,
+                row,
+                stored,
+                idf,
+                metric,
+                first,
+                best,
+                number,
+                most,
+                scratch,
+                picks,
+            )
+            looked += 1
+        floor = _floor(best, number, most)
+        left = looked
+        for i in range(looked, kept):
+            bound = bounds[i]
+            bounds[left], blocks[left], words[left], tails[left] = bound, blocks[i], words[i], tails[i]
+            left += bound >= floor
+        order = np.argsort(-bounds[looked:left])
+        for k in order:
+            i = looked + k
+            if bounds[i] < _floor(best, number, most):
+                break
+            _look(
+                segment,
+                blocks[i],
+                words[i],
+                tails[i],
+                query,
+                asked,
+                row,
+                stored,
+                idf,
+                metric,
+                first,
+                best,
+                number,
+                most,
+                scratch,
+                picks,
+            )
