@@ -5,6 +5,8 @@ import json
 import math
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -91,6 +93,23 @@ def test_a_window_of_time_holds_as_many(tiny):
     assert start.top.stats()["window"] == 400
     few = stream.first(50)
     assert (len(few.wishes.points), few.size, len(few.messages), few.window) == (50, 50, 100, TimeWindow(50))
+
+
+def test_real_data_lies_on_the_globe(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{word}" for word in rng.zipf(1.5, 6) % 50) for _ in range(2_000)]
+    points = rng.uniform((-120, 30), (-70, 45), (2_000, 2))
+    for file, columns in (
+        ("messages_tweets.parquet", {"text": texts}),
+        ("places_gn.parquet", dict.fromkeys(("name", "feature_class", "admin2", "admin1"), texts)),
+    ):
+        pq.write_table(pa.table({"lon": points[:, 0], "lat": points[:, 1], **columns}), tmp_path / file)
+    scene = ranking_scene(1_500, 400, 100, 5, tmp_path)  # so many that indexes are laid out
+    assert [dataset.name for dataset in scene.datasets] == ["tweets", "places", "cars-like"]
+    assert scene.setting().make(0).ranking.max_distance == config.TOPK_FAR_M
+    body = topk.compare(scene, repeat=1)
+    assert body["mismatches"] == []
+    assert all(row["index_megabytes"] > 0 for row in body["results"])
 
 
 # --- Running ----------------------------------------------------------------------------------------------------------

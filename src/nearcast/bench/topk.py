@@ -237,7 +237,6 @@ def compare(
     *,
     seed: int = 0,
     repeat: int = config.BENCH_REPEAT,
-    seconds: float = config.TOPK_SECONDS,
     threads: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -255,8 +254,8 @@ def compare(
         RankingCell("buffer", "kmax", setting, INDEX, buffer="kmax"),
         RankingCell("buffer", "skyband", setting, INDEX, buffer="skyband"),
     ]
-    options: dict[str, Any] = {"seed": seed, "repeat": repeat, "seconds": seconds, "threads": threads}
-    measured = run(Experiment("", "", "side", cells), **options, progress=progress)
+    experiment = Experiment("", "", "side", cells)
+    measured = run(experiment, seed=seed, repeat=repeat, threads=threads, progress=progress)
     points = measured["points"]
     speedups = {f"{kind}_speedup_over": f"{kind}_microseconds" for kind in ("amp", "emp")}
     results = [
