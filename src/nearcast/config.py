@@ -288,6 +288,25 @@ LFILTER_AREA: Final = (0.0001, 0.01)  # of a range message, as a share of the sp
 LFILTER_SHORT: Final = (6, 10, 15, 20)  # words of a message
 LFILTER_LONG: Final = (100, 400, 700, 1_000)
 
+# --- Benchmarks: the experiments of the Skype paper, top-k over a window (section 8.1.1) ------------------------------
+TOPK_SUBSCRIPTIONS: Final = 20_000  # the paper has a million,
+TOPK_WINDOW: Final = 20_000  # a million,
+TOPK_MESSAGES: Final = 5_000  # and 100,000 that arrive
+TOPK_K: Final = 20
+TOPK_BATCH: Final = 1_000  # messages in one publish
+TOPK_SUBSCRIBED: Final = 20_000  # subscriptions in one subscribe, which bounds the memory of an evaluation
+TOPK_SECONDS: Final = 30.0  # a trial publishes as many batches as it can in this time, and at least one
+TOPK_FAR_M: Final = (
+    6_000_000.0  # where nearness ends in the contiguous United States: from one end to the other
+)
+TOPK_ZIPF_EXPONENT: Final = 1.0  # Fig. 19, of the words of subscriptions
+TOPK_KMAX_TRIED: Final = (1, 2, 3, 4, 5, 6)  # Fig. 10a, in units of k
+TOPK_SKYBAND_TRIED: Final = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)  # Fig. 10b
+TOPK_GROUPS_TRIED: Final = (5, 10, 20, 30, 40)  # Fig. 11
+TOPK_KEYWORDS_TRIED: Final = (1, 2, 3, 4, 5)  # Fig. 15
+TOPK_K_TRIED: Final = (10, 20, 30, 40, 50)  # Figs. 16 and 20
+TOPK_GROWTH: Final = (1, 2, 3, 4, 5)  # Figs. 17 and 18: 1 to 5 million
+
 # --- Benchmark of the pipeline ------------------------------------------------------------------------------------
 BENCH_SPARK_MESSAGES: Final = 1_000_000
 BENCH_SPARK_AREA: Final = (

@@ -15,12 +15,12 @@ from nearcast.bench import (
     ap_tree_figures,
     attributes,
     changes,
-    commands,
     experiments,
     lfilter_figures,
     mo_tree_figures,
     plots,
     report,
+    running,
     sampling,
     workloads,
 )
@@ -234,7 +234,7 @@ def test_a_setting_of_attributes():
 
 def test_a_number_stands_for_its_pair_and_its_letters():
     known = list(mo_tree_figures.FIGURES)
-    assert commands._figure_names("9,8,table5,12", known) == ["8-9", "table5a", "table5b", "12"]
+    assert running.figure_names("9,8,table5,12", known) == ["8-9", "table5a", "table5b", "12"]
 
 
 def test_changes_are_made_and_checked():
@@ -336,7 +336,7 @@ def test_the_table_of_attributes(bench, tmp_path):
     for name in attributes.CHANGED:
         assert all(results[name][f"{kind}_microseconds"] > 0 for kind in ("insert", "remove", "update"))
     assert (tmp_path / "out" / "attributes.svg").read_text(encoding="utf-8").startswith("<?xml")
-    text = report.attributes_markdown(document)
+    text = report.markdown(document)
     assert "| store | queries | µs each | times mo-tree |" in text
     assert f"| mo-tree | 30 | {report._figure(ours['microseconds'])} | 1.00× |" in text
 
@@ -385,6 +385,7 @@ def body_of(**changes):
         "stored": "subscriptions",
         "seed": 1,
         "repeat": 3,
+        "threads": 1,
         "points": points,
         "mismatches": [],
     } | changes

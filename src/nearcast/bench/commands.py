@@ -6,70 +6,42 @@ command cannot be run as given. Errors become a line and an exit code in :mod:`n
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearcast import config
-from nearcast.errors import InputError, UnknownError, shown
+from nearcast.bench.running import (
+    Check,
+    ExperimentMessages,
+    ExperimentSubscriptions,
+    FloorsFile,
+    Format,
+    JsonFile,
+    OutDirectory,
+    PlotFile,
+    RealData,
+    Repeat,
+    Seed,
+    floors_file,
+    run_either,
+    run_figures,
+    run_table,
+)
+from nearcast.bench.topk_command import topk
+from nearcast.errors import UnknownError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from rich.console import Console
-
-    from nearcast.bench.experiments import Experiment
     from nearcast.bench.measure import Progress
 
 __all__ = ["app"]
-
-_Scene = TypeVar("_Scene")  # what the experiments of one paper share
 
 app = typer.Typer(
     name="bench",
     no_args_is_help=True,
     help="Measure Nearcast on this machine: seeded workloads, rivals and floors in the same run.",
 )
-
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same workload.", min=0)]
-Repeat = Annotated[int, typer.Option("--repeat", help="Runs of each measurement; the best counts.", min=1)]
-JsonFile = Annotated[
-    str | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Write the results as JSON; '-' writes them to stdout instead of the table.",
-    ),
-]
-PlotFile = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the results, as .svg or .png.")
-]
-Check = Annotated[bool, typer.Option("--check", help="Compare with the floors and exit 1 below one.")]
-ExperimentSubscriptions = Annotated[
-    int, typer.Option("--subscriptions", help="How many subscriptions, where they do not vary.", min=1)
-]
-ExperimentMessages = Annotated[int, typer.Option("--messages", help="How many messages.", min=1)]
-RealData = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Where the real data is; besides the synthetic.")
-]
-OutDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", metavar="DIR", help="Write the results (.json) and a picture (.svg) for each figure."
-    ),
-]
-Format = Annotated[
-    Literal["table", "markdown"], typer.Option("--format", help="How the results are printed.")
-]
-FloorsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--floors", metavar="FILE", help="The floors to check; benchmarks/floors.toml unless given."
-    ),
-]
 
 
 @app.command()
@@ -123,7 +95,7 @@ def matching(
     )
     if data:
         command += " --data DIR"
-    _measure("matching", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+    run_table("matching", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
 @app.command()
@@ -178,7 +150,7 @@ def turnover(
     )
     if data:
         command += " --data DIR"
-    _measure("turnover", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+    run_table("turnover", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
 @app.command()
@@ -210,7 +182,7 @@ def vocabulary(
     command = (
         f"nearcast bench vocabulary --words {words} --keywords {keywords} --seed {seed} --repeat {repeat}"
     )
-    _measure("vocabulary", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+    run_table("vocabulary", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
 @app.command()
@@ -256,7 +228,7 @@ def spark(
         f"nearcast bench spark --subscriptions {subscriptions} --messages {messages} --seconds {seconds:g} "
         f"--rate {rate} --seed {seed} --repeat {repeat}"
     )
-    _measure("spark", command, run, json=json, plot=plot, floors=_floors_file(check, floors))
+    run_table("spark", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
 @app.command("ap-tree")
@@ -291,7 +263,7 @@ def ap_tree(
 
     sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
     where = scene(subscriptions, messages, data)
-    _experiments(
+    run_figures(
         "ap-tree", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
     )
 
@@ -325,7 +297,7 @@ def lfilter(
 
     sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
     where = scene(subscriptions, messages, data)
-    _experiments(
+    run_figures(
         "lfilter", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
     )
 
@@ -384,23 +356,6 @@ def attributes(
     usual = config.EXPERIMENT_SUBSCRIPTIONS if figure else config.BENCH_SUBSCRIPTIONS
     where = AttributeScene(subscriptions or usual, messages or usual, queries)
     sizes = f"--subscriptions {where.subscriptions} --messages {where.messages} --queries {queries}"
-    if figure:
-        if check:
-            raise InputError("--check compares the table of all with its floors; leave --figure out")
-        asked = None if figure == "all" else figure
-        _experiments(
-            "attributes",
-            FIGURES,
-            where,
-            asked,
-            sizes,
-            seed=seed,
-            repeat=repeat,
-            out=out,
-            json=json,
-            format=format,
-        )
-        return
 
     def run(tell: Progress) -> dict[str, Any]:
         return benchmark.run(
@@ -413,146 +368,24 @@ def attributes(
             progress=tell,
         )
 
-    if out:
-        _make_directory(out)
-    _measure(
+    run_either(
         "attributes",
-        f"nearcast bench attributes {sizes}{' --inserted' if inserted else ''} --seed {seed} --repeat {repeat}",
+        FIGURES,
+        where,
+        figure,
+        sizes + (" --inserted" if inserted and not figure else ""),
         run,
-        json=json or (str(out / "attributes.json") if out else None),
-        plot=out / "attributes.svg" if out else None,
-        floors=_floors_file(check, floors),
-        markdown=format == "markdown",
+        check=check,
+        floors=floors,
+        seed=seed,
+        repeat=repeat,
+        out=out,
+        json=json,
+        format=format,
     )
 
 
-def _experiments(
-    benchmark: str,
-    figures: Mapping[str, Callable[[_Scene], Experiment]],
-    where: _Scene,
-    asked: str | None,
-    sizes: str,
-    *,
-    seed: int,
-    repeat: int,
-    out: Path | None,
-    json: str | None,
-    format: str,
-) -> None:
-    """Run the figures that were asked for, and show each as soon as it is there; *sizes* are the command's options."""
-    from nearcast.bench import experiments, plots, report
-
-    names = _figure_names(asked, list(figures))
-    if out:
-        plots.check(out / "figure.svg")
-        _make_directory(out)
-    _check_writable(Path(json) if json and json != "-" else None)
-    command = f"nearcast bench {benchmark} --figure {{}} {sizes} --seed {seed} --repeat {repeat}"
-    talk = _console(stderr=True)
-    bodies: list[dict[str, Any]] = []
-    for number, name in enumerate(names):
-        with _progress() as tell:
-
-            def step(text: str, share: float, name: str = name, number: int = number) -> None:
-                tell(f"figure {name}: {text}", (number + share) / len(names))
-
-            body = experiments.run(figures[name](where), seed=seed, repeat=repeat, progress=step)
-        bodies.append(body)
-        if out:
-            document = report.document(benchmark, command.format(name), body)
-            (out / f"{benchmark}-{name}.json").write_text(report.to_json(document), encoding="utf-8")
-            plots.draw_experiment(document, out / f"{benchmark}-{name}.svg")
-        if json == "-":
-            pass
-        elif format == "markdown":
-            sys.stdout.write(report.experiment_markdown(body) + "\n")
-            sys.stdout.flush()
-        else:
-            _console().print(report.experiment_tables(body))
-        for mismatch in body["mismatches"]:
-            talk.print(f"[bold red]wrong answer[/] figure {name}, {mismatch}", highlight=False)
-    everything = report.document(benchmark, command.format(",".join(names)), {"figures": bodies})
-    if json == "-":
-        sys.stdout.write(report.to_json(everything))
-    elif format == "table":
-        _console().print(report.machine_line(everything), style="dim", highlight=False)
-    if json and json != "-":
-        Path(json).write_text(report.to_json(everything), encoding="utf-8")
-    if any(body["mismatches"] for body in bodies):
-        raise typer.Exit(1)
-
-
-def _figure_names(asked: str | None, known: list[str]) -> list[str]:
-    """Return the figures of ``10,12``, each once; a number stands for all its letters, and for a pair like 8-9."""
-    if asked is None:
-        return known
-    names: list[str] = []
-    for name in (part.strip() for part in asked.split(",")):
-        found = [figure for figure in known if name in (figure, figure.rstrip("ab"), *figure.split("-"))]
-        if not found:
-            raise UnknownError(f"no figure {shown(name)}; there are {', '.join(known)}")
-        names += found
-    return list(dict.fromkeys(names))
-
-
-def _make_directory(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise InputError(f"cannot write to {shown(str(out))}: it is not a directory")
-    out.mkdir(parents=True, exist_ok=True)
-
-
-def _check_writable(*files: Path | None) -> None:
-    """Refuse a file in a directory that does not exist."""
-    for file in files:
-        if file and not file.absolute().parent.is_dir():
-            raise InputError(
-                f"cannot write {shown(str(file))}: its directory does not exist; create it first"
-            )
-
-
-def _measure(
-    benchmark: str,
-    command: str,
-    run: Callable[[Progress], dict[str, Any]],
-    *,
-    json: str | None,
-    plot: Path | None,
-    floors: Path | None,
-    markdown: bool = False,
-) -> None:
-    """Run, then show, write, draw and check; what cannot work is said before the measurement."""
-    from nearcast.bench import floors as floor_files
-    from nearcast.bench import plots, report
-
-    limits = floor_files.read(floors) if floors else []
-    if plot:
-        plots.check(plot)
-    _check_writable(plot, Path(json) if json and json != "-" else None)
-    with _progress() as tell:
-        document = report.document(benchmark, command, run(tell))
-    verdicts = floor_files.check(document, limits)
-    if floors:
-        document["floors"] = report.floors_as_json(verdicts)
-
-    talk = _console(stderr=True)
-    data = talk if json == "-" else _console()
-    if json == "-":
-        sys.stdout.write(report.to_json(document))
-    else:
-        if markdown:
-            sys.stdout.write(report.attributes_markdown(document))
-        else:
-            data.print(report.table(document))
-        if json:
-            Path(json).write_text(report.to_json(document), encoding="utf-8")
-    if plot:
-        plots.draw(document, plot)
-    if floors:
-        data.print(report.floors_table(verdicts) if verdicts else "no floor applies to this run")
-    for mismatch in document["mismatches"]:
-        talk.print(f"[bold red]wrong answer[/] {mismatch}", highlight=False)
-    if document["mismatches"] or not all(verdict.passed for verdict in verdicts):
-        raise typer.Exit(1)
+app.command()(topk)
 
 
 def _index_names(given: str) -> list[str]:
@@ -571,28 +404,3 @@ def _known_workload(name: str) -> None:
 
     if name not in WORKLOADS:
         raise UnknownError(f"no workload {shown(name)}; there are {', '.join(WORKLOADS)}")
-
-
-def _floors_file(check: bool, floors: Path | None) -> Path | None:
-    from nearcast.bench.floors import DEFAULT_FILE
-
-    return (floors or DEFAULT_FILE) if check else None
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show a bar on stderr, on a terminal; it is gone when the work is done."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda text, share: bar.update(task, description=text, completed=share)
-
-
-def _console(*, stderr: bool = False) -> Console:
-    """Return a console that does not squeeze tables when they go to a file or a pipe."""
-    from rich.console import Console
-
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=120)

@@ -25,7 +25,22 @@ from nearcast.matching import build_index, build_store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MEASURES", "Case", "Cell", "Experiment", "Setting", "Side", "run"]
+    from nearcast.bench.streams import Stream
+
+__all__ = [
+    "MEASURES",
+    "Case",
+    "Cell",
+    "Digest",
+    "Experiment",
+    "Setting",
+    "Side",
+    "body",
+    "difference",
+    "place",
+    "run",
+    "summed",
+]
 
 # what can be plotted, with the name of its axis
 MEASURES = {
@@ -38,6 +53,12 @@ MEASURES = {
     "update_microseconds": "µs an update",
     "megabytes": "MB in all",
     "megabytes_of_structure": "MB over the data",
+    "amp_microseconds": "µs an arriving message",
+    "emp_microseconds": "µs an expired message",
+    "processing_microseconds": "µs an arriving and an expired message",
+    "average_buffer": "messages in a buffer",
+    "re_evaluations_per_message": "re-evaluations a message",
+    "index_megabytes": "MB of the subscription index",
 }
 _ADDED = (
     "build_seconds",
@@ -87,6 +108,7 @@ class Case:
     facts: dict[str, Any]
     index: Side | None = None
     store: Side | None = None
+    ranking: Stream | None = None
 
 
 class Setting(Protocol):
@@ -118,6 +140,11 @@ class Cell:
     store: str | None = None
     changes: bool = False
 
+    @property
+    def where(self) -> str:
+        """Which point it is, in a sentence."""
+        return f"{self.panel} {self.line} at {label(self.x)}".strip()
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -134,18 +161,23 @@ class Experiment:
 
 
 class Digest(NamedTuple):
-    """What is kept of the answers: how many each query has, and a sum over them that no order changes."""
+    """What is kept of the answers: how many each query has, and a sum over them."""
 
     counts: NDArray[np.int64]
     sums: NDArray[np.uint64]
 
 
 def digest(found: Matches) -> Digest:
-    """Return the digest of answers."""
-    mixed = (found.rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    """Return the digest of answers, the same in any order."""
+    return summed(found.offsets, found.rows.astype(np.uint64))
+
+
+def summed(offsets: NDArray[np.int64], values: NDArray[np.uint64]) -> Digest:
+    """Return the digest of values, of which those of query i are ``values[offsets[i]:offsets[i + 1]]``."""
+    mixed = (values + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed * mixed, dtype=np.uint64)])
-    return Digest(found.counts, total[found.offsets[1:]] - total[found.offsets[:-1]])
+    return Digest(np.diff(offsets), total[offsets[1:]] - total[offsets[:-1]])
 
 
 class Answers:
@@ -160,7 +192,7 @@ class Answers:
         if asking not in self._known:
             self._known[asking] = [("scan", digest(side.built("scan").match(side.checked)))]
         known = self._known[asking]
-        differences = [_difference(asking, found, *other) for other in known]
+        differences = [difference(asking, found, *other) for other in known]
         if len(found.counts) > len(known[-1][1].counts):
             known.append((where, found))
         return differences
@@ -255,16 +287,9 @@ def run(
                     warm.add(kind)
                 trials.append((number, Trial(cell, name, side, seconds)))
             points[number] = {
-                "panel": cell.panel,
-                "x": cell.x,
-                "line": cell.line,
-                "index": cell.index,
+                **place(cell, seed, case.facts),
                 "store": cell.store,
-                "parameters": {k: "inf" if v == math.inf else v for k, v in cell.parameters.items()},
-                "dataset": setting.name,
                 "built_share": cell.built,
-                "seed": seed,
-                "facts": case.facts,
             }
             done += 1
         for turn in range(repeat):
@@ -277,10 +302,39 @@ def run(
             figures, found, problems = trial.finish()
             for key, value in figures.items():
                 point[key] = point[key] + value if key in _ADDED and key in point else value
-            where = f"{cell.panel} {cell.line} at {label(cell.x)}".strip()
+            where = cell.where
             problems += answers.compared(where, trial.side, found)
             mismatches += [f"{where}: {text}" for text in problems if text]
     tell("done", 1.0)
+    stored = "subscriptions" if any(cell.index for cell in experiment.cells) else "messages"
+    return body(experiment, stored, points, mismatches, seed=seed, repeat=repeat)
+
+
+def place(cell: Cell, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what a report says of a point before its figures."""
+    return {
+        "panel": cell.panel,
+        "x": cell.x,
+        "line": cell.line,
+        "index": cell.index,
+        "parameters": {k: "inf" if v == math.inf else v for k, v in cell.parameters.items()},
+        "dataset": cell.setting.name,
+        "seed": seed,
+        "facts": facts,
+    }
+
+
+def body(
+    experiment: Experiment,
+    stored: str,
+    points: Mapping[int, dict[str, Any]],
+    mismatches: list[str],
+    *,
+    seed: int,
+    repeat: int,
+    threads: int = 1,
+) -> dict[str, Any]:
+    """Return the body of an experiment's report; points by the number of their cell."""
     return {
         "figure": experiment.figure,
         "title": experiment.title,
@@ -288,9 +342,10 @@ def run(
         "x": {"axis": experiment.x_axis, "logarithmic": experiment.logarithmic},
         "measures": {name: MEASURES[name] for name in experiment.measures},
         "baseline": experiment.baseline,
-        "stored": "subscriptions" if any(cell.index for cell in experiment.cells) else "messages",
+        "stored": stored,
         "seed": seed,
         "repeat": repeat,
+        "threads": threads,
         "points": [points[number] for number in range(len(points))],
         "mismatches": mismatches,
     }
@@ -304,7 +359,7 @@ def _changed(structure: Structure, side: Side) -> tuple[dict[str, float | None],
     scan = side.built("scan")
     changes.apply(scan, {kind: calls[: done[kind]] for kind, calls in made.items()}, math.inf)
     found, expected = digest(structure.match(side.checked)), digest(scan.match(side.checked))
-    return times, _difference(side.nouns[1], found, "the scan after the same changes", expected)
+    return times, difference(side.nouns[1], found, "the scan after the same changes", expected)
 
 
 def _sizes(side: Side, asked: int) -> dict[str, int]:
@@ -313,7 +368,7 @@ def _sizes(side: Side, asked: int) -> dict[str, int]:
     return {"stored_messages": len(side.stored), "asking_subscriptions": asked}
 
 
-def _difference(asking: str, found: Digest, other: str, expected: Digest) -> str | None:
+def difference(asking: str, found: Digest, other: str, expected: Digest) -> str | None:
     """Say on which of the queries that both answered the answers differ first, if they do."""
     both = min(len(found.counts), len(expected.counts))
     differ = (found.counts[:both] != expected.counts[:both]) | (found.sums[:both] != expected.sums[:both])

@@ -48,6 +48,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         "turnover": _turnover,
         "vocabulary": _vocabulary,
         "attributes": _attributes,
+        "topk": _topk,
         "spark": _spark,
     }
     pictures[report["benchmark"]](report, path)
@@ -119,6 +120,24 @@ def _attributes(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a query (logarithmic)",
         line=None,
         highlight=lambda name: name.startswith(("mo-tree", "auto")),
+    )
+
+
+def _topk(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the microseconds of an arriving and of an expired message, for each index and each buffer."""
+    rows = [
+        (f"{result['index']}, {name}", result[f"{name}_microseconds"])
+        for result in report["results"]
+        for name in ("amp", "emp")
+    ]
+    _bars(
+        path,
+        names=[name for name, _ in rows],
+        values=[value for _, value in rows],
+        title=f"{report['sizes']['subscriptions']:,} subscriptions, window of {report['sizes']['window']:,} messages",
+        axis="µs a message, arriving (amp) and expired (emp), logarithmic",
+        line=None,
+        highlight=lambda name: name.startswith("blocks"),
     )
 
 

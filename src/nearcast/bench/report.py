@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
-    "attributes_markdown",
     "document",
     "experiment_markdown",
     "experiment_tables",
@@ -26,6 +25,7 @@ __all__ = [
     "floors_table",
     "label",
     "machine_line",
+    "markdown",
     "table",
     "to_json",
 ]
@@ -41,6 +41,16 @@ class _Stored(NamedTuple):
     asking: str
     asked: str
     matches: str
+    found: str = "matches"
+
+
+class _Sides(NamedTuple):
+    """A table of two sides, each with its rows, whose first cell is a name."""
+
+    title: str
+    headings: list[str]
+    sides: dict[str, list[list[str]]]
+    notes: list[str]
 
 
 _STORED = {
@@ -48,6 +58,7 @@ _STORED = {
     "messages": _Stored(
         "messages", "stored_messages", "subscription", "asking_subscriptions", "matches_per_subscription"
     ),
+    "ranked": _Stored("subs", "subscriptions", "message", "messages", "entered_per_message", "entered"),
 }
 
 
@@ -92,7 +103,8 @@ def table(report: Mapping[str, Any]) -> RenderableType:
         "matching": _matching_table,
         "turnover": _turnover_table,
         "vocabulary": _vocabulary_table,
-        "attributes": _attributes_table,
+        "attributes": _sided_table,
+        "topk": _sided_table,
         "spark": _spark_table,
     }
     return tables[report["benchmark"]](report)
@@ -241,9 +253,9 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
     return _titled(title, table, [machine_line(report)])
 
 
-def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each index, then one for each store."""
-    title, headings, sides, notes = _attributes(report)
+def _sided_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each index, then one for each store, or each buffer."""
+    title, headings, sides, notes = _SIDED[report["benchmark"]](report)
     table = Table()
     table.add_column("", no_wrap=True)
     for heading in headings:
@@ -256,9 +268,9 @@ def _attributes_table(report: Mapping[str, Any]) -> RenderableType:
     return _titled(title, table, notes)
 
 
-def attributes_markdown(report: Mapping[str, Any]) -> str:
-    """Return the same as Markdown, for a page of documentation."""
-    title, headings, sides, notes = _attributes(report)
+def markdown(report: Mapping[str, Any]) -> str:
+    """Return the document of a benchmark that has sides as Markdown, for a page of documentation."""
+    title, headings, sides, notes = _SIDED[report["benchmark"]](report)
     lines = [f"{title}:", ""]
     for side, rows in sides.items():
         lines += [f"| {' | '.join([side, *headings])} |", f"|---{'|--:' * len(headings)}|"]
@@ -266,7 +278,7 @@ def attributes_markdown(report: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"{note}." for note in notes), ""])
 
 
-def _attributes(report: Mapping[str, Any]) -> tuple[str, list[str], dict[str, list[list[str]]], list[str]]:
+def _attributes(report: Mapping[str, Any]) -> _Sides:
     """Return the title, the headings, the rows of indexes and those of stores, and the notes."""
     sizes, workload = report["sizes"], report["workload"]
     title = (
@@ -298,7 +310,43 @@ def _attributes(report: Mapping[str, Any]) -> tuple[str, list[str], dict[str, li
         "r-star-tree: the boxes and numbers of its entries, the least memory that it takes",
         machine_line(report),
     ]
-    return title, ["queries", *headings], sides, notes
+    return _Sides(title, ["queries", *headings], sides, notes)
+
+
+def _topk(report: Mapping[str, Any]) -> _Sides:
+    """Return the rows of indexes, all with the same buffers, and those of buffers, all with the same index."""
+    sizes, workload = report["sizes"], report["workload"]
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions, window of {sizes['window']:,} messages, k = {report['k']}, "
+        f"{workload['name']}, seed {workload['seed']}, {_threads(report['threads'])}"
+    )
+    headings = {  # beside the number of messages
+        "AMP µs": "amp_microseconds",
+        "EMP µs": "emp_microseconds",
+        "messages/s": "messages_per_second",
+        "average buffer": "average_buffer",
+        "re- evaluations": "re_evaluations_per_message",
+        "candi- dates": "candidates_per_message",
+        "entered": "entered_per_message",
+        "init µs": "initialisation_microseconds",
+        "MB index": "index_megabytes",
+        "MB in all": "megabytes",
+    }
+    sides: dict[str, list[list[str]]] = {"index": [], "buffer": []}
+    for result in report["results"]:
+        figures = [_figure(result[name]) for name in headings.values()]
+        sides[result["side"]].append([result["name"], f"{result['messages']:,}", *figures])
+    agree = "DIFFER: see the mismatches" if report["mismatches"] else "are the same, and right on a sample"
+    notes = [
+        "AMP, EMP: of an arriving and of an expired message; re-evaluations, candidates, entered: of a message",
+        f"indexes with {report['buffer']} buffers, buffers with the index {report['index']}; the results {agree}",
+        "a slow one gets fewer messages, the first of the same",
+        machine_line(report),
+    ]
+    return _Sides(title, ["messages", *headings], sides, notes)
+
+
+_SIDED = {"attributes": _attributes, "topk": _topk}
 
 
 def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
@@ -354,7 +402,7 @@ def _experiment_rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str]
                 rows.append([label(x), *cells, *sizes])
             yield (
                 f"{panel}, {axis}" if panel else axis,
-                [figure["x"]["axis"], *lines, stored.heading, "matches"],
+                [figure["x"]["axis"], *lines, stored.heading, stored.found],
                 rows,
             )
 
@@ -379,7 +427,7 @@ def _experiment_notes(figure: Mapping[str, Any]) -> list[str]:
     stored = _STORED[figure["stored"]]
     lines = [
         f"{_range(figure['points'], stored.asked)} {stored.asking}s, seed {figure['seed']}, "
-        f"the best of {figure['repeat']}, one thread; matches: of a {stored.asking}"
+        f"the best of {figure['repeat']}, {_threads(figure['threads'])}; {stored.found}: of a {stored.asking}"
     ]
     if figure["baseline"]:
         lines[0] += f"; in brackets: times {figure['baseline']}"
@@ -404,6 +452,10 @@ def floors_table(verdicts: Sequence[Verdict]) -> Table:
             "[green]reached[/]" if verdict.passed else "[bold red]MISSED[/]",
         )
     return table
+
+
+def _threads(count: int) -> str:
+    return "one thread" if count == 1 else f"{count} threads"
 
 
 def _titled(title: str, table: Table, notes: Sequence[str]) -> RenderableType:
