@@ -64,7 +64,8 @@ class TopKMachine(RuleBasedStateMachine):
 
     def place(self, point):
         """On the globe, places in general position: ties of distances would be decided by the last bit."""
-        return (point[0] * 11.3 + 0.01 * point[1] ** 2, point[1] * 7.7 - 30) if self.globe else point
+        x, y = point
+        return (x * 11.3 + 0.37 * x**2 + 0.01 * y**2, y * 7.7 - 30) if self.globe else point
 
     @rule(many=st.lists(messages, min_size=1, max_size=6), timed=st.booleans())
     def publish(self, many, timed):
