@@ -378,6 +378,7 @@ RANKING_PAIRS: Final = 262_144  # subscriptions that messages concern, found at 
 RANKING_MAX_K: Final = 10_000  # results of a subscription
 RANKING_KMAX: Final = 3.0  # kmax, in units of k: the best in the paper's Figure 10a
 RANKING_SKYBAND: Final = 0.95  # θ of Skyband, in units of the k-th score: the best in Figure 10b
+RANKING_SKYBAND_WANTED: Final = 6  # messages that Skyband asks for, in units of k
 RANKING_WAITING: Final = 1_024  # newcomers that an index which is laid out once scans, at least
 RANKING_GROUPS: Final = 10  # α-partitions of IGPT (section 8.1.1)
 RANKING_LEAF: Final = 1_000  # subscriptions in a leaf of IGPT (section 8.1.1)

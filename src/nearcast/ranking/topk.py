@@ -20,7 +20,7 @@ from nearcast.ranking.finder import Finder, Found, Scan, joined
 from nearcast.ranking.frequencies import DocumentFrequencies
 from nearcast.ranking.igpt import IGPT
 from nearcast.ranking.policies import CostBased, Policy
-from nearcast.ranking.recall import Best, Recall
+from nearcast.ranking.recall import Recall
 from nearcast.ranking.results import Results
 from nearcast.ranking.rivals.ciq import CIQ
 from nearcast.ranking.rivals.policies import KMax, Skyband
@@ -322,21 +322,8 @@ class TopK:
         """Fill the buffers of rows from the window."""
         asked = self._subscribers.asked
         wanted = self._results.buffers.held.wanted[rows]
-        self._results.fill(asked, rows, wanted, self._best(rows, wanted))
-
-    def _best(self, rows: NDArray[np.int32], wanted: NDArray[np.int32]) -> Best:
-        """Return the best messages of the window; where a share of the k-th score decides, as many as reach it."""
-        asked = self._subscribers.asked
         best = self._recall.best(asked, rows, wanted, self._messages, self._idf, self.threads)
-        while ratio := self._results.policy.ratio():
-            last = np.minimum(wanted, best.scores.shape[1]) - 1
-            at = np.arange(len(rows))
-            kth = best.scores[at, np.minimum(asked.sizes[rows] - 1, last)]
-            if not ((best.counts == wanted) & (best.scores[at, last] >= ratio * kth)).any():
-                break
-            wanted *= 2
-            best = self._recall.best(asked, rows, wanted, self._messages, self._idf, self.threads)
-        return best
+        self._results.fill(asked, rows, wanted, best)
 
     # --- Names, weights, figures -----------------------------------------------------------------------------------
 

@@ -135,16 +135,15 @@ def refill(
 ) -> None:
     """Fill buffers with the best messages of the window (Algorithm 2, lines 4 to 6).
 
-    The threshold is the score of the last of them or, where *ratio* is not 0, this share of the k-th score.
+    The threshold is the score of the last of them or, where that is more, the share *ratio* of the k-th score.
     """
     for i in range(len(rows)):
         row, count = rows[i], best.counts[i]
         # With fewer than it asked for it has all that share a word with it: every newcomer that does is taken.
         threshold = best.scores[i, count - 1] if count == wanted[i] else 0.0
-        if ratio > 0.0:
-            k = asked.sizes[row]
-            threshold = ratio * best.scores[i, k - 1] if count >= k else 0.0
-            while count > 0 and best.scores[i, count - 1] < threshold:
+        if ratio > 0.0 and count >= asked.sizes[row]:
+            threshold = max(threshold, ratio * best.scores[i, asked.sizes[row] - 1])
+            while best.scores[i, count - 1] < threshold:
                 count -= 1
         fill(held, row, best.scores[i], best.messages[i], count)
         asked.thresholds[row] = threshold

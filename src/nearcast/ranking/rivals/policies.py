@@ -30,7 +30,11 @@ class KMax(Policy):
 
 
 class Skyband(Policy):
-    """The k-skyband of all messages that reach a share of the k-th score at the last re-evaluation."""
+    """The k-skyband of the messages that reach a share of the k-th score at the last re-evaluation.
+
+    Where many do (a subscription to whatever is near), θ is the score of the best of these at which there are enough:
+    in the middle of a city a twentieth of the score is a thousand messages.
+    """
 
     name = "skyband"
 
@@ -38,16 +42,16 @@ class Skyband(Policy):
         self._share = share
 
     def wanted(self, k: int) -> int:
-        """Return how many are asked for at first; twice as many where all of them reach the threshold."""
-        return 4 * k
+        """Return how many are enough."""
+        return round(config.RANKING_SKYBAND_WANTED * k)
 
     def limit(self, k: int) -> int:
         """Return more than there can be."""
         return 2**31 - 2
 
     def room(self, k: int) -> int:
-        """Return room for as many as are asked for at first."""
-        return 4 * k
+        """Return room for as many."""
+        return self.wanted(k)
 
     def ratio(self) -> float:
         """Return the share of the k-th score that is the threshold."""
