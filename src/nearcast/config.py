@@ -364,6 +364,9 @@ RANKING_GROUP: Final = 16  # blocks that are skipped together
 RANKING_LEVELS: Final = 16  # of the weight of a message's words, for which a block knows its reach
 RANKING_LEAST_ALPHA: Final = 1 / 256  # below which α counts as this in the reach of a block
 RANKING_SLACK: Final = 4e-6  # by which bounds in single precision are widened; scores are at most 1
+RANKING_ROUNDING: Final = (
+    5e-7  # error of a distance in single precision, in units of the largest coordinate, at most
+)
 RANKING_BULK: Final = 4_096  # as many new subscriptions are laid out with the others anew, fewer are inserted
 RANKING_SEGMENT_BLOCK: Final = 64  # messages of a word in the message index that share one box
 RANKING_SEGMENT: Final = 256  # messages in a segment that was never merged, at least

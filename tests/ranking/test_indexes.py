@@ -85,6 +85,34 @@ def test_all_indexes_and_buffers_agree(space, monkeypatch):
     assert stats[1]["blocks"] > 300  # words have more than one
 
 
+def city(space, far):
+    """A city in a large space: single precision knows its places by metres only, or worse."""
+    rng = np.random.default_rng(1)
+    tops = [
+        TopK(CountWindow(2000), space=space, max_distance=far, index=index) for index in ("scan", "blocks")
+    ]
+    streets = rng.random((3000, 2)) * (0.02 if space is WGS84 else 2000)
+    places = streets + ([13.38, 52.51] if space is WGS84 else [4_390_000, 5_820_000])
+    words = rng.integers(0, 3, 3000)
+    updates = []
+    for top in tops:
+        for half in (slice(0, 1000), slice(1000, 2000)):
+            batch = MessageBatch.from_arrays(places[half], np.arange(1001), words[half], space=space)
+            updates.append(rows_of(top.publish(batch)))
+            if half.start == 0:
+                rows = top.subscribe(places[2000:], np.arange(1001), words[2000:], alpha=1.0, k=3)
+    return tops, rows, updates
+
+
+@pytest.mark.parametrize("space", [Planar(4e6, 5.5e6, 5e6, 6.5e6), WGS84], ids=["plane", "globe"])
+def test_no_rounding_loses_a_result(space):
+    tops, rows, updates = city(space, far=500)
+    assert updates[1] == updates[3]
+    same(tops, rows)
+    scan, blocks = (top.stats()["entered"] for top in tops)
+    assert scan == blocks > 10_000  # what is no result yet is there as well
+
+
 @pytest.mark.parametrize("without", [*PRUNINGS, "all"])
 def test_no_pruning_changes_an_answer(without):
     world = World(seed=3)

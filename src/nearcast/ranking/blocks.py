@@ -8,8 +8,8 @@ nine words each. Cells adapt to the word: a rare one has one, a frequent one as 
 Words are taken from the rarest to the most frequent (term at a time, Algorithm 1). The bounds:
 
 ========================  ============================================================================================
-group pruning             a block is skipped when the message is farther away than its *reach* (Theorems 1 and 3, and
-                          Lemma 6), which is exact for the postings in it at the given level of weight
+group pruning             a block, or a group of blocks, is skipped when the message is farther away than its *reach*
+                          (Theorems 1 and 3, and Lemma 6), which depends on the weight of the message's words
 outer spatial bound       the distance from the message to the box of the block (Definition 7)
 unseen words              a posting is skipped when its words from this one on, or those of the message, can contribute
                           too little (Equation 5, Theorem 2)
@@ -286,6 +286,7 @@ def _near(
     level: int,
     share: np.float32,
     place: tuple[np.float32, ...],
+    slack: np.float32,
     out: NDArray[np.float32],
 ) -> None:
     """Write for some blocks, or groups of them, by how much a message is inside their reach; below 0 it is not.
@@ -297,7 +298,7 @@ def _near(
     x1, y1, z1 = boxes[3, start:stop], boxes[4, start:stop], boxes[5, start:stop]
     below, above = reach[level, start:stop], reach[level + 1, start:stop]
     x, y, z = place
-    zero, one, slack = np.float32(0.0), np.float32(1.0), np.float32(config.RANKING_SLACK)
+    zero, one = np.float32(0.0), np.float32(1.0)
     for i in range(stop - start):
         a = max(zero, x0[i] - x, x - x1[i])
         b = max(zero, y0[i] - y, y - y1[i])
@@ -314,6 +315,7 @@ def _near_blocks(
     level: int,
     share: np.float32,
     place: tuple[np.float32, ...],
+    slack: np.float32,
     margins: NDArray[np.float32],
     group_margins: NDArray[np.float32],
     out: NDArray[np.int64],
@@ -323,14 +325,14 @@ def _near_blocks(
     first, last, each = start, start + 1, stop - start  # one range of all
     if stop - start >= 2 * GROUP:
         first, last, each = start // GROUP, (stop + GROUP - 1) // GROUP, GROUP
-        _near(pool.group_boxes, pool.group_reach, first, last, level, share, place, group_margins)
+        _near(pool.group_boxes, pool.group_reach, first, last, level, share, place, slack, group_margins)
     else:
         group_margins[0] = np.float32(0.0)
     for group in range(last - first):
         if group_margins[group] >= np.float32(0.0):
             low = start + group * each
             high = min(low + each, stop)
-            _near(pool.boxes, pool.reach, low, high, level, share, place, margins)
+            _near(pool.boxes, pool.reach, low, high, level, share, place, slack, margins)
             for k in range(high - low):
                 out[count] = low + k
                 count += margins[k] >= np.float32(0.0)
@@ -346,6 +348,7 @@ def _margins(
     place: tuple[np.float32, ...],
     inverse: np.float32,
     contribution: np.float32,
+    slack: np.float32,
     out: NDArray[np.float32],
 ) -> None:
     """Write for each posting of a block by how much the best score that is possible passes θ."""
@@ -361,7 +364,6 @@ def _margins(
         fields[base + THRESHOLD * wide : base + THRESHOLD * wide + n],
     )
     x, y, z = place
-    slack = np.float32(config.RANKING_SLACK)
     for i in range(n):
         a, b, c = xs[i] - x, ys[i] - y, zs[i] - z
         near = max(np.float32(0.0), np.float32(1.0) - np.float32(math.sqrt(a * a + b * b + c * c)))
@@ -405,7 +407,7 @@ def _find(
     near, near_words = np.empty(1024, np.int64), np.empty(1024, np.int32)
     kept_rows, kept_words = np.empty(1024, np.int32), np.empty(1024, np.int32)
     margins, group_margins = np.empty(1024, np.float32), np.empty(1024, np.float32)
-    zero = np.float32(0.0)
+    zero, slack = np.float32(0.0), np.float32(metric.slack)
     found, done = 0, 0
     while done < end - begin and found < room:
         m = begin + done - stored.base
@@ -431,7 +433,7 @@ def _find(
                 margins, group_margins = wider(margins, blocks[word]), wider(group_margins, blocks[word])
             if hits + blocks[word] > len(near):
                 near, near_words = wider(near, hits + blocks[word]), wider(near_words, hits + blocks[word])
-            more = _near_blocks(pool, word, level, share, place, margins, group_margins, near[hits:])
+            more = _near_blocks(pool, word, level, share, place, slack, margins, group_margins, near[hits:])
             near_words[hits : hits + more] = word
             hits += more
             counters[0] += blocks[word]
@@ -451,7 +453,15 @@ def _find(
                 tail += idf[words[i]] * idf[words[i]] * (idf[words[i]] <= idf[word])
             contribution = np.float32(tail * (1.0 + config.RANKING_SLACK))
             _margins(
-                fields, start * FIELDS, capacity[header], n, place, np.float32(inverse), contribution, margins
+                fields,
+                start * FIELDS,
+                capacity[header],
+                n,
+                place,
+                np.float32(inverse),
+                contribution,
+                slack,
+                margins,
             )
             for i in range(n):
                 kept_rows[kept], kept_words[kept] = owners[start + i], word

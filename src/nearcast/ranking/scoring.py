@@ -32,18 +32,22 @@ class Metric(NamedTuple):
 
     radius: float  # of the globe; 0 in the plane
     max_distance: float  # where nearness ends
+    slack: float  # by which bounds in single precision are widened
 
 
 def metric_of(space: Space, max_distance: float | None) -> Metric:
     """Return the metric of a space; the farthest distance in it is the default of *max_distance*."""
     if isinstance(space, Geographic):
-        radius, farthest = config.EARTH_RADIUS_M, math.pi * config.EARTH_RADIUS_M
+        radius = extent = config.EARTH_RADIUS_M
+        farthest = math.pi * radius
     else:
-        radius, farthest = 0.0, math.hypot(space.xmax - space.xmin, space.ymax - space.ymin)
+        radius, extent = 0.0, max(map(abs, (space.xmin, space.ymin, space.xmax, space.ymax)))
+        farthest = math.hypot(space.xmax - space.xmin, space.ymax - space.ymin)
     far = farthest if max_distance is None else max_distance
     if isinstance(far, bool) or not isinstance(far, int | float) or not 0 < far < math.inf:
         raise InputError(f"max_distance must be a positive number, not {shown(far)}")
-    return Metric(radius, float(far))
+    # Places are rounded in proportion to the numbers that they are, scores in proportion to 1.
+    return Metric(radius, float(far), config.RANKING_SLACK + config.RANKING_ROUNDING * extent / far)
 
 
 def places_of(points: NDArray[np.float64], space: Space) -> NDArray[np.float64]:

@@ -153,11 +153,11 @@ def _posting_bounds(
 
 
 @kernel
-def _floor(best: Best, number: int, wanted: int) -> Any:
+def _floor(best: Best, number: int, wanted: int, metric: Metric) -> Any:
     """Return the score that a message must have to be among the best of a query, less what rounding may cost."""
     if best.counts[number] < wanted:
         return np.float32(-1.0)
-    return np.float32(best.scores[number, wanted - 1] - config.RANKING_SLACK)
+    return np.float32(best.scores[number, wanted - 1] - metric.slack)
 
 
 @kernel
@@ -182,7 +182,7 @@ def _look(
     """Let the messages of a block compete, but those that another of their words finds."""
     low, high = segment.starts[block], segment.starts[block + 1]
     _posting_bounds(segment.places, segment.weights, low, high, query, tail, bounds)
-    floor = _floor(best, number, wanted)
+    floor = _floor(best, number, wanted, metric)
     count = 0
     for i in range(high - low):
         message = segment.begin + segment.numbers[low + i]
@@ -195,7 +195,7 @@ def _look(
         m = segment.begin + segment.numbers[low + picks[k]] - stored.base
         prefetch(stored.words, stored.starts[m])
     for k in range(count):
-        if bounds[picks[k]] >= _floor(best, number, wanted):
+        if bounds[picks[k]] >= _floor(best, number, wanted, metric):
             message = segment.begin + segment.numbers[low + picks[k]]
             value, rarest = score(asked, row, stored, message - stored.base, idf, metric)
             if rarest == word:
@@ -235,7 +235,7 @@ def search(
             np.float32(alpha),
             np.float32((1.0 - alpha) / asked.lengths[row]),
         )
-        floor = _floor(best, number, most)
+        floor = _floor(best, number, most, metric)
         kept = 0
         for at in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
             word = asked.words[at]
@@ -267,7 +267,7 @@ def search(
             bounds[looked], bounds[top] = bounds[top], bounds[looked]
             words[looked], words[top] = words[top], words[looked]
             tails[looked], tails[top] = tails[top], tails[looked]
-            if bounds[looked] < _floor(best, number, most):
+            if bounds[looked] < _floor(best, number, most, metric):
                 kept = looked
                 break
             _look(
@@ -289,7 +289,7 @@ def search(
                 picks,
             )
             looked += 1
-        floor = _floor(best, number, most)
+        floor = _floor(best, number, most, metric)
         left = looked
         for i in range(looked, kept):
             bound = bounds[i]
@@ -298,7 +298,7 @@ def search(
         order = np.argsort(-bounds[looked:left])
         for k in order:
             i = looked + k
-            if bounds[i] < _floor(best, number, most):
+            if bounds[i] < _floor(best, number, most, metric):
                 break
             _look(
                 segment,
