@@ -257,18 +257,12 @@ def search(
                 bounds[kept], blocks[kept], words[kept], tails[kept] = bound, low + i, word, tail
                 kept += bound >= floor
         looked = 0
-        while looked < FIRST and looked < kept:
-            top = looked
-            for i in range(looked + 1, kept):
-                if bounds[i] > bounds[top]:
-                    top = i
-            for column in (blocks,):
-                column[looked], column[top] = column[top], column[looked]
-            bounds[looked], bounds[top] = bounds[top], bounds[looked]
-            words[looked], words[top] = words[top], words[looked]
-            tails[looked], tails[top] = tails[top], tails[looked]
-            if bounds[looked] < _floor(best, number, most, metric):
-                kept = looked
+        while looked < kept:
+            if looked < FIRST:
+                _lift(bounds, blocks, words, tails, looked, kept)
+            elif looked == FIRST:
+                kept = _sort(bounds, blocks, words, tails, looked, kept, _floor(best, number, most, metric))
+            if looked == kept or bounds[looked] < _floor(best, number, most, metric):
                 break
             _look(
                 segment,
@@ -289,32 +283,42 @@ def search(
                 picks,
             )
             looked += 1
-        floor = _floor(best, number, most, metric)
-        left = looked
-        for i in range(looked, kept):
-            bound = bounds[i]
-            bounds[left], blocks[left], words[left], tails[left] = bound, blocks[i], words[i], tails[i]
-            left += bound >= floor
-        order = np.argsort(-bounds[looked:left])
-        for k in order:
-            i = looked + k
-            if bounds[i] < _floor(best, number, most, metric):
-                break
-            _look(
-                segment,
-                blocks[i],
-                words[i],
-                tails[i],
-                query,
-                asked,
-                row,
-                stored,
-                idf,
-                metric,
-                first,
-                best,
-                number,
-                most,
-                scratch,
-                picks,
-            )
+
+
+@kernel
+def _lift(
+    bounds: NDArray[np.float32],
+    blocks: NDArray[np.int64],
+    words: NDArray[np.int32],
+    tails: NDArray[np.float64],
+    at: int,
+    end: int,
+) -> None:
+    """Put the block with the highest bound first."""
+    top = at + np.argmax(bounds[at:end])
+    bounds[at], bounds[top] = bounds[top], bounds[at]
+    blocks[at], blocks[top] = blocks[top], blocks[at]
+    words[at], words[top] = words[top], words[at]
+    tails[at], tails[top] = tails[top], tails[at]
+
+
+@kernel
+def _sort(
+    bounds: NDArray[np.float32],
+    blocks: NDArray[np.int64],
+    words: NDArray[np.int32],
+    tails: NDArray[np.float64],
+    at: int,
+    end: int,
+    floor: np.float32,
+) -> Any:
+    """Put the blocks whose bound is not below the floor in order; return where they end."""
+    left = at
+    for i in range(at, end):
+        bound = bounds[i]
+        bounds[left], blocks[left], words[left], tails[left] = bound, blocks[i], words[i], tails[i]
+        left += bound >= floor
+    order = at + np.argsort(-bounds[at:left])
+    bounds[at:left], blocks[at:left] = bounds[order], blocks[order]
+    words[at:left], tails[at:left] = words[order], tails[order]
+    return left
