@@ -376,6 +376,7 @@ RANKING_TOUCH: Final = 200.0  # looking into a buffer costs as much as so many e
 RANKING_REEVALUATION: Final = 80_000.0  # as much as so many entries: finding the best messages of the window
 RANKING_CHUNK: Final = 1_024  # messages that arrive before the old ones leave, at most
 RANKING_PIECE: Final = 128  # messages that a thread looks for at once
+RANKING_EVALUATED: Final = 32_768  # subscriptions whose first results are looked for at once
 RANKING_LOG: Final = 262_144  # results before a call that are kept together
 RANKING_PAIRS: Final = 262_144  # subscriptions that messages concern, found at once; one message may pass it
 RANKING_MAX_K: Final = 10_000  # results of a subscription

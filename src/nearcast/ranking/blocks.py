@@ -74,6 +74,7 @@ class Blocks(Finder):
         super().__init__(metric)
         self._scale = (metric.radius or 1.0) / metric.max_distance
         self._pool = empty_pool(1024, 1024, 4096, np.linspace(0.0, 1.0, LEVELS))
+        self._rows = 0
         self._tuned = 0  # messages that the levels were chosen by
 
     @property
@@ -87,16 +88,18 @@ class Blocks(Finder):
 
     def add(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
         """Insert few rows; lay many out together with those that are there."""
-        if len(rows) > max(config.RANKING_BULK, int(self._pool.blocks.sum())):
+        self._rows += len(rows)
+        if len(rows) > max(config.RANKING_BULK, self._rows // 8):
             self._build(asked, rows, idf)
             return
         at = 0
         while at < len(rows):
-            self._make_room(len(idf))
+            self._make_room(asked, rows[at], len(idf))
             at = _insert_rows(self._pool, asked, rows, at, idf, self._scale)
 
     def drop(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
         """Take the postings of rows away."""
+        self._rows -= len(rows)
         _remove_rows(self._pool, asked, rows, self._scale)
 
     def changed(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
@@ -122,12 +125,13 @@ class Blocks(Finder):
         )
         return Found(offsets, rows, scores, counters)
 
-    def _make_room(self, words: int) -> None:
-        """Let at least one posting of each row find its place."""
+    def _make_room(self, asked: Asked, row: int, words: int) -> None:
+        """Let the postings of a row find their places, and those of many more."""
         pool = self._pool
-        widest = 2 * int(pool.room.max(initial=1))
-        headers = int(pool.used[0]) + 4 * widest + 1024
-        postings = int(pool.used[1]) + 16 * BLOCK
+        mine = asked.words[asked.starts[row] : asked.starts[row] + asked.counts[row]]
+        known = mine[mine < len(pool.room)]
+        headers = int(pool.used[0]) + 2 * int(pool.room[known].sum()) + GROUP * len(mine)
+        postings = int(pool.used[1]) + len(mine) * (2 * BLOCK + 4)
         if words > len(pool.first) or headers > len(pool.at) or postings > len(pool.owners):
             self._pool = grown_pool(
                 pool, words + words // 4, headers + headers // 2, postings + postings // 2

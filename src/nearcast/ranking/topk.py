@@ -321,9 +321,11 @@ class TopK:
     def _evaluate(self, rows: NDArray[np.int32]) -> None:
         """Fill the buffers of rows from the window."""
         asked = self._subscribers.asked
-        wanted = self._results.buffers.held.wanted[rows]
-        best = self._recall.best(asked, rows, wanted, self._messages, self._idf, self.threads)
-        self._results.fill(asked, rows, wanted, best)
+        for begin in range(0, len(rows), config.RANKING_EVALUATED):
+            part = rows[begin : begin + config.RANKING_EVALUATED]
+            wanted = self._results.buffers.held.wanted[part]
+            best = self._recall.best(asked, part, wanted, self._messages, self._idf, self.threads)
+            self._results.fill(asked, part, wanted, best)
 
     # --- Names, weights, figures -----------------------------------------------------------------------------------
 
