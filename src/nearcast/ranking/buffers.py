@@ -144,18 +144,19 @@ class Buffers:
         return starts
 
 
+# These take plain arrays, not Held: to unpack it for each of many buffers would cost more than the work.
+
+
 @kernel
-def prefetch_entries(held: Held, row: int) -> None:
+def prefetch_entries(scores: NDArray[np.float64], start: int, count: int) -> None:
     """Ask for the entries of a buffer."""
-    start = held.starts[row]
-    for i in range(start, start + held.counts[row], LINE):
-        prefetch(held.scores, i)
+    for i in range(start, start + count, LINE):
+        prefetch(scores, i)
 
 
 @kernel
-def place_of(held: Held, row: int, score: float) -> Any:
+def place_of(scores: NDArray[np.float64], start: int, count: int, score: float) -> Any:
     """Return where in a buffer a newcomer with this score belongs: before those of the same score."""
-    scores, start, count = held.scores, held.starts[row], held.counts[row]
     at = 0
     while at < count and scores[start + at] > score:
         at += 1
@@ -163,42 +164,46 @@ def place_of(held: Held, row: int, score: float) -> Any:
 
 
 @kernel
-def enter(held: Held, row: int, at: int, message: int, score: float) -> None:
-    """Put the newest message into a buffer, where :func:`place_of` says. There must be room for one more.
+def enter(
+    scores: NDArray[np.float64],
+    keys: NDArray[np.int64],
+    start: int,
+    count: int,
+    at: int,
+    message: int,
+    score: float,
+    most: int,
+) -> Any:
+    """Put the newest message into a buffer, where :func:`place_of` says; return how many entries there are then.
 
-    Entries behind it are dominated once more, and go when they are dominated by too many.
+    There must be room for one more. Entries behind it are dominated once more, and go when *most* dominate them.
     """
-    scores, keys, most = held.scores, held.keys, held.dominators[row]
-    start = held.starts[row]
     out = start + at
     s, key = score, np.int64(message) << SHIFT
-    for i in range(start + at, start + held.counts[row]):
+    for i in range(start + at, start + count):
         after, dominated = scores[i], keys[i] + 1
         if (dominated & MASK) < most:
             scores[out], keys[out] = s, key
             out += 1
             s, key = after, dominated
     scores[out], keys[out] = s, key
-    held.counts[row] = np.int32(out + 1 - start)
+    return out + 1 - start
 
 
 @kernel
-def position_of(held: Held, row: int, message: int) -> Any:
+def position_of(keys: NDArray[np.int64], start: int, count: int, message: int) -> Any:
     """Return where in a buffer a message is; -1 where it is not there."""
-    keys, start, count = held.keys, held.starts[row], held.counts[row]
-    at = 0
-    while at < count and keys[start + at] >> SHIFT != message:
-        at += 1
-    return at if at < count else -1
+    for at in range(count):
+        if keys[start + at] >> SHIFT == message:
+            return at
+    return -1
 
 
 @kernel
-def leave(held: Held, row: int, at: int) -> None:
+def leave(scores: NDArray[np.float64], keys: NDArray[np.int64], start: int, count: int, at: int) -> None:
     """Take an entry out of a buffer: that of the oldest message of the window, which dominates nobody."""
-    scores, keys, start = held.scores, held.keys, held.starts[row]
-    for i in range(start + at, start + held.counts[row] - 1):
+    for i in range(start + at, start + count - 1):
         scores[i], keys[i] = scores[i + 1], keys[i + 1]
-    held.counts[row] -= np.int32(1)
 
 
 @kernel

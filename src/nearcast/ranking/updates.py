@@ -50,20 +50,27 @@ def new_log(results: int) -> Log:
 
 
 @kernel
-def remember(log: Log, held: Held, row: int, k: int, call: int) -> Any:
-    """Keep the results of a row, if this is the first time in a call; say whether there was room for them."""
-    if held.seen[row] == call:
-        return True
-    rows, used = log.used
-    start, count = held.starts[row], min(held.counts[row], k)
-    if rows == len(log.rows) or used + count > len(log.scores):
+def remember(
+    rows: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    old_scores: NDArray[np.float64],
+    old_messages: NDArray[np.int64],
+    used: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    keys: NDArray[np.int64],
+    row: int,
+    start: int,
+    count: int,
+) -> Any:
+    """Keep the results of a row, the first *count* entries of its buffer, in a log; say whether there was room."""
+    n, end = used[0], used[1]
+    if n == len(rows) or end + count > len(old_scores):
         return False
     for i in range(count):
-        log.scores[used + i] = held.scores[start + i]
-        log.messages[used + i] = held.keys[start + i] >> SHIFT
-    log.rows[rows], log.ends[rows] = row, used + count
-    log.used[0], log.used[1] = rows + 1, used + count
-    held.seen[row] = call
+        old_scores[end + i] = scores[start + i]
+        old_messages[end + i] = keys[start + i] >> SHIFT
+    rows[n], ends[n] = row, end + count
+    used[0], used[1] = n + 1, end + count
     return True
 
 
@@ -88,17 +95,17 @@ def _differences(held: Held, sizes: NDArray[np.int32], log: Log, out: Changes) -
     """Merge the results before and after, both in the order of rank, and write what is in one of them alone."""
     out_rows, out_messages, out_changes, out_scores, out_ranks = out
     rows, ends, scores, messages = log.rows, log.ends, log.scores, log.messages
-    now_scores, keys = held.scores, held.keys
+    now_scores, keys, starts, counts = held.scores, held.keys, held.starts, held.counts
     count, begin, changed = 0, 0, log.used[0]
     for r in range(changed):
         if r + 2 * AHEAD < changed:
-            prefetch(held.starts, rows[r + 2 * AHEAD])
+            prefetch(starts, rows[r + 2 * AHEAD])
             prefetch(sizes, rows[r + 2 * AHEAD])
         if r + AHEAD < changed:
-            prefetch_entries(held, rows[r + AHEAD])
+            prefetch_entries(now_scores, starts[rows[r + AHEAD]], counts[rows[r + AHEAD]])
         row, end = rows[r], ends[r]
-        start = held.starts[row]
-        stop = start + min(held.counts[row], sizes[row])
+        start = starts[row]
+        stop = start + min(counts[row], sizes[row])
         for change in (-1, 1):
             i, j = begin, start
             while i < end or j < stop:

@@ -41,16 +41,25 @@ class Share(NamedTuple):
 
 
 @kernel
-def _ask_ahead(held: Held, asked: Asked, rows: NDArray[np.int32], i: int, share: Share) -> None:
+def _ask_ahead(
+    starts: NDArray[np.int64],
+    counts: NDArray[np.int32],
+    scores: NDArray[np.float64],
+    thresholds: NDArray[np.float64],
+    rows: NDArray[np.int32],
+    i: int,
+    part: int,
+    parts: int,
+) -> None:
     if i + 2 * AHEAD < len(rows):
         row = rows[i + 2 * AHEAD]
-        if row % share.parts == share.part:
-            prefetch(held.starts, row)
-            prefetch(asked.thresholds, row)
+        if row % parts == part:
+            prefetch(starts, row)
+            prefetch(thresholds, row)
     if i + AHEAD < len(rows):
         row = rows[i + AHEAD]
-        if row % share.parts == share.part:
-            prefetch_entries(held, row)
+        if row % parts == part:
+            prefetch_entries(scores, starts[row], counts[row])
 
 
 @kernel
@@ -70,27 +79,44 @@ def arrive(
     rows, some more than once, that have a new threshold because their buffer was over its limit; how many is returned
     too.
     """
-    messages, rows, scores = pairs.messages, pairs.rows, pairs.scores
-    thresholds, counts = asked.thresholds, held.counts
+    starts, rooms, counts, limits, wanted, dominators, seen, scores, keys = held
+    thresholds, sizes = asked.thresholds, asked.sizes
+    messages, rows, values = pairs
+    part, parts, call = share
+    log_rows, log_ends, log_scores, log_messages, log_used = log
     higher = 0
     for i in range(begin, len(rows)):
-        _ask_ahead(held, asked, rows, i, share)
+        _ask_ahead(starts, counts, scores, thresholds, rows, i, part, parts)
         row = rows[i]
-        if row % share.parts != share.part or scores[i] < thresholds[row]:
+        if row % parts != part or values[i] < thresholds[row]:
             continue
-        if counts[row] == held.rooms[row]:
+        start, count, k = starts[row], counts[row], sizes[row]
+        if count == rooms[row]:
             return i, higher
-        at = place_of(held, row, scores[i])
-        if at < asked.sizes[row] and not remember(log, held, row, asked.sizes[row], share.call):
-            return i, higher
-        enter(held, row, at, messages[i], scores[i])
+        at = place_of(scores, start, count, values[i])
+        if at < k and seen[row] != call:
+            if not remember(
+                log_rows,
+                log_ends,
+                log_scores,
+                log_messages,
+                log_used,
+                scores,
+                keys,
+                row,
+                start,
+                min(count, k),
+            ):
+                return i, higher
+            seen[row] = call
+        count = enter(scores, keys, start, count, at, messages[i], values[i], dominators[row])
         entered[i] = True
-        if counts[row] > held.limits[row]:
-            keep = held.wanted[row]
-            counts[row] = keep
-            thresholds[row] = held.scores[held.starts[row] + keep - 1]
+        if count > limits[row]:
+            count = wanted[row]
+            thresholds[row] = scores[start + count - 1]
             raised[higher] = row
             higher += 1
+        counts[row] = count
     return len(rows), higher
 
 
@@ -109,21 +135,39 @@ def expire(
     Rows that need others are written to *short*, each once. Return where it stopped, before a log without room, and how
     many are short.
     """
-    messages, rows = pairs.messages, pairs.rows
+    starts, counts, seen, scores, keys = held.starts, held.counts, held.seen, held.scores, held.keys
+    thresholds, sizes = asked.thresholds, asked.sizes
+    messages, rows, _ = pairs
+    part, parts, call = share
+    log_rows, log_ends, log_scores, log_messages, log_used = log
     needy = 0
     for i in range(begin, len(rows)):
-        _ask_ahead(held, asked, rows, i, share)
+        _ask_ahead(starts, counts, scores, thresholds, rows, i, part, parts)
         row = rows[i]
-        if row % share.parts != share.part:
+        if row % parts != part:
             continue
-        at = position_of(held, row, messages[i])
+        start, count, k = starts[row], counts[row], sizes[row]
+        at = position_of(keys, start, count, messages[i])
         if at < 0:
             continue
-        k = asked.sizes[row]
-        if at < k and not remember(log, held, row, k, share.call):
-            return i, needy
-        leave(held, row, at)
-        if held.counts[row] == k - 1 and asked.thresholds[row] > 0.0:  # it had k just now: each row once
+        if at < k and seen[row] != call:
+            if not remember(
+                log_rows,
+                log_ends,
+                log_scores,
+                log_messages,
+                log_used,
+                scores,
+                keys,
+                row,
+                start,
+                min(count, k),
+            ):
+                return i, needy
+            seen[row] = call
+        leave(scores, keys, start, count, at)
+        counts[row] = count - 1
+        if count == k and thresholds[row] > 0.0:  # it had k just now: each row once
             short[needy] = row
             needy += 1
     return len(rows), needy
