@@ -113,6 +113,28 @@ def test_no_rounding_loses_a_result(space):
     assert scan == blocks > 10_000  # what is no result yet is there as well
 
 
+def test_words_with_many_blocks_are_searched_in_groups():
+    """Laid out, inserted and removed: a word has far more than two groups of blocks."""
+    world = World(seed=5, vocabulary=3)
+    tops = [world.top(index="scan"), world.top(index="blocks")]
+    warm, first, more, last = (
+        world.batch(800),
+        world.subscriptions(5000),
+        world.subscriptions(900),
+        world.batch(400),
+    )
+    for top in tops:
+        top.publish(warm)
+        rows = top.subscribe(*first[0], **first[1])
+        top.subscribe(*more[0], **more[1])  # fewer than an eighth: one by one
+        top.unsubscribe(rows[::3])
+    assert rows_of(tops[0].publish(last)) == rows_of(tops[1].publish(last))
+    scan, blocks = (top.stats() for top in tops)
+    assert scan["entered"] == blocks["entered"] > 0
+    assert blocks["blocks"] > 3 * 4 * 16
+    assert blocks["leaves_visited"] < blocks["leaves"]
+
+
 @pytest.mark.parametrize("without", [*PRUNINGS, "all"])
 def test_no_pruning_changes_an_answer(without):
     world = World(seed=3)
