@@ -84,6 +84,18 @@ class TestTies:
         assert names(top, row) == ["a", "b"]
 
 
+class TestIds:
+    def test_are_numbers_until_a_name_comes(self):
+        top = TopK(CountWindow(2), space=PLANE, threads=2)
+        one(top)
+        assert top.publish(batch([], [], ids=[])).schema.field("message").type == "int64"
+        assert top.publish(batch([[0, 0]], [[0]], ids=[7]))["message"].to_pylist() == [7]
+        named = top.publish(batch([[0, 0]] * 2, [[0]] * 2, ids=["a", "b"]))
+        assert named.schema.field("message").type == "string"
+        assert named["message"].to_pylist() == ["7", "b", "a"]
+        assert top.publish(batch([[0, 0]], [[0]], ids=[8]))["message"].to_pylist() == ["a", "8"]
+
+
 class TestWindows:
     def test_of_time(self):
         clock = ManualClock()

@@ -15,6 +15,7 @@ from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, refill
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.ranking.finder import Found
@@ -53,7 +54,11 @@ class Results:
         if self._call == _LAST_CALL:
             self.buffers.held.seen[:] = self._call = 0
         self._call += 1
-        self._before = [[new_log(0)] for _ in range(max(1, threads))]
+        # The first log of a thread is used again: its memory is there already.
+        spare = [part[0] for part in self._before[:threads]]
+        self._before = [[log] for log in spare] + [[new_log(0)] for _ in range(max(1, threads) - len(spare))]
+        for log in spare:
+            log.used[:] = 0
 
     def take(self, asked: Asked, found: Found, first: int) -> tuple[int, NDArray[np.int32]]:
         """Put messages, of which *first* is the oldest, into buffers.
@@ -98,12 +103,13 @@ class Results:
         picks += np.arange(len(picks))
         self.holders.note(held.keys[picks] >> SHIFT, np.repeat(rows, counts))
 
-    def changes(self, sizes: NDArray[np.int32]) -> Changes:
-        """Return what the call has changed."""
+    def changes(
+        self, sizes: NDArray[np.int32], told: Callable[[Changes], pa.RecordBatch]
+    ) -> list[pa.RecordBatch]:
+        """Return what the call has changed, *told* part by part."""
         held = self.buffers.held
         logs = [log for part in self._before for log in part]
-        parts = side_by_side(lambda log: differences(log, held, sizes), logs, len(self._before))
-        return Changes._make(map(np.concatenate, zip(*parts)))
+        return side_by_side(lambda log: told(differences(log, held, sizes)), logs, len(self._before))
 
     def _shared(
         self, asked: Asked, pairs: Pairs, work: Callable[[Share, int], tuple[int, NDArray[np.int32]]]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from nearcast.clock import Clock
     from nearcast.geometry import Space
+    from nearcast.ranking.updates import Changes
     from nearcast.ranking.windows import Window
     from nearcast.vocabulary import Vocabulary
 
@@ -407,16 +408,18 @@ class TopK:
         return named
 
     def _told(self) -> pa.Table:
-        made = self._results.changes(self._subscribers.asked.sizes)
-        return pa.table(
-            {
-                "subscription": made.rows,
-                "message": pa.array(self._messages.named(made.messages)),
-                "change": made.changes,
-                "score": made.scores,
-                "rank": made.ranks,
-            }
-        )
+        def told(made: Changes) -> pa.RecordBatch:
+            return pa.RecordBatch.from_pydict(
+                {
+                    "subscription": pa.array(made.rows),
+                    "message": pa.array(self._messages.named(made.messages), self._messages.kind),
+                    "change": pa.array(made.changes),
+                    "score": pa.array(made.scores),
+                    "rank": pa.array(made.ranks),
+                }
+            )
+
+        return pa.Table.from_batches(self._results.changes(self._subscribers.asked.sizes, told))
 
 
 def _each(seconds: float, count: int) -> float:

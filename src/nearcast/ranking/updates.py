@@ -96,6 +96,7 @@ def _differences(held: Held, sizes: NDArray[np.int32], log: Log, out: Changes) -
     out_rows, out_messages, out_changes, out_scores, out_ranks = out
     rows, ends, scores, messages = log.rows, log.ends, log.scores, log.messages
     now_scores, keys, starts, counts = held.scores, held.keys, held.starts, held.counts
+    came = np.empty(1024, np.int64)  # where in the buffer
     count, begin, changed = 0, 0, log.used[0]
     for r in range(changed):
         if r + 2 * AHEAD < changed:
@@ -106,28 +107,30 @@ def _differences(held: Held, sizes: NDArray[np.int32], log: Log, out: Changes) -
         row, end = rows[r], ends[r]
         start = starts[row]
         stop = start + min(counts[row], sizes[row])
-        for change in (-1, 1):
-            i, j = begin, start
-            while i < end or j < stop:
-                ended, left = i == end, j == stop
-                if not ended and not left and messages[i] == keys[j] >> SHIFT:
-                    i += 1
-                    j += 1
-                    continue
-                old = not ended and (
-                    left
-                    or scores[i] > now_scores[j]
-                    or (scores[i] == now_scores[j] and messages[i] > keys[j] >> SHIFT)
-                )
-                if old and change < 0:
-                    out_rows[count], out_messages[count], out_changes[count] = row, messages[i], change
-                    out_scores[count], out_ranks[count] = scores[i], i - begin + 1
-                    count += 1
-                elif not old and change > 0:
-                    out_rows[count], out_messages[count], out_changes[count] = row, keys[j] >> SHIFT, change
-                    out_scores[count], out_ranks[count] = now_scores[j], j - start + 1
-                    count += 1
-                i += old
-                j += not old
+        if stop - start > len(came):
+            came = np.empty(2 * (stop - start), np.int64)
+        i, j, new = begin, start, 0
+        while i < end or j < stop:
+            if i < end and j < stop and messages[i] == keys[j] >> SHIFT:
+                i += 1
+                j += 1
+            elif i < end and (
+                j == stop
+                or scores[i] > now_scores[j]
+                or (scores[i] == now_scores[j] and messages[i] > keys[j] >> SHIFT)
+            ):
+                out_rows[count], out_messages[count], out_changes[count] = row, messages[i], -1
+                out_scores[count], out_ranks[count] = scores[i], i - begin + 1
+                count += 1
+                i += 1
+            else:
+                came[new] = j
+                new += 1
+                j += 1
+        for n in range(new):
+            j = came[n]
+            out_rows[count], out_messages[count], out_changes[count] = row, keys[j] >> SHIFT, 1
+            out_scores[count], out_ranks[count] = now_scores[j], j - start + 1
+            count += 1
         begin = end
     return count

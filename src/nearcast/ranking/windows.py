@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast import config
 from nearcast.errors import InputError, shown
@@ -123,8 +124,10 @@ class Messages:
         ids: NDArray[Any],
     ) -> None:
         """Take messages; their words are ``words[offsets[i]:offsets[i + 1]]``, ascending."""
-        if ids.dtype != self._ids.values.dtype:  # names after numbers, or the other way round
-            self._ids = GrowableArray(self._ids.values.astype(object), borrowed=False)
+        if ids.dtype != self._ids.values.dtype:  # names after numbers, or the other way round: names from now on
+            if self._ids.values.dtype == np.int64:
+                self._ids = GrowableArray(_names(self._ids.values), borrowed=False)
+            ids = _names(ids)
         self._ids.extend(ids)
         new = np.zeros(len(places), _RECORD)
         new["places"], new["lengths"] = places, lengths
@@ -138,6 +141,11 @@ class Messages:
     def before(self, time: int) -> int:
         """Return the number of the first message that was published at *time* or later."""
         return self._base + int(np.searchsorted(self._table.values["times"], time))
+
+    @property
+    def kind(self) -> pa.DataType:
+        """What ids are: numbers, while nothing else has come, or names."""
+        return pa.int64() if self._ids.values.dtype == np.int64 else pa.string()
 
     def named(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Return the ids of messages that were there since the last :meth:`tidy`."""
@@ -159,6 +167,10 @@ class Messages:
             ):
                 setattr(self, name, GrowableArray(values, borrowed=False))
             self._base = self.first
+
+
+def _names(ids: NDArray[Any]) -> NDArray[Any]:
+    return ids.astype(str).astype(object)
 
 
 def in_order(times: NDArray[np.int64] | None, ids: Any) -> NDArray[np.int64] | None:
