@@ -124,7 +124,7 @@ class Messages:
         ids: NDArray[Any],
     ) -> None:
         """Take messages; their words are ``words[offsets[i]:offsets[i + 1]]``, ascending."""
-        if ids.dtype != self._ids.values.dtype:  # names after numbers, or the other way round: names from now on
+        if ids.dtype != self._ids.values.dtype:  # names after numbers, or the reverse: all are names
             if self._ids.values.dtype == np.int64:
                 self._ids = GrowableArray(_names(self._ids.values), borrowed=False)
             ids = _names(ids)
