@@ -372,6 +372,7 @@ RANKING_SEGMENT_BLOCK: Final = 64  # messages of a word in the message index tha
 RANKING_SEGMENT: Final = 256  # messages in a segment that was never merged, at least
 RANKING_MERGE: Final = 8  # segments of a level that are merged into one
 RANKING_SPARE: Final = 8  # entries by which a buffer may grow before it is cut, at least
+RANKING_SPARE_ROOM: Final = 0.125  # of tables, for those who subscribe after many did at once
 RANKING_TOUCH: Final = 200.0  # looking into a buffer costs as much as so many entries of it
 RANKING_REEVALUATION: Final = 80_000.0  # as much as so many entries: finding the best messages of the window
 RANKING_CHUNK: Final = 1_024  # messages that arrive before the old ones leave, at most

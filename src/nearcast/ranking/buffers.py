@@ -79,8 +79,8 @@ class Buffers:
     """The buffers of all subscriptions, side by side in one pool."""
 
     def __init__(self) -> None:
-        self._rows = GrowableArray(np.empty(0, _ROW), borrowed=False)
-        self._pool = GrowableArray(np.empty(0, _ENTRY), borrowed=False)
+        self._rows = GrowableArray(np.empty(0, _ROW), borrowed=False, spare=config.RANKING_SPARE_ROOM)
+        self._pool = GrowableArray(np.empty(0, _ENTRY), borrowed=False, spare=config.RANKING_SPARE_ROOM)
         self._free: dict[int, list[int]] = {}  # places in the pool by their room
 
     @property

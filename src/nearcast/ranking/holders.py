@@ -36,6 +36,7 @@ class Holders:
         self._rows = np.empty(1024, np.int32)
         self._links = np.empty(1024, np.int32)
         self._free = np.array([-1, 0])
+        self._live = 0  # nodes that are in lists
 
     @property
     def nbytes(self) -> int:
@@ -53,7 +54,7 @@ class Holders:
         if len(rows) >= config.RANKING_BULK:  # the nodes of a list side by side
             order = np.argsort(messages, kind="stable")
             messages, rows = messages[order], rows[order]
-        needed = int(self._free[1]) + len(rows)
+        needed = self._live = self._live + len(rows)  # nodes that are free come first
         if needed > len(self._rows):
             more = needed + needed // 2
             self._rows, self._links = (
@@ -69,6 +70,7 @@ class Holders:
         count = int(lists.counts[begin - self._base : max(begin, end) - self._base].sum())
         messages, rows = np.empty(count, np.int64), np.empty(count, np.int32)
         _take(lists, begin, end, self._base, messages, rows)
+        self._live -= count
         if end - self._base > len(lists.heads) // 2 + 1024:
             self._heads = GrowableArray(lists.heads[end - self._base :].copy(), borrowed=False)
             self._counts = GrowableArray(lists.counts[end - self._base :].copy(), borrowed=False)

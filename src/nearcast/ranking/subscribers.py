@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast import config
 from nearcast.growable import GrowableArray
 from nearcast.ranking.scoring import lengths
 
@@ -46,9 +47,9 @@ class Subscribers:
     """Rows of subscriptions; a row that was freed is given out again."""
 
     def __init__(self) -> None:
-        self._table = GrowableArray(np.empty(0, _RECORD), borrowed=False)
-        self._words = GrowableArray(np.empty(0, np.int32), borrowed=False)
-        self._alive = GrowableArray(np.empty(0, np.bool_), borrowed=False)
+        self._table = GrowableArray(np.empty(0, _RECORD), borrowed=False, spare=config.RANKING_SPARE_ROOM)
+        self._words = GrowableArray(np.empty(0, np.int32), borrowed=False, spare=config.RANKING_SPARE_ROOM)
+        self._alive = GrowableArray(np.empty(0, np.bool_), borrowed=False, spare=config.RANKING_SPARE_ROOM)
         self._free: list[int] = []
         self._waste = 0  # words of rows that are free
 
