@@ -388,3 +388,14 @@ RANKING_WAITING: Final = 1_024  # newcomers that an index which is laid out once
 RANKING_GROUPS: Final = 10  # α-partitions of IGPT (section 8.1.1)
 RANKING_LEAF: Final = 1_000  # subscriptions in a leaf of IGPT (section 8.1.1)
 RANKING_CIQ_LEVELS: Final = 4  # of the cells that cover the space for a subscription of CIQ: 13 in the plane
+
+# --- Covering ---------------------------------------------------------------------------------------------------------
+
+COVERING_PAD_M: Final = 1e-3  # by which a circle on the globe must contain another region, in metres
+COVERING_BUCKET: Final = 32  # points in a bucket of an index before it is split (overflow)
+COVERING_UNDERFLOW: Final = 8  # points in a bucket below which it is merged with its neighbour
+COVERING_SLOTS: Final = 4  # pairs of dimensions for the tests of a clause; attributes share them
+COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
+COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
+COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
+COVERING_DEPTH: Final = 3.0  # times its ideal depth: a k-d tree that is deeper is built anew

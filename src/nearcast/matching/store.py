@@ -149,6 +149,14 @@ class ClauseStore:
             at = after[at]
         return np.concatenate(chains)
 
+    @property
+    def chains(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The first clause row of each subscription row, and the next one of each clause row; -1 for none.
+
+        Both are empty while :attr:`rows_are_subscriptions`.
+        """
+        return self._columns["first"].values, self._columns["next"].values
+
     def check_insert(self, table: SubscriptionTable) -> SubscriptionTable:
         """Return *table* in this store's codes, or raise before anything has changed."""
         if max(self.size + table.size, self.rows + len(table.owners)) > _MOST_ROWS:

@@ -1,0 +1,122 @@
+"""What finds subscriptions that cover another one: the interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nearcast.covering.operations import Rows, Scratch, new_scratch
+from nearcast.covering.rectangles import Rectangles, refusal
+from nearcast.errors import InputError
+
+if TYPE_CHECKING:
+    from nearcast.columns import SubscriptionTable
+    from nearcast.matching.store import ClauseStore
+
+__all__ = ["CoveringIndex", "RectangleIndex", "array_bytes"]
+
+
+class CoveringIndex(ABC):
+    """An index over the clause rows of a store; exact.
+
+    Kernels work on :attr:`arrays`, by the operations that are registered for them.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._arrays: Any = None
+
+    @property
+    def arrays(self) -> Any:
+        """The index, for kernels."""
+        return self._arrays
+
+    def check(self, table: SubscriptionTable) -> None:
+        """Raise where the index cannot hold a table."""
+
+    @abstractmethod
+    def load(self, store: ClauseStore) -> None:
+        """Begin anew, empty, on the clause rows of a store."""
+
+    @abstractmethod
+    def follow(self, store: ClauseStore, begin: int) -> bool:
+        """Make room for the clause rows from *begin* on; False where the index must be loaded anew."""
+
+    @abstractmethod
+    def grow(self, points: int) -> None:
+        """Make room for so many more points, whatever that takes."""
+
+    def scratch(self) -> Scratch:
+        """Return room for kernels to work in."""
+        return new_scratch(1, 1, 1)
+
+    def degenerate(self) -> bool:
+        """Tell whether the index should be built anew, in another order."""
+        return False
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory, without the store."""
+
+    def stats(self) -> dict[str, Any]:
+        """Figures about the structure."""
+        return {}
+
+
+class RectangleIndex(CoveringIndex):
+    """An index of rectangles: subscriptions of one clause, without words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rectangles = Rectangles()
+
+    def check(self, table: SubscriptionTable) -> None:
+        """Raise where there is more than rectangles."""
+        reason = refusal(table)
+        if reason is not None:
+            raise InputError(
+                f"the index {self.name!r} holds rectangles, and these subscriptions have {reason}; "
+                "take index='forest'"
+            )
+
+    def load(self, store: ClauseStore) -> None:
+        """Begin anew."""
+        self.rectangles.load(store.clauses)
+        self._emptied()
+        self._grown(64)
+
+    def follow(self, store: ClauseStore, begin: int) -> bool:
+        """Take new clause rows; another axis means another number of dimensions."""
+        if begin == 0 or not self.rectangles.fits(store.clauses, begin):
+            return False
+        self.rectangles.extend(store.clauses, begin)
+        self._grown(64)
+        return True
+
+    def grow(self, points: int) -> None:
+        """Make room."""
+        self._grown(points)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory."""
+        return array_bytes(self._arrays)
+
+    @abstractmethod
+    def _emptied(self) -> None:
+        """Begin with no points."""
+
+    @abstractmethod
+    def _grown(self, points: int) -> None:
+        """Make room for so many more points, and see the arrays of rectangles as they are now."""
+
+
+def array_bytes(arrays: Any) -> int:
+    """Return the memory of a named tuple of arrays, and of those in it."""
+    if arrays is None:
+        return 0
+    return sum(
+        array_bytes(part) if isinstance(part, tuple) else getattr(part, "nbytes", 0) for part in arrays
+    )

@@ -1,0 +1,167 @@
+"""What an index can do, for kernels: one name for each operation, whatever the index.
+
+An index is a named tuple of arrays. Its module registers the kernels that work on it; a kernel that calls
+``find(index, ...)`` is compiled with those of the index that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+
+from nearcast.kernels import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Operations",
+    "Rows",
+    "Scratch",
+    "add",
+    "covers",
+    "find",
+    "first_clause",
+    "new_scratch",
+    "next_clause",
+    "register",
+    "room",
+    "take",
+]
+
+
+class Rows(NamedTuple):
+    """Which clause rows make which subscription row; *first* is empty where both have the same numbers."""
+
+    owners: NDArray[np.int32]
+    first: NDArray[np.int32]
+    after: NDArray[np.int32]
+
+
+class Scratch(NamedTuple):
+    """Room that kernels work in."""
+
+    point: NDArray[np.float32]
+    spare: NDArray[np.float32]
+    stack: NDArray[np.int32]
+    alive: NDArray[np.int32]
+    hits: NDArray[np.int32]
+
+
+class Operations(NamedTuple):
+    """The kernels of an index."""
+
+    #: (index, rows, subject, k, out, pending, scratch, counters): write up to k subscriptions that cover *subject* to
+    #: *out*; return how many. Where that is fewer than k, those that only polygons can decide are in *pending*, which
+    #: begins with their number. Of subscriptions that cover each other the older one covers: no two wait for each
+    #: other. Counters: nodes visited, points compared.
+    find: Callable[..., Any]
+    add: Callable[..., Any]  # (index, rows, subject, scratch): put a subscription in
+    take: Callable[..., Any]  # (index, rows, subject, scratch): take it out
+    room: Callable[..., Any]  # (index, clauses): is there room for so many more?
+    covers: Callable[..., Any]  # (index, rows, a, b): does a cover b? YES, NO or UNDECIDED
+
+
+_REGISTERED: dict[type, Operations] = {}
+
+
+def register(index: type, operations: Operations) -> None:
+    """Let kernels know what to do with an index."""
+    _REGISTERED[index] = operations
+
+
+def find(index, rows, subject, k, out, pending, scratch, counters):  # type: ignore[no-untyped-def]
+    """See :class:`Operations`, also for the others."""
+    return _REGISTERED[type(index)].find(index, rows, subject, k, out, pending, scratch, counters)
+
+
+def add(index, rows, subject, scratch):  # type: ignore[no-untyped-def]  # noqa: D103
+    return _REGISTERED[type(index)].add(index, rows, subject, scratch)
+
+
+def take(index, rows, subject, scratch):  # type: ignore[no-untyped-def]  # noqa: D103
+    return _REGISTERED[type(index)].take(index, rows, subject, scratch)
+
+
+def room(index, clauses):  # type: ignore[no-untyped-def]  # noqa: D103
+    return _REGISTERED[type(index)].room(index, clauses)
+
+
+def covers(index, rows, a, b):  # type: ignore[no-untyped-def]  # noqa: D103
+    return _REGISTERED[type(index)].covers(index, rows, a, b)
+
+
+@overload(find)
+def _find(index, rows, subject, k, out, pending, scratch, counters):  # type: ignore[no-untyped-def]
+    chosen = _REGISTERED[index.instance_class].find
+
+    def compiled(index, rows, subject, k, out, pending, scratch, counters):  # type: ignore[no-untyped-def]
+        return chosen(index, rows, subject, k, out, pending, scratch, counters)
+
+    return compiled
+
+
+@overload(add)
+def _add(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
+    chosen = _REGISTERED[index.instance_class].add
+
+    def compiled(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
+        return chosen(index, rows, subject, scratch)
+
+    return compiled
+
+
+@overload(take)
+def _take(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
+    chosen = _REGISTERED[index.instance_class].take
+
+    def compiled(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
+        return chosen(index, rows, subject, scratch)
+
+    return compiled
+
+
+@overload(room)
+def _room(index, clauses):  # type: ignore[no-untyped-def]
+    chosen = _REGISTERED[index.instance_class].room
+
+    def compiled(index, clauses):  # type: ignore[no-untyped-def]
+        return chosen(index, clauses)
+
+    return compiled
+
+
+@overload(covers)
+def _covers(index, rows, a, b):  # type: ignore[no-untyped-def]
+    chosen = _REGISTERED[index.instance_class].covers
+
+    def compiled(index, rows, a, b):  # type: ignore[no-untyped-def]
+        return chosen(index, rows, a, b)
+
+    return compiled
+
+
+def new_scratch(width: int, depth: int, bucket: int) -> Scratch:
+    """Return room for points of so many dimensions, trees of this depth and buckets of this size."""
+    return Scratch(
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+        np.empty(depth, np.int32),
+        np.empty(bucket, np.int32),
+        np.empty(bucket, np.int32),
+    )
+
+
+@kernel
+def first_clause(rows: Rows, subject: int) -> Any:
+    """Return the first clause row of a subscription, -1 where it has none."""
+    return np.int64(subject) if rows.first.size == 0 else np.int64(rows.first[subject])
+
+
+@kernel
+def next_clause(rows: Rows, clause: int) -> Any:
+    """Return the clause row of the same subscription that follows, -1 after the last one."""
+    return np.int64(-1) if rows.first.size == 0 else np.int64(rows.after[clause])

@@ -1,0 +1,246 @@
+"""The relation graph: what is forwarded, covered, exposed, taken over."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from covering.naive_covering import Forwarding, covers
+from covering.test_indexes import RECTANGLES, joined, merged, rectangles
+from nearcast import Box, Circle, InputError, Polygon, Subscription, SubscriptionTable, UnknownError
+from nearcast.covering import RelationGraph
+from strategies import tables
+
+
+class GraphMachine(RuleBasedStateMachine):
+    """One graph, one model; every answer is the model's."""
+
+    index = "forest"
+
+    @initialize(k=st.integers(1, 3), take_over=st.booleans())
+    def begin(self, k, take_over):
+        self.graph = RelationGraph(self.index, k, take_over=take_over)
+        self.table = None
+        self.known = {}
+        self.model = Forwarding(self.related, take_over)
+
+    def related(self, a, b):
+        if (a, b) not in self.known:
+            self.known[a, b] = covers(self.table, a, b)
+        return self.known[a, b]
+
+    def more(self, data):
+        if self.index in RECTANGLES:
+            return merged(data.draw(rectangles(2, 4)))
+        return data.draw(tables(4))
+
+    @rule(data=st.data())
+    def subscribe(self, data):
+        subs = self.more(data)
+        self.table = subs if self.table is None else joined(self.table, subs)
+        made = self.graph.subscribe(subs)
+        old = set(self.model.forwarded)
+        withdrawn = set()
+        for row in made.rows.tolist():
+            withdrawn |= self.model.subscribe(row)[1]
+        assert made.forward.tolist() == [self.model.forwarded[row] for row in made.rows.tolist()]
+        assert set(made.withdrawn.tolist()) == withdrawn & old
+
+    @rule(data=st.data())
+    def unsubscribe(self, data):
+        if not self.model.forwarded:
+            return
+        rows = data.draw(st.sets(st.sampled_from(sorted(self.model.forwarded)), max_size=3))
+        before = dict(self.model.forwarded)
+        exposed, travels = self.graph.unsubscribe(sorted(rows))
+        for row in sorted(rows):
+            self.model.unsubscribe(row)
+        assert set(travels.tolist()) == {row for row in rows if before[row]}
+        assert set(exposed.tolist()) == {
+            row for row, state in self.model.forwarded.items() if state and not before[row]
+        }
+
+    @invariant()
+    def forwarded_are_those_of_the_model(self):
+        assert set(self.graph.forwarded.tolist()) == {
+            row for row, state in self.model.forwarded.items() if state
+        }
+        assert len(self.graph) == len(self.model.forwarded)
+        self.graph.check()
+
+
+@pytest.mark.parametrize("index", ["forest", "clause-scan", *RECTANGLES])
+def test_machine(index):
+    machine = type("Machine", (GraphMachine,), {"index": index})
+    run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=15, deadline=None))
+
+
+def table(*subscriptions):
+    return SubscriptionTable.from_subscriptions(subscriptions)
+
+
+class TestFigure1:
+    """Theorem 1 and the algorithm on subscriptions that contain each other."""
+
+    def nested(self, sizes):
+        boxes = [[-size, -size, size, size] for size in sizes]
+        return SubscriptionTable.from_arrays(boxes, [0] * (len(sizes) + 1), [])
+
+    def test_each_new_one_is_covered_by_an_older_one(self):
+        graph = RelationGraph("kd-tree", k=2)
+        assert graph.subscribe(self.nested([9, 5, 3])).forward.tolist() == [True, False, False]
+        assert graph.covers_of(2).tolist() in ([0, 1], [1, 0])
+
+    def test_a_wide_one_that_comes_late_is_forwarded_too(self):
+        graph = RelationGraph()
+        assert graph.subscribe(self.nested([1, 9])).forward.tolist() == [True, True]
+
+    def test_unless_it_takes_over(self):
+        graph = RelationGraph(take_over=True)
+        graph.subscribe(self.nested([1]))
+        made = graph.subscribe(self.nested([9]))
+        assert made.forward.tolist() == [True]
+        assert made.withdrawn.tolist() == [0]
+        assert graph.unsubscribe([1]).exposed.tolist() == [0]
+
+    def test_two_of_the_same_never_wait_for_each_other(self):
+        graph = RelationGraph()
+        graph.subscribe(self.nested([9, 1, 1]))
+        exposed, travels = graph.unsubscribe([0])
+        assert (exposed.tolist(), travels.tolist()) == ([1], [0])
+        graph.check()
+
+    def test_queries_of_g_1_are_at_most_twice_the_least(self):
+        """Lemma 1: an unsubscription asks once or less on average, when leavers are random."""
+        rng = np.random.default_rng(3)
+        n = 4000
+        ends = np.sort(rng.random((n, 2, 2)), axis=2)
+        boxes = np.concatenate([ends[:, :, 0], ends[:, :, 1]], axis=1)
+        graph = RelationGraph("kd-tree")
+        rows = graph.subscribe(SubscriptionTable.from_arrays(boxes, [0] * (n + 1), [])).rows
+        leavers = rng.permutation(rows)[:2000]
+        graph.unsubscribe(leavers)
+        assert graph.stats()["queries_subscribe"] == n
+        assert 0 < graph.stats()["queries_unsubscribe"] <= 1.1 * len(leavers)
+
+
+class TestPlaces:
+    def forwards(self, *regions, index="forest"):
+        subs = table(*(Subscription(i, "coffee", region) for i, region in enumerate(regions)))
+        return RelationGraph(index).subscribe(subs).forward.tolist()
+
+    @pytest.mark.parametrize("index", ["forest", "clause-scan"])
+    def test_circles(self, index):
+        wide, near = Circle(lon=0, lat=0, radius=5000), Circle(lon=0.01, lat=0, radius=3000)
+        assert self.forwards(wide, near, index=index) == [True, False]
+        assert self.forwards(near, wide, index=index) == [True, True]
+        assert self.forwards(wide, wide, index=index) == [True, False]
+        assert self.forwards(wide, Circle(lon=0.01, lat=0, radius=4900), index=index) == [True, True]
+        assert self.forwards(wide, Box(-0.01, -0.01, 0.01, 0.01), index=index) == [True, False]
+        assert self.forwards(wide, Box(-0.04, -0.04, 0.04, 0.04), index=index) == [True, True]
+        assert self.forwards(Box(-0.1, -0.1, 0.1, 0.1), wide, index=index) == [True, False]
+
+    @pytest.mark.parametrize("index", ["forest", "clause-scan"])
+    def test_polygons(self, index):
+        hull = Polygon("POLYGON ((0 0, 8 0, 8 8, 0 8, 0 0))")
+        holed = Polygon("POLYGON ((0 0, 8 0, 8 8, 0 8, 0 0), (3 3, 5 3, 5 5, 3 5, 3 3))")
+        inner, hidden = Polygon("POLYGON ((1 1, 2 1, 1 2, 1 1))"), Box(3.5, 3.5, 4.5, 4.5)
+        assert self.forwards(hull, inner, index=index) == [True, False]
+        assert self.forwards(hull, holed, index=index) == [True, False]
+        assert self.forwards(holed, hull, index=index) == [True, True]
+        assert self.forwards(holed, inner, hidden, index=index) == [True, False, True]
+        assert self.forwards(hull, hidden, index=index) == [True, False]
+        assert self.forwards(hull, Circle(lon=4, lat=4, radius=100_000), index=index) == [True, False]
+        assert self.forwards(holed, Circle(lon=4, lat=4, radius=1000), index=index) == [True, True]
+
+    def test_polygons_that_leave_expose_others(self):
+        hull = Polygon("POLYGON ((0 0, 8 0, 8 8, 0 8, 0 0))")
+        inner = Polygon("POLYGON ((1 1, 6 1, 1 6, 1 1))")
+        subs = table(
+            Subscription("a", "coffee", hull),
+            Subscription("b", "coffee", inner),
+            Subscription("c", "coffee AND tea", Box(1, 1, 2, 2)),
+            Subscription("d", "coffee AND tea", Box(7, 7, 7.5, 7.5)),
+        )
+        graph = RelationGraph()
+        assert graph.subscribe(subs).forward.tolist() == [True, False, False, False]
+        exposed, travels = graph.unsubscribe([0])
+        assert (sorted(exposed.tolist()), travels.tolist()) == ([1, 3], [0])
+        graph.check()
+
+
+class TestExpressions:
+    @pytest.mark.parametrize(
+        ("wide", "narrow", "covered"),
+        [
+            ("coffee", "coffee AND tea", True),
+            ("coffee OR tea", "coffee", True),
+            ("coffee OR tea", "(coffee AND milk) OR tea", True),
+            ("coffee", "coffee OR tea", False),
+            ("coffee NOT decaf", "coffee", False),
+            ("coffee NOT decaf", "coffee AND hot NOT decaf", True),
+            ("price < 5", "price < 3", True),
+            ("price <= 5", "price < 5", True),
+            ("price < 5", "price <= 5", False),
+            ("price < 5", "coffee", False),
+            ("coffee", "coffee AND price < 5", True),
+            ('brand = "a" OR brand = "b"', 'brand = "a"', True),
+        ],
+    )
+    def test_an_expression_covers_what_implies_it(self, wide, narrow, covered):
+        subs = table(Subscription(1, wide), Subscription(2, narrow))
+        assert RelationGraph().subscribe(subs).forward.tolist() == [True, not covered]
+
+
+class TestErrors:
+    def test_rectangles_alone(self):
+        with pytest.raises(InputError, match="keywords; take index='forest'"):
+            RelationGraph("kd-tree").subscribe(table(Subscription(1, "coffee")))
+
+    def test_unknown_index(self):
+        with pytest.raises(UnknownError, match="no index 'tree'; there are forest, kd-tree"):
+            RelationGraph("tree")
+
+    def test_k(self):
+        with pytest.raises(InputError, match="k must be a whole number from 1, not 0"):
+            RelationGraph(k=0)
+
+    def test_rows_that_are_not_there(self):
+        graph = RelationGraph()
+        graph.subscribe(table(Subscription(1, "coffee")))
+        graph.unsubscribe([0])
+        for row in (0, 1, -1):
+            with pytest.raises(UnknownError, match=f"there is no subscription {row}"):
+                graph.unsubscribe([row])
+
+    @pytest.mark.parametrize(
+        ("log", "message"),
+        [([1], "names no row"), ([0, 0], "row 0 arrives twice"), ([~0, 0], "row 0 leaves before it arrives")],
+    )
+    def test_logs(self, log, message):
+        with pytest.raises((InputError, UnknownError), match=message):
+            RelationGraph().replay(table(Subscription(1, "coffee")), log)
+
+
+def test_rows_of_a_log_that_never_arrive_are_not_there():
+    graph = RelationGraph()
+    done = graph.replay(table(*(Subscription(i, "coffee") for i in range(3))), [1, 0, ~1])
+    assert done.rows.tolist() == [1, 0, -1]
+    assert (done.forward.tolist(), done.exposed.tolist(), len(graph)) == ([True, False, True], [1], 1)
+    graph.check()
+
+
+def test_rows_are_forgotten_in_bulk():
+    """The columns are compacted, and the index follows."""
+    rng = np.random.default_rng(0)
+    graph, kept = RelationGraph(k=2), []
+    for _ in range(60):
+        x, y = rng.random(400), rng.random(400)
+        boxes = np.stack([x, y, x + 0.1, y + 0.1], axis=1)
+        rows = graph.subscribe(SubscriptionTable.from_arrays(boxes, np.arange(401), rng.integers(0, 5, 400))).rows
+        graph.unsubscribe(rows[8:])
+        kept += rows[:8].tolist()
+    assert graph.stats()["rebuilds"] > 1
+    assert len(graph) == len(kept)
+    graph.check()
