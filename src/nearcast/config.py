@@ -394,7 +394,12 @@ RANKING_CIQ_LEVELS: Final = 4  # of the cells that cover the space for a subscri
 COVERING_PAD_M: Final = 1e-3  # by which a circle on the globe must contain another region, in metres
 COVERING_BUCKET: Final = 32  # points in a bucket of an index before it is split (overflow)
 COVERING_UNDERFLOW: Final = 8  # points in a bucket below which it is merged with its neighbour
-COVERING_SLOTS: Final = 4  # pairs of dimensions for the tests of a clause; attributes share them
+COVERING_SLOTS: Final = (
+    2,
+    4,
+    8,
+    16,
+)  # pairs of dimensions for tests; more attributes than the most share them
 COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
 COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
 COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once

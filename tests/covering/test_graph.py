@@ -73,7 +73,9 @@ class GraphMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("index", ["forest", "clause-scan", *RECTANGLES])
 def test_machine(index):
     machine = type("Machine", (GraphMachine,), {"index": index})
-    run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=15, deadline=None))
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=25, stateful_step_count=15, deadline=None)
+    )
 
 
 def table(*subscriptions):
@@ -238,7 +240,9 @@ def test_rows_are_forgotten_in_bulk():
     for _ in range(60):
         x, y = rng.random(400), rng.random(400)
         boxes = np.stack([x, y, x + 0.1, y + 0.1], axis=1)
-        rows = graph.subscribe(SubscriptionTable.from_arrays(boxes, np.arange(401), rng.integers(0, 5, 400))).rows
+        rows = graph.subscribe(
+            SubscriptionTable.from_arrays(boxes, np.arange(401), rng.integers(0, 5, 400))
+        ).rows
         graph.unsubscribe(rows[8:])
         kept += rows[:8].tolist()
     assert graph.stats()["rebuilds"] > 1

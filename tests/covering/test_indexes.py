@@ -181,8 +181,12 @@ def test_insertions_in_order_do_not_make_a_list_of_a_tree(index):
 
 def test_an_axis_may_come_later():
     graph = RelationGraph("kd-tree")
-    wide = SubscriptionTable.from_arrays([[-np.inf] * 2 + [np.inf] * 2], [0, 0], [], ([0, 1], [0], [0.0], [9.0]))
-    narrow = SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 0], [], ([0, 2], [0, 3], [1.0, 0.0], [2.0, 1.0]))
+    wide = SubscriptionTable.from_arrays(
+        [[-np.inf] * 2 + [np.inf] * 2], [0, 0], [], ([0, 1], [0], [0.0], [9.0])
+    )
+    narrow = SubscriptionTable.from_arrays(
+        [[0, 0, 1, 1]], [0, 0], [], ([0, 2], [0, 3], [1.0, 0.0], [2.0, 1.0])
+    )
     assert graph.subscribe(wide).forward.tolist() == [True]
     assert graph.subscribe(narrow).forward.tolist() == [False]
     graph.check()
@@ -202,9 +206,7 @@ def test_who_covers_matches_whatever_the_other_does(table, batch):
 def test_a_message_without_the_attribute_tells_open_from_unbounded():
     """A test that any value satisfies still asks for the value."""
     everywhere = [[-np.inf, -np.inf, np.inf, np.inf]] * 2
-    subs = SubscriptionTable.from_arrays(
-        everywhere, [0, 0, 0], [], ([0, 1, 1], [0], [-np.inf], [np.inf])
-    )
+    subs = SubscriptionTable.from_arrays(everywhere, [0, 0, 0], [], ([0, 1, 1], [0], [-np.inf], [np.inf]))
     for index in (*RECTANGLES, *FULL):
         assert RelationGraph(index).subscribe(subs).forward.tolist() == [True, True]
         assert RelationGraph(index).subscribe(subs.take([1, 0])).forward.tolist() == [True, False]

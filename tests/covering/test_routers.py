@@ -51,7 +51,9 @@ def world(seed, contents, messages):
         [
             Message(
                 i,
-                " ".join([*rng.permutation(WORDS)[: rng.integers(1, 5)], *["decaf"] * int(rng.random() < 0.3)]),
+                " ".join(
+                    [*rng.permutation(WORDS)[: rng.integers(1, 5)], *["decaf"] * int(rng.random() < 0.3)]
+                ),
                 Point(lon=float(rng.random() * 11), lat=float(rng.random() * 11)),
                 attributes={"price": float(rng.integers(1, 9))} if rng.random() < 0.8 else {},
             )
@@ -78,7 +80,9 @@ def run(network, flood, seed, commands, check_all_every):
             made += 1
             flooded += routers - 1
         else:
-            key = list(clients)[int(rng.integers(len(clients)))] if len(clients) < 400 else next(iter(clients))
+            key = (
+                list(clients)[int(rng.integers(len(clients)))] if len(clients) < 400 else next(iter(clients))
+            )
             here, _ = clients.pop(key)
             if kind < 0.8:
                 network.unsubscribe(here, key)
@@ -105,7 +109,7 @@ def test_everybody_gets_what_they_would_get_without_covering(links, options):
     for router in network.routers.values():
         for graph in router.graphs.values():
             graph.check()
-    print(
+    print(  # noqa: T201
         f"\n{COMMANDS // 6 + 1:,} commands, {len(network.routers)} routers, {options}: "
         f"{network.sent:,} messages between routers, {flooded:,} without covering"
     )

@@ -22,6 +22,7 @@ __all__ = [
     "LEAST",
     "LIMIT",
     "Buckets",
+    "below_top",
     "empty_buckets",
     "free_bucket",
     "grown_buckets",
@@ -67,9 +68,12 @@ def padded(dimensions: int) -> int:
 
 def empty_buckets(dimensions: int) -> Buckets:
     """Return no buckets yet."""
-    records = np.zeros(0, _RECORD)
+    records: Any = np.zeros(0, _RECORD)
     return Buckets(
-        *(records[name] for name in _RECORD.names or ()),
+        records["at"],
+        records["size"],
+        records["capacity"],
+        records["node"],
         np.empty((0, padded(dimensions)), np.float32),
         np.empty(0, np.int32),
         np.empty(0, np.uint64),
@@ -145,7 +149,7 @@ def _take_places(buckets: Buckets, capacity: int) -> Any:
 
 
 @kernel
-def _give_places(buckets: Buckets, at: int, capacity: int) -> None:
+def _give_places(buckets: Buckets, at: Any, capacity: int) -> None:
     kind = _kind(capacity)
     buckets.rows[at] = buckets.free[kind]
     buckets.free[kind] = at
@@ -216,7 +220,7 @@ def take_out(buckets: Buckets, row: int) -> Any:
 
 
 @kernel
-def _move(buckets: Buckets, at: int, capacity: int, source: int, target: int) -> None:
+def _move(buckets: Buckets, at: Any, capacity: int, source: int, target: int) -> None:
     """Write a point of a bucket over another one of it."""
     width, coordinates = buckets.tops.shape[1], buckets.coordinates
     buckets.rows[at + target] = buckets.rows[at + source]
@@ -255,26 +259,23 @@ def pour(
 
 @kernel
 def survivors(
-    buckets: Buckets,
-    number: int,
+    at: Any,
+    size: Any,
+    capacity: Any,
+    coordinates: NDArray[np.float32],
+    rows: NDArray[np.int32],
+    signs: NDArray[np.uint64],
     query: NDArray[np.float32],
     missing: np.uint64,
     alive: NDArray[np.int32],
     out: NDArray[np.int32],
-    counters: NDArray[np.int64],
 ) -> Any:
     """Write the rows of a bucket that may dominate a query to *out*; return how many.
 
-    *missing* are the bits that the query lacks, *alive* and *out* have room for the largest bucket. The points that
-    are compared are counted in ``counters[1]``.
+    *missing* are the bits that the query lacks, *alive* and *out* have room for the largest bucket. It takes plain
+    arrays: to unpack :class:`Buckets` for each bucket would cost more than the work.
     """
-    tops, coordinates = buckets.tops, buckets.coordinates
-    width = tops.shape[1]
-    for d in range(width):
-        if tops[number, d] < query[d]:
-            return 0
-    at, size, capacity = np.int64(buckets.at[number]), buckets.size[number], np.int64(buckets.capacity[number])
-    counters[1] += size
+    width = query.size
     for i in range(size):
         alive[i] = 1
     for d in range(0, width, _STEP):
@@ -293,6 +294,15 @@ def survivors(
             return 0
     count = 0
     for i in range(size):
-        out[count] = buckets.rows[at + i]
-        count += alive[i] != 0 and buckets.signs[at + i] & missing == 0
+        out[count] = rows[at + i]
+        count += alive[i] != 0 and signs[at + i] & missing == 0
     return count
+
+
+@kernel
+def below_top(tops: NDArray[np.float32], number: int, query: NDArray[np.float32]) -> Any:
+    """Tell whether the top of a bucket dominates a query."""
+    d = 0
+    while d < query.size and tops[number, d] >= query[d]:
+        d += 1
+    return d == query.size

@@ -3,9 +3,9 @@
 A clause hangs on one of its words, the rarest when it came (or on none, if it has none): who covers a query has all of
 its words among the query's, so a query asks the trees of its own words and the tree of those without words. Each tree
 is a k-d tree in which containment is dominance (section IV.A): the four sides of the box, and pairs of dimensions for
-the tests. The attributes share these pairs: a clause counts with the widest of its tests that share one, a query with
-the narrowest. A bit for each word, forbidden word and attribute, hashed, settles most of what is left; the rest is
-decided by :func:`~nearcast.covering.relation.clause_covers`.
+the tests. There is a pair for each attribute, or, where these are many, attributes share one: a clause counts with the
+widest of its tests that share a pair, a query with the narrowest. A bit for each word, forbidden word and attribute,
+hashed, settles most of what is left; the rest is decided by :func:`~nearcast.covering.relation.clause_covers`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from nearcast.covering.forest import (
     DEEPEST,
     Forest,
     advance,
-    deepest,
     empty_forest,
     forest_has_room,
     grown_forest,
     insert_point,
     remove_point,
+    too_deep,
 )
 from nearcast.covering.index import CoveringIndex, array_bytes
 from nearcast.covering.kd_tree import enough_scratch
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClauseForest", "judge"]
 
-SLOTS = config.COVERING_SLOTS
-DIMENSIONS = 4 + 2 * SLOTS
 # Bits of a sign: words, forbidden words, attributes.
 _WORD_BITS, _FORBIDDEN_BITS, _ATTRIBUTE_BITS = 48, 8, 8
 
@@ -71,17 +69,16 @@ class ClauseForest(CoveringIndex):
     name = "forest"
 
     def load(self, store: ClauseStore) -> None:
-        """Begin anew."""
-        self._arrays = _Hung(
-            store.clauses, regions_of(store), empty_forest(DIMENSIONS), np.zeros(0, np.int32)
-        )
-        self._see(store)
+        """Begin anew, with as many dimensions as the attributes need."""
+        forest = empty_forest(4 + 2 * _slots(store, 0))
+        self._arrays = _Hung(store.clauses, regions_of(store), forest, np.zeros(0, np.int32))
+        self._see(store, 0)
 
     def follow(self, store: ClauseStore, begin: int) -> bool:
-        """See the clause rows from *begin* on."""
-        if self._arrays is None:
+        """See the clause rows from *begin* on; more attributes mean more dimensions."""
+        if self._arrays is None or 4 + 2 * _slots(store, begin) > self._arrays.forest.low.size:
             return False
-        self._see(store)
+        self._see(store, begin)
         return True
 
     def grow(self, points: int) -> None:
@@ -90,15 +87,15 @@ class ClauseForest(CoveringIndex):
         rows = len(self._arrays.clauses.boxes)
         self._arrays = self._arrays._replace(forest=grown_forest(forest, len(forest.roots), rows, points))
 
-    def _see(self, store: ClauseStore) -> None:
-        old = self._arrays
-        known = max(len(old.frequencies), int(store.clauses.keywords.max(initial=-1)) + 1)
+    def _see(self, store: ClauseStore, begin: int) -> None:
+        old, clauses = self._arrays, store.clauses
+        known = int(clauses.keywords[clauses.keyword_offsets[begin] :].max(initial=-1)) + 1
         frequencies = old.frequencies
         if known > len(frequencies):
             frequencies = np.zeros(known + known // 2, np.int32)
             frequencies[: len(old.frequencies)] = old.frequencies
         self._arrays = _Hung(
-            store.clauses,
+            clauses,
             regions_of(store),
             grown_forest(old.forest, len(frequencies) + 1, store.rows, 64),
             frequencies,
@@ -114,9 +111,8 @@ class ClauseForest(CoveringIndex):
         )
 
     def degenerate(self) -> bool:
-        """Tell whether insertions in a bad order have made a tree too deep."""
-        forest = self._arrays.forest
-        return bool(forest.used[DEEPEST] > deepest(np.count_nonzero(forest.buckets.homes >= 0)))
+        """Tell whether a tree is too deep."""
+        return too_deep(self._arrays.forest)
 
     @property
     def nbytes(self) -> int:
@@ -131,6 +127,14 @@ class ClauseForest(CoveringIndex):
             "depth": int(forest.used[DEEPEST]),
             "buckets": int(forest.buckets.used[NUMBERS]),
         }
+
+
+def _slots(store: ClauseStore, begin: int) -> int:
+    """Return how many pairs of dimensions the tests of the clause rows from *begin* on need."""
+    clauses = store.clauses
+    tests = clauses.test_offsets[begin] if len(clauses.test_attributes) else 0
+    attributes = int(clauses.test_attributes[tests:].max(initial=-1)) + 1
+    return next((slots for slots in config.COVERING_SLOTS if slots >= attributes), config.COVERING_SLOTS[-1])
 
 
 @kernel
@@ -164,7 +168,7 @@ def _point(clauses: Clauses, c: int, asks: bool, out: NDArray[np.float32]) -> No
         for i in range(clauses.test_offsets[c], clauses.test_offsets[c + 1]):
             if clauses.test_flags[i] & NEGATED:
                 continue
-            at = 4 + 2 * (clauses.test_attributes[i] % SLOTS)
+            at = 4 + 2 * (clauses.test_attributes[i] % ((out.size - 4) // 2))
             low, high = np.float32(-clauses.test_lows[i]), np.float32(clauses.test_highs[i])
             if asks:
                 out[at], out[at + 1] = min(out[at], low), min(out[at + 1], high)

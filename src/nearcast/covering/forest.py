@@ -19,6 +19,7 @@ from nearcast.covering.buckets import (
     LEAST,
     LIMIT,
     Buckets,
+    below_top,
     empty_buckets,
     free_bucket,
     grown_buckets,
@@ -37,18 +38,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Forest",
     "advance",
-    "deepest",
     "empty_forest",
     "forest_has_room",
     "grown_forest",
     "insert_point",
     "remove_point",
+    "too_deep",
 ]
 
 UNDERFLOW = config.COVERING_UNDERFLOW
 LEAF = -1  # instead of a dimension
 # Entries of ``used``.
-NODES, FREE_NODE, DEEPEST = range(3)
+NODES, FREE_NODE, DEEPEST, POINTS = range(4)
 
 _NODE = np.dtype(
     [
@@ -81,15 +82,20 @@ class Forest(NamedTuple):
 def empty_forest(dimensions: int) -> Forest:
     """Return no trees yet."""
     buckets = empty_buckets(dimensions)
-    nodes = np.zeros(0, _NODE)
+    nodes: Any = np.zeros(0, _NODE)
     width = buckets.tops.shape[1]
     return Forest(
-        *(nodes[name] for name in _NODE.names or ()),
+        nodes["dimension"],
+        nodes["split"],
+        nodes["left"],
+        nodes["right"],
+        nodes["parent"],
+        nodes["bucket"],
         np.empty(0, np.int32),
         np.full(width, np.inf, np.float32),
         np.full(width, -np.inf, np.float32),
         buckets,
-        np.array([0, -1, 0]),
+        np.array([0, -1, 0, 0]),
     )
 
 
@@ -97,7 +103,7 @@ def grown_forest(old: Forest, trees: int, rows: int, points: int) -> Forest:
     """Return the forest with room for so many trees, for the given rows, and for so many more points."""
     needed = int(old.used[NODES]) + 2 * points
     if needed > len(old.dimension):
-        nodes = np.zeros(needed + needed // 2, _NODE)
+        nodes: Any = np.zeros(needed + needed // 2, _NODE)
         for name in _NODE.names or ():
             nodes[name][: len(old.dimension)] = getattr(old, name)
         old = old._replace(**{name: nodes[name] for name in _NODE.names or ()})
@@ -108,9 +114,10 @@ def grown_forest(old: Forest, trees: int, rows: int, points: int) -> Forest:
     return old._replace(buckets=grown_buckets(old.buckets, rows, points))
 
 
-def deepest(points: int) -> float:
-    """Return how deep a tree of so many points may be before it is built anew."""
-    return config.COVERING_DEPTH * math.log2(2 + points / UNDERFLOW) + 8
+def too_deep(forest: Forest) -> bool:
+    """Tell whether insertions in a bad order have made a tree much deeper than it need be."""
+    points = int(forest.used[POINTS])
+    return bool(forest.used[DEEPEST] > config.COVERING_DEPTH * math.log2(2 + points / UNDERFLOW) + 8)
 
 
 @kernel
@@ -153,20 +160,16 @@ def insert_point(
         forest.roots[tree] = node
         forest.bucket[node] = new_bucket(buckets, LEAST, node)
     while dimension[node] >= 0:
-        node = (
-            forest.left[node] if point[dimension[node]] <= forest.split[node] else forest.right[node]
-        )
+        node = forest.left[node] if point[dimension[node]] <= forest.split[node] else forest.right[node]
         depth += 1
     number = forest.bucket[node]
     size = buckets.size[number]
-    if size >= LIMIT and size == buckets.capacity[number]:
-        if _split(forest, node, spare):
-            depth += 1
-            node = (
-                forest.left[node] if point[dimension[node]] <= forest.split[node] else forest.right[node]
-            )
-            number = forest.bucket[node]
+    if size >= LIMIT and size == buckets.capacity[number] and _split(forest, node, spare):
+        depth += 1
+        node = forest.left[node] if point[dimension[node]] <= forest.split[node] else forest.right[node]
+        number = forest.bucket[node]
     put(buckets, number, row, sign, point)
+    forest.used[POINTS] += 1
     forest.used[DEEPEST] = max(forest.used[DEEPEST], depth)
 
 
@@ -219,7 +222,9 @@ def _spread(values: NDArray[np.float32], low: np.float32, high: np.float32) -> A
         if not spread > np.float32(0.0):  # the range overflows or vanishes: they do differ
             spread = np.float32(1e-30)
     if 0 < infinite < values.size:
-        spread = max(spread, np.float32(2.0) * np.float32(min(infinite, values.size - infinite)) / values.size)
+        spread = max(
+            spread, np.float32(2.0) * np.float32(min(infinite, values.size - infinite)) / values.size
+        )
     elif infinite == 0 and least == np.inf:  # all are -inf
         return np.float32(0.0)
     return spread
@@ -230,6 +235,7 @@ def remove_point(forest: Forest, row: int, spare: NDArray[np.float32]) -> None:
     """Remove the point of a row; a leaf that underflows is merged with its sibling where both fit into one bucket."""
     buckets, dimension, parent = forest.buckets, forest.dimension, forest.parent
     number = take_out(buckets, row)
+    forest.used[POINTS] -= 1
     node = buckets.node[number]
     if parent[node] < 0:
         if buckets.size[number] == 0:
@@ -284,7 +290,7 @@ def advance(
         forest.right,
         forest.bucket,
     )
-    buckets = forest.buckets
+    at, size, capacity, _, tops, rows, signs, coordinates, _, _, _ = forest.buckets
     while depth > 0:
         depth -= 1
         node = stack[depth]
@@ -295,7 +301,22 @@ def advance(
                 depth += 1
             node = right[node]
             counters[0] += 1
-        count = survivors(buckets, bucket[node], query, missing, alive, out, counters)
+        number = bucket[node]
+        if not below_top(tops, number, query):
+            continue
+        counters[1] += size[number]
+        count = survivors(
+            np.int64(at[number]),
+            np.int64(size[number]),
+            np.int64(capacity[number]),
+            coordinates,
+            rows,
+            signs,
+            query,
+            missing,
+            alive,
+            out,
+        )
         if count > 0:
             return depth, count
     return 0, 0

@@ -57,7 +57,9 @@ class Subscribed(NamedTuple):
 class Unsubscribed(NamedTuple):
     """What follows from unsubscriptions."""
 
-    exposed: NDArray[np.int32]  # rows that nothing covers any more: forward them, and before anything is withdrawn
+    exposed: NDArray[
+        np.int32
+    ]  # rows that nothing covers any more: forward them, and before anything is withdrawn
     travels: NDArray[np.int32]  # of the rows that left, those whose unsubscription travels
 
 
@@ -134,20 +136,23 @@ class RelationGraph:
 
     def subscribe(self, subs: SubscriptionTable) -> Subscribed:
         """Take subscriptions, in their order; tell which of them must be forwarded."""
-        done = self.replay(subs, np.arange(len(subs)))
+        rows = self._added(subs)
+        done = self._commanded(rows.astype(np.int64))
+        if not len(done.withdrawn):
+            return Subscribed(rows, done.forward, done.withdrawn)
         # What this very call brought and took over was never forwarded.
-        fleeting = np.isin(done.rows, done.withdrawn)
-        return Subscribed(
-            done.rows, done.forward & ~fleeting, done.withdrawn[~np.isin(done.withdrawn, done.rows)]
-        )
+        fleeting = np.isin(rows, done.withdrawn)
+        return Subscribed(rows, done.forward & ~fleeting, done.withdrawn[~np.isin(done.withdrawn, rows)])
 
     def unsubscribe(self, rows: Any) -> Unsubscribed:
         """Let subscriptions go; tell which others must be forwarded now, and whose unsubscription travels."""
         gone = np.unique(integers(rows, np.int64, "subscription rows"))
         self._check_rows(gone)
         done = self._commanded(~gone)
-        # Who is exposed and leaves in the same call was never forwarded.
         travels = gone[done.forward].astype(np.int32)
+        if len(gone) == 1:
+            return Unsubscribed(done.exposed, travels)
+        # Who is exposed and leaves in the same call was never forwarded.
         fleeting = np.isin(travels, done.exposed)
         return Unsubscribed(done.exposed[~np.isin(done.exposed, gone)], travels[~fleeting])
 
@@ -158,13 +163,14 @@ class RelationGraph:
         >>> RelationGraph("kd-tree").replay(subs, [0, 1, ~0]).exposed.tolist()
         [1]
         """
-        if not isinstance(subs, SubscriptionTable):
-            raise InputError(f"a SubscriptionTable is expected, not {shown(subs)}")
+        _check_table(subs)
         log = integers(commands, np.int64, "commands")
         size, arrivals = len(subs), log[log >= 0]
         _check_log(log, size)
         if not np.array_equal(arrivals, np.arange(size)):
-            subs = subs.take(arrivals)  # rows are numbered in the order of arrival: of equal ones the older covers
+            subs = subs.take(
+                arrivals
+            )  # rows are numbered in the order of arrival: of equal ones the older covers
         rows = np.full(size, -1, np.int32)
         rows[arrivals] = self._added(subs)
         named = np.where(log >= 0, rows[log], ~rows[~log]).astype(np.int64)
@@ -269,8 +275,7 @@ class RelationGraph:
 
     def _added(self, subs: SubscriptionTable) -> NDArray[np.int32]:
         """Give rows to new subscriptions, which are in neither the index nor the graph yet."""
-        if not isinstance(subs, SubscriptionTable):
-            raise InputError(f"a SubscriptionTable is expected, not {shown(subs)}")
+        _check_table(subs)
         self._index.check(subs)
         if self._store is None:
             self._store = ClauseStore(subs.take(np.empty(0, np.int64)))
@@ -387,6 +392,11 @@ class RelationGraph:
             out[count] = other
             count += 1
         return count
+
+
+def _check_table(subs: Any) -> None:
+    if not isinstance(subs, SubscriptionTable):
+        raise InputError(f"a SubscriptionTable is expected, not {shown(subs)}")
 
 
 def _check_log(log: NDArray[np.int64], size: int) -> None:

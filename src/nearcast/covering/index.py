@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nearcast.covering.operations import Rows, Scratch, new_scratch
+from nearcast.covering.operations import Scratch, new_scratch
 from nearcast.covering.rectangles import Rectangles, refusal
 from nearcast.errors import InputError
 
@@ -32,8 +32,8 @@ class CoveringIndex(ABC):
         """The index, for kernels."""
         return self._arrays
 
-    def check(self, table: SubscriptionTable) -> None:
-        """Raise where the index cannot hold a table."""
+    def check(self, table: SubscriptionTable) -> None:  # noqa: B027
+        """Raise where the index cannot hold a table; most hold any."""
 
     @abstractmethod
     def load(self, store: ClauseStore) -> None:

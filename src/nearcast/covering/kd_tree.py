@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
-from nearcast.covering.buckets import LARGEST, NUMBERS, padded
+from nearcast.covering.buckets import LARGEST, NUMBERS
 from nearcast.covering.forest import (
     DEEPEST,
     Forest,
     advance,
-    deepest,
     empty_forest,
     forest_has_room,
     grown_forest,
     insert_point,
     remove_point,
+    too_deep,
 )
 from nearcast.covering.index import RectangleIndex
 from nearcast.covering.operations import Operations, Rows, Scratch, first_clause, new_scratch, register
@@ -62,9 +62,8 @@ class KDTree(RectangleIndex):
         )
 
     def degenerate(self) -> bool:
-        """Tell whether insertions in a bad order have made the tree too deep."""
-        forest = self._arrays.forest
-        return bool(forest.used[DEEPEST] > deepest(np.count_nonzero(forest.buckets.homes >= 0)))
+        """Tell whether a tree is too deep."""
+        return too_deep(self._arrays.forest)
 
     def stats(self) -> dict[str, Any]:
         """Depth, and buckets."""

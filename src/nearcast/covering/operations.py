@@ -73,75 +73,25 @@ def register(index: type, operations: Operations) -> None:
     _REGISTERED[index] = operations
 
 
-def find(index, rows, subject, k, out, pending, scratch, counters):  # type: ignore[no-untyped-def]
-    """See :class:`Operations`, also for the others."""
-    return _REGISTERED[type(index)].find(index, rows, subject, k, out, pending, scratch, counters)
+def _operation(name: str) -> Callable[..., Any]:
+    """Return what calls the kernel of that name for the index that comes first."""
+
+    def call(index: Any, *arguments: Any) -> Any:
+        return getattr(_REGISTERED[type(index)], name)(index, *arguments)
+
+    @overload(call)
+    def choose(index: Any, *arguments: Any) -> Any:
+        chosen = getattr(_REGISTERED[index.instance_class], name)
+
+        def compiled(index: Any, *arguments: Any) -> Any:
+            return chosen(index, *arguments)
+
+        return compiled
+
+    return call
 
 
-def add(index, rows, subject, scratch):  # type: ignore[no-untyped-def]  # noqa: D103
-    return _REGISTERED[type(index)].add(index, rows, subject, scratch)
-
-
-def take(index, rows, subject, scratch):  # type: ignore[no-untyped-def]  # noqa: D103
-    return _REGISTERED[type(index)].take(index, rows, subject, scratch)
-
-
-def room(index, clauses):  # type: ignore[no-untyped-def]  # noqa: D103
-    return _REGISTERED[type(index)].room(index, clauses)
-
-
-def covers(index, rows, a, b):  # type: ignore[no-untyped-def]  # noqa: D103
-    return _REGISTERED[type(index)].covers(index, rows, a, b)
-
-
-@overload(find)
-def _find(index, rows, subject, k, out, pending, scratch, counters):  # type: ignore[no-untyped-def]
-    chosen = _REGISTERED[index.instance_class].find
-
-    def compiled(index, rows, subject, k, out, pending, scratch, counters):  # type: ignore[no-untyped-def]
-        return chosen(index, rows, subject, k, out, pending, scratch, counters)
-
-    return compiled
-
-
-@overload(add)
-def _add(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
-    chosen = _REGISTERED[index.instance_class].add
-
-    def compiled(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
-        return chosen(index, rows, subject, scratch)
-
-    return compiled
-
-
-@overload(take)
-def _take(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
-    chosen = _REGISTERED[index.instance_class].take
-
-    def compiled(index, rows, subject, scratch):  # type: ignore[no-untyped-def]
-        return chosen(index, rows, subject, scratch)
-
-    return compiled
-
-
-@overload(room)
-def _room(index, clauses):  # type: ignore[no-untyped-def]
-    chosen = _REGISTERED[index.instance_class].room
-
-    def compiled(index, clauses):  # type: ignore[no-untyped-def]
-        return chosen(index, clauses)
-
-    return compiled
-
-
-@overload(covers)
-def _covers(index, rows, a, b):  # type: ignore[no-untyped-def]
-    chosen = _REGISTERED[index.instance_class].covers
-
-    def compiled(index, rows, a, b):  # type: ignore[no-untyped-def]
-        return chosen(index, rows, a, b)
-
-    return compiled
+find, add, take, room, covers = map(_operation, Operations._fields)
 
 
 def new_scratch(width: int, depth: int, bucket: int) -> Scratch:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearcast import config
 from nearcast.covering.relation import UNDECIDED, YES, Regions, clause_covers
 from nearcast.geometry import Planar
+from nearcast.geometry.touching import shape_of_box
 
 if TYPE_CHECKING:
-    from shapely.geometry.base import BaseGeometry
-
     from nearcast.matching.store import ClauseStore
 
 __all__ = ["regions_of", "subscription_covers"]
@@ -53,7 +52,7 @@ def _contains(store: ClauseStore, a: int, b: int) -> bool:
         x, y, radius = shapes.circles[mine].tolist()
         corners = shapely.get_coordinates(shapes.polygons[other])
         reach = float(np.hypot(corners[:, 0] - x, corners[:, 1] - y).max())
-        return reach + config.CIRCLE_PAD * (abs(x) + abs(y) + radius) <= radius
+        return bool(reach + config.CIRCLE_PAD * (abs(x) + abs(y) + radius) <= radius)
     if other >= 0 and shapes.polygons[other] is not None:
         return bool(mine == other or shapely.covers(outer, shapes.polygons[other]))
     if other >= 0 and planar:
@@ -61,15 +60,4 @@ def _contains(store: ClauseStore, a: int, b: int) -> bool:
         centre = shapely.Point(x, y)
         reach = radius + config.CIRCLE_PAD * (abs(x) + abs(y) + radius)
         return bool(outer.covers(centre) and outer.boundary.distance(centre) >= reach)
-    return bool(shapely.covers(outer, _box(store.clauses.boxes[b].tolist())))
-
-
-def _box(bounds: Any) -> BaseGeometry:
-    """Return a box as shapely knows it; one without width or height is a line or a point."""
-    import shapely
-
-    xmin, ymin, xmax, ymax = bounds
-    corners = dict.fromkeys(((xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax)))
-    if len(corners) == 4:
-        return shapely.box(xmin, ymin, xmax, ymax)
-    return shapely.LineString(corners) if len(corners) > 1 else shapely.Point(xmin, ymin)
+    return bool(shapely.covers(outer, shape_of_box(store.clauses.boxes[b].tolist())))

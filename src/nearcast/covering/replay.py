@@ -11,14 +11,37 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.covering.edges import Edges, link, unlink
-from nearcast.covering.operations import Rows, Scratch, add, covers, find, first_clause, next_clause, room, take
+from nearcast.covering.operations import (
+    Rows,
+    Scratch,
+    add,
+    covers,
+    find,
+    first_clause,
+    next_clause,
+    room,
+    take,
+)
 from nearcast.covering.relation import YES
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["COMMAND", "DONE", "EXPOSED", "NO_ROOM", "PENDING", "SURE", "WAITING", "WITHDRAWN", "Told", "add_all", "search", "step"]
+__all__ = [
+    "COMMAND",
+    "DONE",
+    "EXPOSED",
+    "NO_ROOM",
+    "PENDING",
+    "SURE",
+    "WAITING",
+    "WITHDRAWN",
+    "Told",
+    "add_all",
+    "search",
+    "step",
+]
 
 #: What :func:`step` returns: all is done; a decision is pending; there is no room in the index or in what is told.
 DONE, PENDING, NO_ROOM = 0, 1, 2
@@ -36,7 +59,9 @@ class Told(NamedTuple):
     withdrawn: NDArray[np.int32]  # rows that need not be forwarded any more, taken over by a new one
     withdrawn_by: NDArray[np.int64]
     queries: NDArray[np.int64]  # [2]: calls of cov_k by subscriptions, by unsubscriptions
-    counters: NDArray[np.int64]  # [2, 2]: nodes visited and points compared, by subscriptions, by unsubscriptions
+    counters: NDArray[
+        np.int64
+    ]  # [2, 2]: nodes visited and points compared, by subscriptions, by unsubscriptions
 
 
 @kernel
@@ -153,7 +178,7 @@ def search(
     scratch: Scratch,
     counters: NDArray[np.int64],
 ) -> Any:
-    """Write up to *k* subscriptions that cover each subject, from *begin* on; stop before a decision that is pending."""
+    """Write up to *k* subscriptions that cover each subject, from *begin* on; stop where a decision is pending."""
     for i in range(begin, subjects.size):
         counts[i] = find(index, rows, subjects[i], k, found[i], pending, scratch, counters)
         if counts[i] < k and pending[0] > 0:

@@ -21,6 +21,7 @@ from nearcast.covering.buckets import (
     LARGEST,
     LIMIT,
     Buckets,
+    below_top,
     empty_buckets,
     free_bucket,
     grown_buckets,
@@ -228,6 +229,7 @@ def _find(
 ) -> Any:
     points, signs, bounds, bits = index.points, index.signs, index.bounds, index.bits
     least, directory, buckets, owners = index.least, index.directory, index.buckets, rows.owners
+    at, size, capacity, _, tops, bucket_rows, bucket_signs, coordinates, _, _, _ = buckets
     mine = first_clause(rows, subject)
     query = scratch.point
     rounded(points, mine, query)
@@ -256,21 +258,35 @@ def _find(
             half = ONE << np.uint64(total - 1 - level)
             axis = ONE << np.uint64(level % dimensions)
             upper = first | half
-            at = _place(least, low, high, upper)
-            # Places that hold keys of the upper half: from the one that may begin in the lower half.
-            begin, end = max(low, at), high
-            cut = begin + 1 if at >= low and least[at] < upper else begin
+            # The place where the upper half begins may hold keys of the lower half, too.
+            begin = _place(least, low, high, upper)
+            cut = begin + 1 if least[begin] < upper else begin
             if tied & axis == 0 or wanted & half == 0:
                 firsts[depth], levels[depth], equal[depth] = first, level + 1, tied
                 lows[depth], highs[depth] = low, cut
                 depth += 1
                 if wanted & half == 0:
                     tied &= ~axis
-            first, level, low, high = upper, level + 1, begin, end
+            first, level, low = upper, level + 1, begin
             counters[0] += 1
         for place in range(min(high, seen) - 1, low - 1, -1):
             seen = place
-            count = survivors(buckets, directory[place], query, ~signs[mine], alive, hits, counters)
+            number = directory[place]
+            if not below_top(tops, number, query):
+                continue
+            counters[1] += size[number]
+            count = survivors(
+                np.int64(at[number]),
+                np.int64(size[number]),
+                np.int64(capacity[number]),
+                coordinates,
+                bucket_rows,
+                bucket_signs,
+                query,
+                ~signs[mine],
+                alive,
+                hits,
+            )
             for i in range(count):
                 other = hits[i]
                 if other == mine or not dominates(points, signs, other, mine):

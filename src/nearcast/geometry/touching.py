@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shapely.geometry.base import BaseGeometry
 
-__all__ = ["great_circle", "touches"]
+__all__ = ["great_circle", "shape_of_box", "touches"]
 
 
 def great_circle(lon1: float, lat1: float, lon2: float, lat2: float) -> float:
@@ -156,9 +156,16 @@ def _shapes(place: Place) -> Iterable[BaseGeometry]:
         if isinstance(place.space, Geographic) and east == 180:
             yield shapely.transform(place.geometry, lambda xy: xy - [360.0, 0.0])
         return
-    for xmin, ymin, xmax, ymax in place.boxes():
-        corners = dict.fromkeys(((xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax)))
-        if len(corners) == 4:
-            yield shapely.box(xmin, ymin, xmax, ymax)
-        else:  # a box without width or height is a line or a point, which shapely must be told
-            yield shapely.LineString(corners) if len(corners) > 1 else shapely.Point(xmin, ymin)
+    yield from map(shape_of_box, place.boxes())
+
+
+def shape_of_box(bounds: Bounds) -> BaseGeometry:
+    """Return a box as shapely knows it: one without width or height is a line or a point."""
+    import shapely
+
+    xmin, ymin, xmax, ymax = bounds
+    corners = dict.fromkeys(((xmin, ymin), (xmax, ymin), (xmax, ymax), (xmin, ymax)))
+    if len(corners) == 4:
+        box: BaseGeometry = shapely.box(xmin, ymin, xmax, ymax)
+        return box
+    return shapely.LineString(corners) if len(corners) > 1 else shapely.Point(xmin, ymin)
