@@ -307,6 +307,22 @@ TOPK_KEYWORDS_TRIED: Final = (1, 2, 3, 4, 5)  # Fig. 15
 TOPK_K_TRIED: Final = (10, 20, 30, 40, 50)  # Figs. 16 and 20
 TOPK_GROWTH: Final = (1, 2, 3, 4, 5)  # Figs. 17 and 18: 1 to 5 million
 
+# --- Benchmarks: the experiments of the covering paper (section V) ----------------------------------------------------
+COVERING_COMMANDS: Final = 100_000
+COVERING_SUBSCRIPTIONS: Final = 100_000  # full ones
+COVERING_NEWCOMERS: Final = 20_000  # among these, at the most
+COVERING_TRIED: Final = (3, 6, 8)  # attributes, Figs. 10 to 12
+COVERING_LEAVING: Final = 0.15  # p, the share of unsubscriptions
+COVERING_LOADS: Final = (0.05, 0.4)  # p, Figs. 8 and 9, Tables I and II
+COVERING_MODES: Final = (1, 2, 3, 4, 5, 6)  # k
+COVERING_MODE_ATTRIBUTES: Final = 5
+COVERING_GROWTH: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+COVERING_ATTRIBUTES: Final = 6  # of full subscriptions
+COVERING_TESTS: Final = (0, 3)  # of one of them
+COVERING_SECONDS: Final = 5.0  # a trial that took longer has one turn
+COVERING_SCANNED: Final = 20  # newcomers for which all are scanned
+COVERING_SINGLE: Final = 200  # calls with one subscription each
+
 # --- Benchmark of the pipeline ------------------------------------------------------------------------------------
 BENCH_SPARK_MESSAGES: Final = 1_000_000
 BENCH_SPARK_AREA: Final = (

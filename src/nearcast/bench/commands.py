@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast import config
+from nearcast.bench.covering_command import covering
 from nearcast.bench.running import (
     Check,
     ExperimentMessages,
@@ -386,6 +387,7 @@ def attributes(
 
 
 app.command()(topk)
+app.command()(covering)
 
 
 def _index_names(given: str) -> list[str]:

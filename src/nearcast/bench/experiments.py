@@ -25,6 +25,7 @@ from nearcast.matching import build_index, build_store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.bench.coverings import Commands, Wanted
     from nearcast.bench.streams import Stream
 
 __all__ = [
@@ -59,6 +60,10 @@ MEASURES = {
     "average_buffer": "messages in a buffer",
     "re_evaluations_per_message": "re-evaluations a message",
     "index_megabytes": "MB of the subscription index",
+    "total_seconds": "seconds in all",
+    "queries_unsubscribe": "queries by unsubscriptions",
+    "figure": "thousands",
+    "forwarded_share": "share that is forwarded",
 }
 _ADDED = (
     "build_seconds",
@@ -109,6 +114,7 @@ class Case:
     index: Side | None = None
     store: Side | None = None
     ranking: Stream | None = None
+    covering: Commands | Wanted | None = None
 
 
 class Setting(Protocol):

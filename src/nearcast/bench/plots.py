@@ -49,6 +49,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         "vocabulary": _vocabulary,
         "attributes": _attributes,
         "topk": _topk,
+        "covering": _covering,
         "spark": _spark,
     }
     pictures[report["benchmark"]](report, path)
@@ -138,6 +139,20 @@ def _topk(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a message, arriving (amp) and expired (emp), logarithmic",
         line=None,
         highlight=lambda name: name.startswith("blocks"),
+    )
+
+
+def _covering(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the microseconds of a command, and of a question for a cover, of each index."""
+    sizes = report["sizes"]
+    _bars(
+        path,
+        names=[result["name"] for result in report["results"]],
+        values=[result["microseconds"] for result in report["results"]],
+        title=f"{sizes['operations']:,} commands on rectangles; {sizes['subscriptions']:,} full subscriptions",
+        axis="µs a command, or a question for a cover (logarithmic)",
+        line=None,
+        highlight=lambda name: "scan" not in name,
     )
 
 
@@ -252,8 +267,9 @@ def _panel(
     if logarithmic:
         axes.set_xscale("log")
     axes.set_xticks(range(len(xs)) if names else xs, [label(x) for x in xs])
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    if all(point[measure] > 0 for point in points):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.minorticks_off()
 

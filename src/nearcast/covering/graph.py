@@ -102,12 +102,10 @@ class RelationGraph:
     """
 
     def __init__(self, index: str = "forest", k: int = 1, *, take_over: bool = False) -> None:
-        if index not in INDEXES:
-            raise UnknownError(f"no index {shown(index)}; there are {', '.join(INDEXES)}")
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise InputError(f"k must be a whole number from 1, not {shown(k)}")
         self.k, self.take_over = k, take_over
-        self._index = INDEXES[index]()
+        self._index = _chosen(index)
         self._store: ClauseStore | None = None
         self._edges = empty_edges()
         self._queries = np.zeros(2, np.int64)
@@ -204,6 +202,15 @@ class RelationGraph:
         return Matches(offsets_of(counts), found[np.arange(k) < counts[:, None]])
 
     # --- Figures ---------------------------------------------------------------------------------------------------
+
+    def use_index(self, index: str) -> None:
+        """Find covers by another index from now on, as in the constructor; for measurements."""
+        made = _chosen(index)
+        if self._store is not None:
+            made.check(self._store.table)
+        self._index = made
+        if self._store is not None:
+            self._rebuild(np.flatnonzero(self._edges.degrees >= 0))
 
     def stats(self) -> dict[str, Any]:
         """Return figures since the beginning: q_s, q_u, nodes visited and points compared as in the paper's tables."""
@@ -392,6 +399,12 @@ class RelationGraph:
             out[count] = other
             count += 1
         return count
+
+
+def _chosen(index: str) -> CoveringIndex:
+    if index not in INDEXES:
+        raise UnknownError(f"no index {shown(index)}; there are {', '.join(INDEXES)}")
+    return INDEXES[index]()
 
 
 def _check_table(subs: Any) -> None:
