@@ -25,6 +25,7 @@ from nearcast._version import __version__
 if TYPE_CHECKING:
     from nearcast.clock import ManualClock, SystemClock
     from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+    from nearcast.covering import RelationGraph
     from nearcast.engine import Deliveries, Engine, Explanation
     from nearcast.errors import (
         ColumnError,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "clock": ("ManualClock", "SystemClock"),
     "columns": ("Matches", "MessageBatch", "SubscriptionTable"),
+    "covering": ("RelationGraph",),
     "engine": ("Deliveries", "Engine", "Explanation"),
     "errors": (
         "ColumnError",
@@ -99,6 +101,7 @@ __all__ = [
     "Planar",
     "Point",
     "Polygon",
+    "RelationGraph",
     "RuntimeUnavailableError",
     "Subscription",
     "SubscriptionTable",

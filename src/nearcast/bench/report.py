@@ -468,9 +468,10 @@ def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
 
 def _experiment_notes(figure: Mapping[str, Any]) -> list[str]:
     stored = _STORED[figure["stored"]]
+    each = stored.each or f"a {stored.asking}"
     lines = [
         f"{_range(figure['points'], stored.asked)} {stored.asking}s, seed {figure['seed']}, "
-        f"the best of {figure['repeat']}, {_threads(figure['threads'])}; {stored.found}: of {stored.each or f'a {stored.asking}'}"
+        f"the best of {figure['repeat']}, {_threads(figure['threads'])}; {stored.found}: of {each}"
     ]
     if figure["baseline"]:
         lines[0] += f"; in brackets: times {figure['baseline']}"
