@@ -276,3 +276,9 @@ def test_usage(bench, tmp_path):
     assert (refused.exit_code, "leave --figure out" in " ".join(refused.stderr.split())) == (2, True)
     missing = bench("--data", tmp_path)
     assert (missing.exit_code, "messages_tweets.parquet" in missing.stderr) == (2, True)
+
+
+def test_only_some_rows(bench):
+    done = bench(*SIZES, "--only", "blocks,kmax", "--json", "-")
+    assert [result["name"] for result in json.loads(done.stdout)["results"]] == ["blocks", "kmax"]
+    assert "no index or buffer 'ir-tree'; there are blocks, igpt" in bench(*SIZES, "--only", "ir-tree").output

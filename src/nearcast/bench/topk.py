@@ -17,6 +17,7 @@ from nearcast import config
 from nearcast.bench.experiments import Cell, Experiment, Setting, body, place
 from nearcast.bench.measure import Progress, resident_bytes, timed
 from nearcast.bench.topk_answers import RankedAnswers
+from nearcast.errors import UnknownError, shown
 from nearcast.ranking import TopK
 from nearcast.ranking.igpt import PRUNINGS
 from nearcast.ranking.topk import FINDERS, POLICIES
@@ -238,9 +239,10 @@ def compare(
     seed: int = 0,
     repeat: int = config.BENCH_REPEAT,
     threads: int = 1,
+    only: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure every index with cost-based buffers, and every kind of buffer with the default index.
+    """Measure every index with cost-based buffers, and every kind of buffer with the default index; or *only* some.
 
     Return the body of the report. ``amp_speedup_over`` and ``emp_speedup_over`` compare all with all.
     """
@@ -254,6 +256,13 @@ def compare(
         RankingCell("buffer", "kmax", setting, INDEX, buffer="kmax"),
         RankingCell("buffer", "skyband", setting, INDEX, buffer="skyband"),
     ]
+    if only:
+        names = [name.strip() for name in only.split(",")]
+        lines = [cell.line for cell in cells]
+        for name in names:
+            if name not in lines:
+                raise UnknownError(f"no index or buffer {shown(name)}; there are {', '.join(lines)}")
+        cells = [cell for cell in cells if cell.line in names]
     experiment = Experiment("", "", "side", cells)
     measured = run(experiment, seed=seed, repeat=repeat, threads=threads, progress=progress)
     points = measured["points"]

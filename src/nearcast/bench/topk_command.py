@@ -47,6 +47,10 @@ def topk(
         int, typer.Option("--k", help="How many results a subscription has.", min=1, max=config.RANKING_MAX_K)
     ] = config.TOPK_K,
     threads: Annotated[int, typer.Option(help="Threads of one publish call.", min=1)] = 1,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Only these rows of the table: indexes and kinds of buffers."),
+    ] = None,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     data: RealData = None,
@@ -74,7 +78,7 @@ def topk(
     where = ranking_scene(subscriptions, window, messages, k, data)
 
     def run(tell: Progress) -> dict[str, Any]:
-        return benchmark.compare(where, seed=seed, repeat=repeat, threads=threads, progress=tell)
+        return benchmark.compare(where, seed=seed, repeat=repeat, threads=threads, only=only, progress=tell)
 
     sizes = (
         f"--subscriptions {subscriptions} --window {window} --messages {messages} --k {k} --threads {threads}"
@@ -84,7 +88,7 @@ def topk(
         FIGURES,
         where,
         figure,
-        sizes + (" --data DIR" if data else ""),
+        sizes + (f" --only {only}" if only else "") + (" --data DIR" if data else ""),
         run,
         check=check,
         floors=floors,
