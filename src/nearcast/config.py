@@ -407,7 +407,9 @@ RANKING_CIQ_LEVELS: Final = 4  # of the cells that cover the space for a subscri
 
 # --- Covering ---------------------------------------------------------------------------------------------------------
 
-COVERING_PAD_M: Final = 1e-3  # by which a circle on the globe must contain another region, in metres
+COVERING_PAD_M: Final = (
+    1.0  # by which a circle on the globe must contain another region: distances err near the antipode
+)
 COVERING_BUCKET: Final = 32  # points in a bucket of an index before it is split (overflow)
 COVERING_UNDERFLOW: Final = 8  # points in a bucket below which it is merged with its neighbour
 COVERING_SLOTS: Final = (

@@ -8,7 +8,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from covering.naive_covering import Forwarding, covers
 from covering.test_indexes import RECTANGLES, joined, merged, rectangles
-from nearcast import Box, Circle, InputError, Polygon, Subscription, SubscriptionTable, UnknownError
+from nearcast import (
+    Box,
+    Circle,
+    ColumnError,
+    InputError,
+    Planar,
+    Polygon,
+    Subscription,
+    SubscriptionTable,
+    UnknownError,
+    build_index,
+)
 from nearcast.covering import RelationGraph
 from strategies import tables
 
@@ -67,7 +78,7 @@ class GraphMachine(RuleBasedStateMachine):
             row for row, state in self.model.forwarded.items() if state
         }
         assert len(self.graph) == len(self.model.forwarded)
-        self.graph.check()
+        assert self.graph.check() == []
 
 
 @pytest.mark.parametrize("index", ["forest", "clause-scan", *RECTANGLES])
@@ -111,7 +122,7 @@ class TestFigure1:
         graph.subscribe(self.nested([9, 1, 1]))
         exposed, travels = graph.unsubscribe([0])
         assert (exposed.tolist(), travels.tolist()) == ([1], [0])
-        graph.check()
+        assert graph.check() == []
 
     def test_queries_of_g_1_are_at_most_twice_the_least(self):
         """Lemma 1: an unsubscription asks once or less on average, when leavers are random."""
@@ -169,7 +180,18 @@ class TestPlaces:
         assert graph.subscribe(subs).forward.tolist() == [True, False, False, False]
         exposed, travels = graph.unsubscribe([0])
         assert (sorted(exposed.tolist()), travels.tolist()) == ([1, 3], [0])
-        graph.check()
+        assert graph.check() == []
+
+    def test_a_circle_at_the_pole_and_all_longitudes(self):
+        cap = Circle(lon=100, lat=80, radius=15 * 111_194.9)
+        assert self.forwards(cap, Box(-180, 84, 180, 90)) == [True, True]
+        assert self.forwards(Box(-180, 60, 180, 90), cap) == [True, False]
+
+    def test_circles_that_distances_near_the_antipode_cannot_tell_apart(self):
+        """They are inside each other by less than what a distance of half the globe errs."""
+        outer = Circle(lon=10, lat=31.7183725581192, radius=2_314_803.82912143)
+        inner = Circle(lon=10, lat=41.83349876219573, radius=1_190_051.5581868289)
+        assert self.forwards(outer, inner) == [True, True]
 
 
 class TestExpressions:
@@ -208,6 +230,37 @@ class TestErrors:
         with pytest.raises(InputError, match="k must be a whole number from 1, not 0"):
             RelationGraph(k=0)
 
+    @pytest.mark.parametrize("k", [0, 1.5, True])
+    def test_k_of_a_question(self, k):
+        graph = RelationGraph()
+        subs = table(Subscription(1, "coffee"))
+        graph.subscribe(subs)
+        with pytest.raises(InputError, match="k must be a whole number"):
+            graph.covering(subs, k)
+        assert (len(graph), graph.check()) == (1, [])
+
+    def test_too_many_axes_change_nothing(self):
+        graph = RelationGraph("kd-tree")
+        graph.subscribe(intervals(1))
+        with pytest.raises(InputError, match="at most 64 axes, not 70"):
+            graph.subscribe(intervals(70))
+        assert graph.subscribe(intervals(2)).forward.tolist() == [False]
+        assert (len(graph), graph.check()) == (2, [])
+
+    def test_another_space_changes_nothing(self):
+        plane = SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 0], [], space=Planar(0, 0, 9, 9))
+        graph = RelationGraph()
+        graph.subscribe(SubscriptionTable.empty())  # has no space to speak of
+        graph.subscribe(plane)
+        with pytest.raises(ColumnError, match="live in"):
+            graph.subscribe(SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 0], []))
+        assert (len(graph), graph.check()) == (1, [])
+
+    def test_nothing(self):
+        graph = RelationGraph()
+        assert graph.unsubscribe([]).exposed.tolist() == []
+        assert graph.check() == []
+
     def test_rows_that_are_not_there(self):
         graph = RelationGraph()
         graph.subscribe(table(Subscription(1, "coffee")))
@@ -225,12 +278,72 @@ class TestErrors:
             RelationGraph().replay(table(Subscription(1, "coffee")), log)
 
 
+def intervals(attributes):
+    """One subscription with a test on each of so many attributes."""
+    everywhere = [[-np.inf, -np.inf, np.inf, np.inf]]
+    tests = ([0, attributes], np.arange(attributes), np.zeros(attributes), np.ones(attributes))
+    return SubscriptionTable.from_arrays(everywhere, [0, 0], [], tests)
+
+
+def test_subscriptions_of_very_many_clauses():
+    """The index grows by what one of them needs, also once its buckets are large."""
+    many = " OR ".join(f"w{i}" for i in range(64))
+    graph = RelationGraph()
+    subs = [Subscription(i, many, Box(170, 0, -170, 10)) for i in range(3)]
+    assert graph.subscribe(table(*subs)).forward.tolist() == [True, False, False]
+    alike = SubscriptionTable.from_arrays([[0, 0, 9, 9]] * 60, [0] * 61, [], owners=np.zeros(60, np.int32))
+    other = RelationGraph()
+    for number in range(4):
+        assert other.subscribe(alike).forward.tolist() == [number == 0]
+    assert graph.check() == other.check() == []
+
+
+@pytest.mark.parametrize("index", ["forest", "clause-scan"])
+@pytest.mark.parametrize("gone", [1, 2])
+def test_who_asks_for_nothing_covers_nothing_and_is_forwarded(index, gone):
+    whole = build_index(
+        "scan", SubscriptionTable.from_arrays([[0, 0, 9, 9], [1, 1, 2, 2], [0, 0, 5, 5]], [0] * 4, [])
+    )
+    whole.remove([gone])
+    graph = RelationGraph(index)
+    assert graph.subscribe(whole.table).forward.tolist() == [row in (0, gone) for row in range(3)]
+    graph.unsubscribe([gone])
+    assert graph.check() == []
+
+
+def test_an_index_of_points_that_are_much_alike_is_not_built_anew_at_every_call():
+    rng = np.random.default_rng(0)
+
+    def alike(n, attributes=16):
+        low, high = np.zeros((n, attributes)), np.ones((n, attributes))
+        rows, which, value = np.arange(n), rng.integers(0, attributes, n), rng.random(n) * 0.5
+        lower = rng.random(n) < 0.5
+        low[rows[lower], which[lower]] = value[lower]
+        high[rows[~lower], which[~lower]] = 1 - value[~lower]
+        tests = (
+            np.arange(n + 1) * attributes,
+            np.tile(np.arange(attributes, dtype=np.int32), n),
+            low.ravel(),
+            high.ravel(),
+        )
+        everywhere = np.tile([-np.inf, -np.inf, np.inf, np.inf], (n, 1))
+        return SubscriptionTable.from_arrays(everywhere, [0] * (n + 1), [], tests)
+
+    for index in ("forest", "kd-tree"):
+        graph = RelationGraph(index)
+        graph.subscribe(alike(3000))
+        before = graph.stats()["rebuilds"]
+        for _ in range(20):
+            graph.subscribe(alike(1))
+        assert graph.stats()["rebuilds"] == before
+
+
 def test_rows_of_a_log_that_never_arrive_are_not_there():
     graph = RelationGraph()
     done = graph.replay(table(*(Subscription(i, "coffee") for i in range(3))), [1, 0, ~1])
     assert done.rows.tolist() == [1, 0, -1]
     assert (done.forward.tolist(), done.exposed.tolist(), len(graph)) == ([True, False, True], [1], 1)
-    graph.check()
+    assert graph.check() == []
 
 
 def test_rows_are_forgotten_in_bulk():
@@ -247,4 +360,4 @@ def test_rows_are_forgotten_in_bulk():
         kept += rows[:8].tolist()
     assert graph.stats()["rebuilds"] > 1
     assert len(graph) == len(kept)
-    graph.check()
+    assert graph.check() == []

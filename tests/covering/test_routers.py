@@ -1,7 +1,8 @@
 """Safety: with covering, every subscriber gets exactly what it gets without, in networks where subscriptions come,
 go and move.
 
-The long run: ``NEARCAST_COVERING_COMMANDS=100000 pytest tests/covering/test_routers.py -s``.
+The long run: ``NEARCAST_COVERING_COMMANDS=600000 pytest tests/covering/test_routers.py -s --timeout 0``,
+a sixth of these commands in each network.
 """
 
 import os
@@ -14,6 +15,7 @@ from nearcast import Box, Circle, MessageBatch, Point, Polygon, Subscription, Su
 from nearcast.model import Message
 
 COMMANDS = int(os.environ.get("NEARCAST_COVERING_COMMANDS", "1500"))
+CLIENTS = 200  # at the most
 WORDS = ["coffee", "tea", "milk", "storm"]
 
 
@@ -73,16 +75,14 @@ def run(network, flood, seed, commands, check_all_every):
     flooded = 0  # what telling everybody everything would send
     for number in range(commands):
         kind = rng.random()
-        if kind < 0.45 or not clients:
+        if (kind < 0.45 and len(clients) < CLIENTS) or not clients:
             here, content = int(rng.integers(routers)), int(rng.integers(contents))
             network.subscribe(here, made, content)
             clients[made] = here, content
             made += 1
             flooded += routers - 1
         else:
-            key = (
-                list(clients)[int(rng.integers(len(clients)))] if len(clients) < 400 else next(iter(clients))
-            )
+            key = list(clients)[int(rng.integers(len(clients)))]
             here, _ = clients.pop(key)
             if kind < 0.8:
                 network.unsubscribe(here, key)
@@ -108,7 +108,7 @@ def test_everybody_gets_what_they_would_get_without_covering(links, options):
     flooded = run(network, matched, 11, COMMANDS // 6 + 1, 50)
     for router in network.routers.values():
         for graph in router.graphs.values():
-            graph.check()
+            assert graph.check() == []
     print(  # noqa: T201
         f"\n{COMMANDS // 6 + 1:,} commands, {len(network.routers)} routers, {options}: "
         f"{network.sent:,} messages between routers, {flooded:,} without covering"

@@ -87,8 +87,7 @@ def empty_buckets(dimensions: int) -> Buckets:
 def grown_buckets(old: Buckets, rows: int, points: int) -> Buckets:
     """Return the buckets with room for the given rows, and for so many more points."""
     numbers = int(old.used[NUMBERS]) + 2 * points
-    largest = max(LIMIT, int(old.used[LARGEST]))
-    places = int(old.used[PLACES]) + 4 * largest + 2 * LIMIT * points
+    places = int(old.used[PLACES]) + _needed(old.used, points)
     if numbers > len(old.at):
         numbers += numbers // 2
         records = np.zeros(numbers, _RECORD)
@@ -118,12 +117,18 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 @kernel
+def _needed(used: NDArray[np.int64], points: int) -> Any:
+    """Return how many places so many more points need at the most: each may split a bucket, or double the largest."""
+    return points * (LIMIT + 2 * used[LARGEST])
+
+
+@kernel
 def has_room(buckets: Buckets, points: int) -> Any:
     """Tell whether so many more points find a place, whatever has to be split or to grow for them."""
     used = buckets.used
     return (
         used[NUMBERS] + 2 * points <= buckets.at.size
-        and used[PLACES] + points * (2 * LIMIT + 2 * used[LARGEST]) <= buckets.rows.size
+        and used[PLACES] + _needed(used, points) <= buckets.rows.size
     )
 
 

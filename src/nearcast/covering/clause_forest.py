@@ -28,18 +28,18 @@ from nearcast.covering.forest import (
     too_deep,
 )
 from nearcast.covering.index import CoveringIndex, array_bytes
-from nearcast.covering.kd_tree import enough_scratch
 from nearcast.covering.operations import (
     Operations,
     Rows,
     Scratch,
+    enough_scratch,
     first_clause,
     new_scratch,
     next_clause,
     register,
 )
 from nearcast.covering.regions import regions_of
-from nearcast.covering.relation import NO, UNDECIDED, YES, Regions, clause_covers, relation
+from nearcast.covering.relation import NO, UNDECIDED, YES, Regions, clause_covers, judge, relation
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import NEGATED, Clauses
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from nearcast.matching.store import ClauseStore
 
-__all__ = ["ClauseForest", "judge"]
+__all__ = ["ClauseForest"]
 
 # Bits of a sign: words, forbidden words, attributes.
 _WORD_BITS, _FORBIDDEN_BITS, _ATTRIBUTE_BITS = 48, 8, 8
@@ -67,6 +67,7 @@ class ClauseForest(CoveringIndex):
     """A k-d tree for each word."""
 
     name = "forest"
+    _depth = 0  # of the trees when they were built
 
     def load(self, store: ClauseStore) -> None:
         """Begin anew, with as many dimensions as the attributes need."""
@@ -97,7 +98,7 @@ class ClauseForest(CoveringIndex):
         self._arrays = _Hung(
             clauses,
             regions_of(store),
-            grown_forest(old.forest, len(frequencies) + 1, store.rows, 64),
+            grown_forest(old.forest, len(frequencies) + 1, store.rows, 1),
             frequencies,
         )
 
@@ -106,13 +107,17 @@ class ClauseForest(CoveringIndex):
         forest = self._arrays.forest
         return new_scratch(
             forest.low.size,
-            int(forest.used[DEEPEST]) + config.COVERING_CHUNK,
+            int(forest.used[DEEPEST]) + 64,
             2 * int(forest.buckets.used[LARGEST]),
         )
 
     def degenerate(self) -> bool:
         """Tell whether a tree is too deep."""
-        return too_deep(self._arrays.forest)
+        return too_deep(self._arrays.forest, self._depth)
+
+    def built(self) -> None:
+        """Remember how deep the trees have to be."""
+        self._depth = int(self._arrays.forest.used[DEEPEST])
 
     @property
     def nbytes(self) -> int:
@@ -181,20 +186,6 @@ def _point(clauses: Clauses, c: int, asks: bool, out: NDArray[np.float32]) -> No
 
 
 @kernel
-def judge(clauses: Clauses, regions: Regions, rows: Rows, other: int, subject: int) -> Any:
-    """Tell whether subscription *other* covers the *subject*, and is not covered by it and younger."""
-    answer = relation(clauses, regions, rows, other, subject)
-    if answer != NO and other > subject:
-        back = relation(clauses, regions, rows, subject, other)
-        if back == UNDECIDED:
-            return UNDECIDED
-        if back == YES:
-            # Of two that cover each other the older one does.
-            return NO if answer == YES else UNDECIDED
-    return answer
-
-
-@kernel
 def _find(
     index: _Hung,
     rows: Rows,
@@ -206,8 +197,8 @@ def _find(
     counters: NDArray[np.int64],
 ) -> Any:
     clauses, regions, forest, _ = index
-    query, stack, owners, roots = scratch.point, scratch.stack, rows.owners, forest.roots
-    alive, hits = enough_scratch(scratch, forest.buckets.used[LARGEST])
+    query, owners, roots = scratch.point, rows.owners, forest.roots
+    stack, alive, hits = enough_scratch(scratch, forest.used[DEEPEST], forest.buckets.used[LARGEST])
     found, pending[0] = 0, 0
     mine = first_clause(rows, subject)
     if mine < 0:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.covering.clause_forest import judge
 from nearcast.covering.index import CoveringIndex
 from nearcast.covering.operations import Operations, Rows, Scratch, register
 from nearcast.covering.regions import regions_of
-from nearcast.covering.relation import UNDECIDED, YES, Regions, relation
+from nearcast.covering.relation import UNDECIDED, YES, Regions, judge, relation
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses
 

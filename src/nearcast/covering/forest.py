@@ -114,10 +114,14 @@ def grown_forest(old: Forest, trees: int, rows: int, points: int) -> Forest:
     return old._replace(buckets=grown_buckets(old.buckets, rows, points))
 
 
-def too_deep(forest: Forest) -> bool:
-    """Tell whether insertions in a bad order have made a tree much deeper than it need be."""
+def too_deep(forest: Forest, built: int) -> bool:
+    """Tell whether insertions in a bad order have made a tree much deeper than it need be.
+
+    It was as deep as *built* when all points were inserted in a random order: points that are much alike need that.
+    """
     points = int(forest.used[POINTS])
-    return bool(forest.used[DEEPEST] > config.COVERING_DEPTH * math.log2(2 + points / UNDERFLOW) + 8)
+    enough = config.COVERING_DEPTH * math.log2(2 + points / UNDERFLOW) + 8
+    return bool(forest.used[DEEPEST] > max(enough, 2 * built))
 
 
 @kernel
@@ -191,11 +195,8 @@ def _split(forest: Forest, node: int, spare: NDArray[np.float32]) -> Any:
     values = buckets.coordinates[at * width + chosen * capacity : at * width + chosen * capacity + size]
     ordered = np.sort(values)
     middle = ordered[(size - 1) // 2]
-    if middle == ordered[size - 1]:  # then what is less goes to the left
-        i = (size - 1) // 2
-        while ordered[i] == middle:
-            i -= 1
-        middle = ordered[i]
+    if middle == ordered[size - 1]:  # then everything that is less goes to the left
+        middle = np.nextafter(middle, np.float32(-np.inf))
     over = values > middle
     left, right = _new_node(forest, node), _new_node(forest, node)
     forest.dimension[node], forest.split[node] = chosen, middle

@@ -18,6 +18,7 @@ from nearcast.covering.replay import (
     COMMAND,
     DONE,
     EXPOSED,
+    NEED,
     PENDING,
     SURE,
     WAITING,
@@ -102,9 +103,7 @@ class RelationGraph:
     """
 
     def __init__(self, index: str = "forest", k: int = 1, *, take_over: bool = False) -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise InputError(f"k must be a whole number from 1, not {shown(k)}")
-        self.k, self.take_over = k, take_over
+        self.k, self.take_over = _checked_k(k), take_over
         self._index = _chosen(index)
         self._store: ClauseStore | None = None
         self._edges = empty_edges()
@@ -176,8 +175,14 @@ class RelationGraph:
 
     def covering(self, subs: SubscriptionTable, k: int | None = None) -> Matches:
         """Return for each of some subscriptions up to *k* rows that cover it, cov_k(S, s); nothing is subscribed."""
-        k = self.k if k is None else k
+        k = self.k if k is None else _checked_k(k)
         rows = self._added(subs).astype(np.int64)
+        try:
+            return self._covered(rows, k)
+        finally:
+            self._forget(rows)
+
+    def _covered(self, rows: NDArray[np.int64], k: int) -> Matches:
         found, counts = np.full((len(rows), k), -1, np.int32), np.zeros(len(rows), np.int64)
         pending, counters = self._pending(), np.zeros(2, np.int64)
         begin = 0
@@ -198,7 +203,6 @@ class RelationGraph:
                 break
             counts[begin] = self._decided(int(rows[begin]), k, found[begin], int(counts[begin]), pending)
             begin += 1
-        self._forget(rows)
         return Matches(offsets_of(counts), found[np.arange(k) < counts[:, None]])
 
     # --- Figures ---------------------------------------------------------------------------------------------------
@@ -235,28 +239,36 @@ class RelationGraph:
             **(self._index.stats() if self._store is not None else {}),
         }
 
-    def check(self) -> None:
-        """Raise AssertionError unless every edge is true, and everybody is forwarded or covered by somebody who is."""
+    def check(self) -> list[str]:
+        """Look for damage; return what was found, in words (nothing: an empty list).
+
+        Every edge must be true, and everybody forwarded or covered by somebody who is, at the end of the path.
+        """
         if self._store is None:
-            return
-        present = np.flatnonzero(self._store.present)
-        degrees, covers = self._edges.degrees, self._edges.covers
-        assert (degrees[present] >= 0).all(), "a subscription is not in the graph"
-        safe = set(self.forwarded.tolist())
-        assert safe <= set(present.tolist()), "a row that is gone counts as forwarded"
-        for row in present.tolist():
-            path: list[int] = []
-            while row not in safe:
-                assert row not in path, f"rows {path} cover each other in a circle"
-                path.append(row)
-                known = covers[row * self.k : (row + 1) * self.k]
-                known = known[known >= 0]
-                assert len(known) == degrees[row], f"row {row} has {len(known)} edges, not {degrees[row]}"
-                for above in known.tolist():
-                    assert self._store.present[above], f"row {above} is gone and covers row {row}"
-                    assert subscription_covers(self._store, above, row), f"row {above} does not cover {row}"
-                row = int(known[0])
+            return []
+        present = np.flatnonzero(self._store.present).tolist()
+        degrees, forwarded = self._edges.degrees, set(self.forwarded.tolist())
+        found = [f"row {row} is not in the graph" for row in present if degrees[row] < 0]
+        found += [f"row {row} is gone, and forwarded" for row in sorted(forwarded - set(present))]
+        above: dict[int, list[int]] = {row: self.covers_of(row).tolist() for row in present}
+        for row, known in above.items():
+            if len(known) != max(0, degrees[row]):
+                found.append(f"row {row} has {len(known)} edges, not {degrees[row]}")
+            for other in known:
+                if not self._store.present[other]:
+                    found.append(f"row {other} is gone, and covers row {row}")
+                elif not subscription_covers(self._store, other, row):
+                    found.append(f"row {other} does not cover row {row}")
+        safe = set(forwarded)
+        for row in present:
+            path: dict[int, None] = {}
+            while row not in safe and row not in path and above.get(row):
+                path[row] = None
+                row = above[row][0]
+            if row not in safe:
+                found.append(f"row {row} is neither forwarded nor covered by anybody who is")
             safe.update(path)
+        return found
 
     # --- Inside ----------------------------------------------------------------------------------------------------
 
@@ -283,14 +295,14 @@ class RelationGraph:
     def _added(self, subs: SubscriptionTable) -> NDArray[np.int32]:
         """Give rows to new subscriptions, which are in neither the index nor the graph yet."""
         _check_table(subs)
-        self._index.check(subs)
-        if self._store is None:
+        if self._store is None or not self._store.size:
             self._store = ClauseStore(subs.take(np.empty(0, np.int64)))
         store = self._store
+        table = store.check_insert(subs)
+        self._index.check(table)
         if store.wasteful():
             store.compact()
             self._rebuild(np.flatnonzero(self._edges.degrees >= 0))
-        table = store.check_insert(subs)
         begin = store.rows
         rows = store.add_subscriptions(table)
         store.append(table, rows[table.owners])
@@ -308,11 +320,12 @@ class RelationGraph:
         """Lay the index out anew, with the given rows in it."""
         self._index.load(self._stored())
         self._rebuilds += 1
-        begin = 0
-        while begin < len(rows):
-            begin = add_all(self._index.arrays, self._rows(), rows, begin, self._index.scratch())
-            if begin < len(rows):
-                self._index.grow(config.COVERING_CHUNK)
+        state = _new_state()
+        while state[COMMAND] < len(rows):
+            self._index.grow(int(state[NEED]))
+            add_all(self._index.arrays, self._rows(), rows, state, self._index.scratch())
+        if len(rows):
+            self._index.built()
 
     def _commanded(self, commands: NDArray[np.int64]) -> Replayed:
         """Let rows arrive and leave (complements), part by part."""
@@ -320,7 +333,7 @@ class RelationGraph:
             self._part(commands[at : at + config.COVERING_CHUNK], at)
             for at in range(0, len(commands), config.COVERING_CHUNK)
         ]
-        if self._index.degenerate():
+        if parts and self._index.degenerate():
             present = np.flatnonzero(self._edges.degrees >= 0)
             self._rebuild(np.random.default_rng(len(present)).permutation(present))
         if len(parts) == 1:
@@ -334,7 +347,7 @@ class RelationGraph:
         )
 
     def _part(self, commands: NDArray[np.int64], at: int) -> Replayed:
-        state = np.array([0, -1, 0, 0, 0])
+        state = _new_state()
         room = len(commands) + len(self._edges.degrees)
         told = Told(
             np.zeros(len(commands), np.bool_),
@@ -347,7 +360,6 @@ class RelationGraph:
         )
         drained: list[tuple[NDArray[Any], ...]] = []
         out, pending, known = np.empty(self.k, np.int32), self._pending(), -1
-        self._index.grow(min(len(commands), config.COVERING_CHUNK))
         while True:
             answer = step(
                 self._index.arrays,
@@ -379,7 +391,7 @@ class RelationGraph:
             state[EXPOSED] = state[WITHDRAWN] = 0
             if answer == DONE:
                 break
-            self._index.grow(len(commands))
+            self._index.grow(int(state[NEED]))
         gone = ~commands[commands < 0]
         self._forget(gone)
         return Replayed(_NONE, told.forward, *(np.concatenate(parts) for parts in zip(*drained)))
@@ -401,10 +413,23 @@ class RelationGraph:
         return count
 
 
+def _new_state() -> NDArray[np.int64]:
+    """Return the state of commands of which none was followed, and no row waits."""
+    state = np.zeros(NEED + 1, np.int64)
+    state[WAITING] = -1
+    return state
+
+
 def _chosen(index: str) -> CoveringIndex:
     if index not in INDEXES:
         raise UnknownError(f"no index {shown(index)}; there are {', '.join(INDEXES)}")
     return INDEXES[index]()
+
+
+def _checked_k(k: Any) -> int:
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k must be a whole number from 1, not {shown(k)}")
+    return k
 
 
 def _check_table(subs: Any) -> None:

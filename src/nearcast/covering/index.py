@@ -45,11 +45,14 @@ class CoveringIndex(ABC):
 
     @abstractmethod
     def grow(self, points: int) -> None:
-        """Make room for so many more points, whatever that takes."""
+        """Make room for so many more points, whatever that takes; see the store's arrays as they are now."""
 
     def scratch(self) -> Scratch:
         """Return room for kernels to work in."""
         return new_scratch(1, 1, 1)
+
+    def built(self) -> None:  # noqa: B027
+        """Learn that all subscriptions are in, after the index was loaded anew."""
 
     def degenerate(self) -> bool:
         """Tell whether the index should be built anew, in another order."""
@@ -73,7 +76,8 @@ class RectangleIndex(CoveringIndex):
         self.rectangles = Rectangles()
 
     def check(self, table: SubscriptionTable) -> None:
-        """Raise where there is more than rectangles."""
+        """Raise where there is more than rectangles, or where they have too many axes."""
+        self.rectangles.check(table.clauses)
         reason = refusal(table)
         if reason is not None:
             raise InputError(
@@ -85,19 +89,15 @@ class RectangleIndex(CoveringIndex):
         """Begin anew."""
         self.rectangles.load(store.clauses)
         self._emptied()
-        self._grown(64)
+        self.grow(1)
 
     def follow(self, store: ClauseStore, begin: int) -> bool:
         """Take new clause rows; another axis means another number of dimensions."""
         if begin == 0 or not self.rectangles.fits(store.clauses, begin):
             return False
         self.rectangles.extend(store.clauses, begin)
-        self._grown(64)
+        self.grow(1)
         return True
-
-    def grow(self, points: int) -> None:
-        """Make room."""
-        self._grown(points)
 
     @property
     def nbytes(self) -> int:
@@ -107,10 +107,6 @@ class RectangleIndex(CoveringIndex):
     @abstractmethod
     def _emptied(self) -> None:
         """Begin with no points."""
-
-    @abstractmethod
-    def _grown(self, points: int) -> None:
-        """Make room for so many more points, and see the arrays of rectangles as they are now."""
 
 
 def array_bytes(arrays: Any) -> int:

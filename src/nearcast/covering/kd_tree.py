@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast import config
 from nearcast.covering.buckets import LARGEST, NUMBERS
 from nearcast.covering.forest import (
     DEEPEST,
@@ -20,15 +19,22 @@ from nearcast.covering.forest import (
     too_deep,
 )
 from nearcast.covering.index import RectangleIndex
-from nearcast.covering.operations import Operations, Rows, Scratch, first_clause, new_scratch, register
-from nearcast.covering.rectangles import dominates
-from nearcast.covering.scan import rectangle_covers
+from nearcast.covering.operations import (
+    Operations,
+    Rows,
+    Scratch,
+    enough_scratch,
+    first_clause,
+    new_scratch,
+    register,
+)
+from nearcast.covering.rectangles import covers_rightly, rectangle_covers, rounded
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KDTree", "enough_scratch", "rounded"]
+__all__ = ["KDTree"]
 
 
 class _Tree(NamedTuple):
@@ -43,12 +49,14 @@ class KDTree(RectangleIndex):
     """A k-d tree with buckets; the search begins in the dominating corner."""
 
     name = "kd-tree"
+    _depth = 0  # of the trees when they were built
 
     def _emptied(self) -> None:
         forest = empty_forest(2 * len(self.rectangles.axes))
         self._arrays = _Tree(self.rectangles.points, self.rectangles.signs, forest)
 
-    def _grown(self, points: int) -> None:
+    def grow(self, points: int) -> None:
+        """Make room."""
         forest = grown_forest(self._arrays.forest, 1, len(self.rectangles.points), points)
         self._arrays = _Tree(self.rectangles.points, self.rectangles.signs, forest)
 
@@ -57,34 +65,22 @@ class KDTree(RectangleIndex):
         forest = self._arrays.forest
         return new_scratch(
             forest.low.size,
-            int(forest.used[DEEPEST]) + config.COVERING_CHUNK,
+            int(forest.used[DEEPEST]) + 64,
             2 * int(forest.buckets.used[LARGEST]),
         )
 
     def degenerate(self) -> bool:
         """Tell whether a tree is too deep."""
-        return too_deep(self._arrays.forest)
+        return too_deep(self._arrays.forest, self._depth)
+
+    def built(self) -> None:
+        """Remember how deep the trees have to be."""
+        self._depth = int(self._arrays.forest.used[DEEPEST])
 
     def stats(self) -> dict[str, Any]:
         """Depth, and buckets."""
         forest = self._arrays.forest
         return {"depth": int(forest.used[DEEPEST]), "buckets": int(forest.buckets.used[NUMBERS])}
-
-
-@kernel
-def rounded(points: NDArray[np.float64], row: int, out: NDArray[np.float32]) -> None:
-    """Write a point in single precision; the dimensions that pad it are infinite."""
-    out[:] = np.inf
-    for d in range(points.shape[1]):
-        out[d] = points[row, d]
-
-
-@kernel
-def enough_scratch(scratch: Scratch, largest: int) -> Any:
-    """Return room for the largest bucket, twice."""
-    if scratch.hits.size >= largest:
-        return scratch.alive, scratch.hits
-    return np.empty(largest, np.int32), np.empty(largest, np.int32)
 
 
 @kernel
@@ -103,8 +99,8 @@ def _find(
     if forest.roots[0] < 0:
         return 0
     mine = first_clause(rows, subject)
-    query, stack = scratch.point, scratch.stack
-    alive, hits = enough_scratch(scratch, forest.buckets.used[LARGEST])
+    query = scratch.point
+    stack, alive, hits = enough_scratch(scratch, forest.used[DEEPEST], forest.buckets.used[LARGEST])
     rounded(points, mine, query)
     stack[0] = forest.roots[0]
     depth, found = 1, 0
@@ -112,14 +108,11 @@ def _find(
         depth, count = advance(forest, stack, depth, query, ~signs[mine], alive, hits, counters)
         for i in range(count):
             other = hits[i]
-            if other == mine or not dominates(points, signs, other, mine):
-                continue
-            if owners[other] > subject and dominates(points, signs, mine, other):
-                continue
-            out[found] = owners[other]
-            found += 1
-            if found == k:
-                return found
+            if covers_rightly(points, signs, owners, other, mine):
+                out[found] = owners[other]
+                found += 1
+                if found == k:
+                    return found
     return found
 
 

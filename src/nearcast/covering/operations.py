@@ -23,6 +23,7 @@ __all__ = [
     "Scratch",
     "add",
     "covers",
+    "enough_scratch",
     "find",
     "first_clause",
     "new_scratch",
@@ -106,9 +107,22 @@ def new_scratch(width: int, depth: int, bucket: int) -> Scratch:
 
 
 @kernel
+def enough_scratch(scratch: Scratch, depth: int, largest: int) -> Any:
+    """Return room for the nodes of a path, and for the largest bucket, twice."""
+    stack, alive, hits = scratch.stack, scratch.alive, scratch.hits
+    if stack.size <= depth:
+        stack = np.empty(2 * depth, np.int32)
+    if hits.size < largest:
+        alive, hits = np.empty(largest, np.int32), np.empty(largest, np.int32)
+    return stack, alive, hits
+
+
+@kernel
 def first_clause(rows: Rows, subject: int) -> Any:
     """Return the first clause row of a subscription, -1 where it has none."""
-    return np.int64(subject) if rows.first.size == 0 else np.int64(rows.first[subject])
+    if rows.first.size > 0:
+        return np.int64(rows.first[subject])
+    return np.int64(subject) if subject < rows.owners.size else np.int64(-1)
 
 
 @kernel

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.covering.operations import Rows, first_clause
+from nearcast.covering.relation import NO, YES
 from nearcast.errors import InputError
 from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from nearcast.columns import SubscriptionTable
     from nearcast.kernels.verify import Clauses
 
-__all__ = ["Rectangles", "dominates", "refusal"]
+__all__ = ["Rectangles", "covers_rightly", "rectangle_covers", "refusal", "rounded"]
 
 X, Y = -2, -1  # the axes that are not attributes
 MOST_AXES = 64  # bits of a sign
@@ -63,11 +65,15 @@ class Rectangles:
         """Tell whether the clause rows from *begin* on constrain no axis that was open so far."""
         return set(_axes(clauses, begin)) <= set(self.axes)
 
+    def check(self, clauses: Clauses) -> None:
+        """Raise where the clauses would bring too many axes."""
+        count = len({*self.axes, *_axes(clauses, 0)})
+        if count > MOST_AXES:
+            raise InputError(f"an index of rectangles has at most {MOST_AXES} axes, not {count}")
+
     def load(self, clauses: Clauses) -> None:
         """Begin anew with the given clause rows, on all axes that were or are used."""
         self.axes = sorted({*self.axes, *_axes(clauses, 0)})
-        if len(self.axes) > MOST_AXES:
-            raise InputError(f"an index of rectangles has at most {MOST_AXES} axes, not {len(self.axes)}")
         self._points = GrowableArray(np.empty((0, 2 * len(self.axes))), borrowed=False)
         self._signs = GrowableArray(np.empty(0, np.uint64), borrowed=False)
         self.extend(clauses, 0)
@@ -90,8 +96,11 @@ class Rectangles:
             columns = np.searchsorted(self.axes, attributes)
             flags = clauses.test_flags[tests]
             lows, highs = clauses.test_lows[tests], clauses.test_highs[tests]
+            # An open end at infinity leaves nothing: an interval that every other one contains.
+            nothing = (flags & LOW_OPEN > 0) & (lows == np.inf) | (flags & HIGH_OPEN > 0) & (highs == -np.inf)
             lows = np.where(flags & LOW_OPEN, np.nextafter(lows, np.inf), lows)
             highs = np.where(flags & HIGH_OPEN, np.nextafter(highs, -np.inf), highs)
+            lows, highs = np.where(nothing, np.inf, lows), np.where(nothing, -np.inf, highs)
             np.minimum.at(points, (rows, 2 * columns), -lows)
             np.minimum.at(points, (rows, 2 * columns + 1), highs)
             np.bitwise_or.at(signs, rows, np.uint64(1) << columns.astype(np.uint64))
@@ -103,7 +112,8 @@ def _axes(clauses: Clauses, begin: int) -> list[int]:
     """Return the axes that the clause rows from *begin* on constrain."""
     tests = clauses.test_offsets[begin] if len(clauses.test_attributes) else 0
     axes: list[int] = np.unique(clauses.test_attributes[tests:]).tolist()
-    return [X, Y, *axes] if np.isfinite(clauses.boxes[begin:]).any() else axes
+    everywhere = clauses.boxes[begin:] == [-np.inf, -np.inf, np.inf, np.inf]
+    return axes if everywhere.all() else [X, Y, *axes]
 
 
 @kernel
@@ -113,3 +123,28 @@ def dominates(points: NDArray[np.float64], signs: NDArray[np.uint64], a: int, b:
         if points[a, d] < points[b, d]:
             return False
     return signs[a] & ~signs[b] == 0
+
+
+@kernel
+def covers_rightly(
+    points: NDArray[np.float64], signs: NDArray[np.uint64], owners: NDArray[np.int32], a: int, b: int
+) -> Any:
+    """Tell whether rectangle *a* covers another one, *b*; of two that cover each other the older one does."""
+    if a == b or not dominates(points, signs, a, b):
+        return False
+    return owners[a] < owners[b] or not dominates(points, signs, b, a)
+
+
+@kernel
+def rectangle_covers(index: Any, rows: Rows, a: int, b: int) -> Any:
+    """Tell whether subscription *a* covers *b*."""
+    one, other = first_clause(rows, a), first_clause(rows, b)
+    return YES if dominates(index.points, index.signs, one, other) else NO
+
+
+@kernel
+def rounded(points: NDArray[np.float64], row: int, out: NDArray[np.float32]) -> None:
+    """Write a point in single precision; the dimensions that pad it are infinite."""
+    out[:] = np.inf
+    for d in range(points.shape[1]):
+        out[d] = points[row, d]

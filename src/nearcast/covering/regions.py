@@ -24,13 +24,10 @@ def regions_of(store: ClauseStore) -> Regions:
 
 
 def subscription_covers(store: ClauseStore, a: int, b: int) -> bool:
-    """Tell whether each clause of subscription row *b* is covered by one of row *a*."""
+    """Tell whether each clause of subscription row *b* is covered by one of row *a*; see ``relation``."""
     regions = regions_of(store)
-    mine = store.clause_rows(np.array([a])).tolist()
-    return all(
-        any(_covers(store, regions, one, other) for one in mine)
-        for other in store.clause_rows(np.array([b])).tolist()
-    )
+    mine, others = (store.clause_rows(np.array([row])).tolist() for row in (a, b))
+    return bool(others) and all(any(_covers(store, regions, one, other) for one in mine) for other in others)
 
 
 def _covers(store: ClauseStore, regions: Regions, a: int, b: int) -> bool:

@@ -21,7 +21,7 @@ from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED, Clauses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO", "UNDECIDED", "YES", "Regions", "clause_covers", "relation", "test_follows"]
+__all__ = ["NO", "UNDECIDED", "YES", "Regions", "clause_covers", "implied", "judge", "relation"]
 
 NO, YES, UNDECIDED = 0, 1, 2
 
@@ -72,8 +72,13 @@ def clause_covers(clauses: Clauses, regions: Regions, a: int, b: int) -> Any:
 
 @kernel
 def relation(clauses: Clauses, regions: Regions, rows: Rows, a: int, b: int) -> Any:
-    """Tell whether subscription *a* covers *b*: each clause of b is covered by one of a."""
+    """Tell whether subscription *a* covers *b*: each clause of b is covered by one of a.
+
+    One without clauses, which matches nothing, covers nothing and is covered by nothing.
+    """
     answer, other = YES, first_clause(rows, b)
+    if other < 0:
+        return NO
     while other >= 0:
         best, one = NO, first_clause(rows, a)
         while one >= 0 and best != YES:
@@ -90,13 +95,27 @@ def relation(clauses: Clauses, regions: Regions, rows: Rows, a: int, b: int) -> 
 
 
 @kernel
+def judge(clauses: Clauses, regions: Regions, rows: Rows, other: int, subject: int) -> Any:
+    """Tell whether subscription *other* covers the *subject*, and is not covered by it and younger."""
+    answer = relation(clauses, regions, rows, other, subject)
+    if answer != NO and other > subject:
+        back = relation(clauses, regions, rows, subject, other)
+        if back == UNDECIDED:
+            return UNDECIDED
+        if back == YES:
+            # Of two that cover each other the older one does.
+            return NO if answer == YES else UNDECIDED
+    return answer
+
+
+@kernel
 def _tests_follow(clauses: Clauses, offsets: NDArray[np.int64], a: int, b: int) -> Any:
     """Tell whether each test of clause *a* follows from a test of clause *b* on the same attribute."""
     attributes, lows, highs, flags = clauses[6:]
     for i in range(offsets[a], offsets[a + 1]):
         follows = False
         for j in range(offsets[b], offsets[b + 1]):
-            if attributes[j] == attributes[i] and test_follows(
+            if attributes[j] == attributes[i] and implied(
                 lows[i], highs[i], flags[i], lows[j], highs[j], flags[j]
             ):
                 follows = True
@@ -107,7 +126,7 @@ def _tests_follow(clauses: Clauses, offsets: NDArray[np.int64], a: int, b: int) 
 
 
 @kernel
-def test_follows(low: float, high: float, flags: int, its_low: float, its_high: float, its: int) -> Any:
+def implied(low: float, high: float, flags: int, its_low: float, its_high: float, its: int) -> Any:
     """Tell whether a test (*low*, *high*, *flags*) holds for every value that satisfies another one."""
     if flags & NEGATED:
         if its & NEGATED:  # it keeps out at least as much
@@ -146,6 +165,8 @@ def _shape_covers(boxes: NDArray[np.float64], regions: Regions, a: int, b: int) 
     # On each parallel the point farthest from the centre is an end, on each meridian too, up to a quarter of the globe.
     west, south, east, north = boxes[b, 0], boxes[b, 1], boxes[b, 2], boxes[b, 3]
     if globe > 0.0:
+        if east - west > 180.0:
+            return NO
         west, east = (west - x + 540.0) % 360.0 - 180.0, (east - x + 540.0) % 360.0 - 180.0
         if not -90.0 <= west <= east <= 90.0:
             return NO

@@ -32,6 +32,7 @@ __all__ = [
     "COMMAND",
     "DONE",
     "EXPOSED",
+    "NEED",
     "NO_ROOM",
     "PENDING",
     "SURE",
@@ -46,8 +47,8 @@ __all__ = [
 #: What :func:`step` returns: all is done; a decision is pending; there is no room in the index or in what is told.
 DONE, PENDING, NO_ROOM = 0, 1, 2
 # Entries of the state: the next command, the first row that waits for a new cover (-1: none), how much was told,
-# and how many sure covers the subject has whose decision is pending.
-COMMAND, WAITING, EXPOSED, WITHDRAWN, SURE = range(5)
+# how many sure covers the subject has whose decision is pending, and for how many clauses there is no room.
+COMMAND, WAITING, EXPOSED, WITHDRAWN, SURE, NEED = range(6)
 
 
 class Told(NamedTuple):
@@ -59,9 +60,8 @@ class Told(NamedTuple):
     withdrawn: NDArray[np.int32]  # rows that need not be forwarded any more, taken over by a new one
     withdrawn_by: NDArray[np.int64]
     queries: NDArray[np.int64]  # [2]: calls of cov_k by subscriptions, by unsubscriptions
-    counters: NDArray[
-        np.int64
-    ]  # [2, 2]: nodes visited and points compared, by subscriptions, by unsubscriptions
+    # [2, 2]: nodes visited and points compared, by subscriptions, by unsubscriptions
+    counters: NDArray[np.int64]
 
 
 @kernel
@@ -79,7 +79,7 @@ def step(
     rows: Rows,
     edges: Edges,
     k: int,
-    takes_over: bool,
+    take_over: bool,
     commands: NDArray[np.int64],
     state: NDArray[np.int64],
     known: int,
@@ -88,7 +88,11 @@ def step(
     scratch: Scratch,
     told: Told,
 ) -> Any:
-    """Go on with commands; with *known* >= 0, the first of ``out[:known]`` are what the pending decision has found."""
+    """Go on with commands, until all is done or the caller has to do something.
+
+    After PENDING the caller decides on ``pending[1 : 1 + pending[0]]``, adds to the sure ones in *out*, and comes back
+    with their number as *known* (otherwise -1); then the decision is used before anything else.
+    """
     nexts = edges.nexts
     while True:
         subject, again = state[WAITING], 1
@@ -98,7 +102,8 @@ def step(
                 return DONE
             subject = commands[state[COMMAND]]
             if subject < 0:
-                if not room(index, 1):  # buckets that are merged may need another place
+                state[NEED] = 1  # buckets that are merged may need another place
+                if not room(index, state[NEED]):
                     return NO_ROOM
                 subject = ~subject
                 told.forward[state[COMMAND]] = edges.degrees[subject] == 0
@@ -106,10 +111,11 @@ def step(
                 state[WAITING] = unlink(edges, subject, k)
                 state[COMMAND] += 1
                 continue
-            if not room(index, _clauses(rows, subject)):
+            state[NEED] = _clauses(rows, subject)
+            if not room(index, state[NEED]):
                 return NO_ROOM
         if state[EXPOSED] == told.exposed.size or (
-            takes_over and told.withdrawn.size - state[WITHDRAWN] < edges.degrees.size
+            take_over and told.withdrawn.size - state[WITHDRAWN] < edges.degrees.size
         ):
             return NO_ROOM
         count = known
@@ -129,7 +135,7 @@ def step(
             continue
         link(edges, subject, k, out, count)
         told.forward[state[COMMAND]] = count == 0
-        if takes_over and count == 0:
+        if take_over and count == 0:
             _take_over(index, rows, edges, k, subject, state, out, told)
         add(index, rows, subject, scratch)
         state[COMMAND] += 1
@@ -156,13 +162,16 @@ def _take_over(
 
 
 @kernel
-def add_all(index: Any, rows: Rows, subjects: NDArray[np.int64], begin: int, scratch: Scratch) -> Any:
-    """Put subscriptions into an index, from *begin* on; stop before one that there is no room for."""
-    for i in range(begin, subjects.size):
-        if not room(index, _clauses(rows, subjects[i])):
-            return i
+def add_all(
+    index: Any, rows: Rows, subjects: NDArray[np.int64], state: NDArray[np.int64], scratch: Scratch
+) -> None:
+    """Put subscriptions into an index, from number ``state[COMMAND]`` on; stop before one that there is no room for."""
+    for i in range(state[COMMAND], subjects.size):
+        state[COMMAND], state[NEED] = i, _clauses(rows, subjects[i])
+        if not room(index, state[NEED]):
+            return
         add(index, rows, subjects[i], scratch)
-    return subjects.size
+    state[COMMAND] = subjects.size
 
 
 @kernel

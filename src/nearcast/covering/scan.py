@@ -8,14 +8,13 @@ import numpy as np
 
 from nearcast.covering.index import RectangleIndex
 from nearcast.covering.operations import Operations, Rows, Scratch, first_clause, register
-from nearcast.covering.rectangles import dominates
-from nearcast.covering.relation import NO, YES
+from nearcast.covering.rectangles import covers_rightly, rectangle_covers
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Scan", "rectangle_covers"]
+__all__ = ["Scan"]
 
 
 class _Scanned(NamedTuple):
@@ -44,7 +43,8 @@ class Scan(RectangleIndex):
             np.zeros(1, np.int64),
         )
 
-    def _grown(self, points: int) -> None:
+    def grow(self, points: int) -> None:
+        """Make room."""
         old, rows = self._arrays, len(self.rectangles.points)
         need = int(old.used[0]) + points
         packed, clauses, places = old.packed, old.clauses, old.places
@@ -80,18 +80,12 @@ def _find(
         d = 0
         while d < dimensions and packed[i, d] >= points[mine, d]:
             d += 1
-        if d < dimensions:
-            continue
-        other = clauses[i]
-        if other == mine or signs[other] & ~signs[mine] != 0:
-            continue
-        if owners[other] > subject and dominates(points, signs, mine, other):
-            continue
-        out[found] = owners[other]
-        found += 1
-        if found == k:
-            counters[1] += i + 1
-            return found
+        if d == dimensions and covers_rightly(points, signs, owners, clauses[i], mine):
+            out[found] = owners[clauses[i]]
+            found += 1
+            if found == k:
+                counters[1] += i + 1
+                return found
     counters[1] += used[0]
     return found
 
@@ -120,13 +114,6 @@ def _take(index: _Scanned, rows: Rows, subject: int, scratch: Scratch) -> None:
 @kernel
 def _room(index: _Scanned, count: int) -> Any:
     return index.used[0] + count <= index.clauses.size
-
-
-@kernel
-def rectangle_covers(index: Any, rows: Rows, a: int, b: int) -> Any:
-    """Tell whether subscription *a* covers *b*."""
-    one, other = first_clause(rows, a), first_clause(rows, b)
-    return YES if dominates(index.points, index.signs, one, other) else NO
 
 
 register(_Scanned, Operations(_find, _add, _take, _room, rectangle_covers))

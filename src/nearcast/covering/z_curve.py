@@ -33,10 +33,16 @@ from nearcast.covering.buckets import (
     take_out,
 )
 from nearcast.covering.index import RectangleIndex
-from nearcast.covering.kd_tree import enough_scratch, rounded
-from nearcast.covering.operations import Operations, Rows, Scratch, first_clause, new_scratch, register
-from nearcast.covering.rectangles import dominates
-from nearcast.covering.scan import rectangle_covers
+from nearcast.covering.operations import (
+    Operations,
+    Rows,
+    Scratch,
+    enough_scratch,
+    first_clause,
+    new_scratch,
+    register,
+)
+from nearcast.covering.rectangles import covers_rightly, rectangle_covers, rounded
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
@@ -85,7 +91,8 @@ class ZCurve(RectangleIndex):
             np.zeros(1, np.int64),
         )
 
-    def _grown(self, points: int) -> None:
+    def grow(self, points: int) -> None:
+        """Make room."""
         old, rows = self._arrays, len(self.rectangles.points)
         keys, least, directory = old.keys, old.least, old.directory
         if rows > len(keys):
@@ -233,7 +240,7 @@ def _find(
     mine = first_clause(rows, subject)
     query = scratch.point
     rounded(points, mine, query)
-    alive, hits = enough_scratch(scratch, buckets.used[LARGEST])
+    _, alive, hits = enough_scratch(scratch, 0, buckets.used[LARGEST])
     dimensions = bounds.shape[0]
     total = dimensions * bits
     wanted = _key(index, mine)
@@ -289,14 +296,11 @@ def _find(
             )
             for i in range(count):
                 other = hits[i]
-                if other == mine or not dominates(points, signs, other, mine):
-                    continue
-                if owners[other] > subject and dominates(points, signs, mine, other):
-                    continue
-                out[found] = owners[other]
-                found += 1
-                if found == k:
-                    return found
+                if covers_rightly(points, signs, owners, other, mine):
+                    out[found] = owners[other]
+                    found += 1
+                    if found == k:
+                        return found
     return found
 
 
