@@ -116,7 +116,8 @@ class RelationGraph:
         return 0 if self._store is None else len(self._store)
 
     def __repr__(self) -> str:
-        return f"<RelationGraph of {len(self):,} subscriptions, {len(self.forwarded):,} of them forwarded>"
+        some = f"{len(self):,} subscription{'s' * (len(self) != 1)}"
+        return f"<RelationGraph of {some}, {len(self.forwarded):,} forwarded>"
 
     @property
     def forwarded(self) -> NDArray[np.int32]:
