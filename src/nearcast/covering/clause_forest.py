@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
-from nearcast.covering.buckets import LARGEST, NUMBERS
+from nearcast.covering.buckets import LARGEST
 from nearcast.covering.forest import (
     DEEPEST,
     Forest,
@@ -25,16 +25,14 @@ from nearcast.covering.forest import (
     grown_forest,
     insert_point,
     remove_point,
-    too_deep,
 )
-from nearcast.covering.index import CoveringIndex, array_bytes
+from nearcast.covering.index import TreeIndex, array_bytes
 from nearcast.covering.operations import (
     Operations,
     Rows,
     Scratch,
     enough_scratch,
     first_clause,
-    new_scratch,
     next_clause,
     register,
 )
@@ -63,11 +61,10 @@ class _Hung(NamedTuple):
     frequencies: NDArray[np.int32]  # of each word: the clauses that have it
 
 
-class ClauseForest(CoveringIndex):
+class ClauseForest(TreeIndex):
     """A k-d tree for each word."""
 
     name = "forest"
-    _depth = 0  # of the trees when they were built
 
     def load(self, store: ClauseStore) -> None:
         """Begin anew, with as many dimensions as the attributes need."""
@@ -102,36 +99,14 @@ class ClauseForest(CoveringIndex):
             frequencies,
         )
 
-    def scratch(self) -> Scratch:
-        """Return room for a search."""
-        forest = self._arrays.forest
-        return new_scratch(
-            forest.low.size,
-            int(forest.used[DEEPEST]) + 64,
-            2 * int(forest.buckets.used[LARGEST]),
-        )
-
-    def degenerate(self) -> bool:
-        """Tell whether a tree is too deep."""
-        return too_deep(self._arrays.forest, self._depth)
-
-    def built(self) -> None:
-        """Remember how deep the trees have to be."""
-        self._depth = int(self._arrays.forest.used[DEEPEST])
-
     @property
     def nbytes(self) -> int:
         """Memory."""
         return 0 if self._arrays is None else array_bytes(self._arrays[2:])
 
     def stats(self) -> dict[str, Any]:
-        """Trees, the depth of the deepest one, and buckets."""
-        forest = self._arrays.forest
-        return {
-            "trees": int(np.count_nonzero(forest.roots >= 0)),
-            "depth": int(forest.used[DEEPEST]),
-            "buckets": int(forest.buckets.used[NUMBERS]),
-        }
+        """Trees, and how they are."""
+        return {"trees": int(np.count_nonzero(self._arrays.forest.roots >= 0)), **super().stats()}
 
 
 def _slots(store: ClauseStore, begin: int) -> int:

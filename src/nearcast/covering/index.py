@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nearcast.covering.buckets import LARGEST, NUMBERS
+from nearcast.covering.forest import DEEPEST, too_deep
 from nearcast.covering.operations import Scratch, new_scratch
 from nearcast.covering.rectangles import Rectangles, refusal
 from nearcast.errors import InputError
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from nearcast.columns import SubscriptionTable
     from nearcast.matching.store import ClauseStore
 
-__all__ = ["CoveringIndex", "RectangleIndex", "array_bytes"]
+__all__ = ["CoveringIndex", "RectangleIndex", "TreeIndex", "array_bytes"]
 
 
 class CoveringIndex(ABC):
@@ -66,6 +68,32 @@ class CoveringIndex(ABC):
     def stats(self) -> dict[str, Any]:
         """Figures about the structure."""
         return {}
+
+
+class TreeIndex(CoveringIndex):
+    """An index whose points are in k-d trees: ``arrays.forest``."""
+
+    _depth = 0  # of the trees when they were built anew
+
+    def scratch(self) -> Scratch:
+        """Return room for a search."""
+        forest = self._arrays.forest
+        return new_scratch(
+            forest.low.size, int(forest.used[DEEPEST]) + 64, 2 * int(forest.buckets.used[LARGEST])
+        )
+
+    def built(self) -> None:
+        """Remember how deep the trees have to be."""
+        self._depth = int(self._arrays.forest.used[DEEPEST])
+
+    def degenerate(self) -> bool:
+        """Tell whether a tree is too deep."""
+        return too_deep(self._arrays.forest, self._depth)
+
+    def stats(self) -> dict[str, Any]:
+        """Tell the depth of the deepest tree, and the buckets."""
+        forest = self._arrays.forest
+        return {"depth": int(forest.used[DEEPEST]), "buckets": int(forest.buckets.used[NUMBERS])}
 
 
 class RectangleIndex(CoveringIndex):

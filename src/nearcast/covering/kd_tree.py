@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nearcast.covering.buckets import LARGEST, NUMBERS
+from nearcast.covering.buckets import LARGEST
 from nearcast.covering.forest import (
     DEEPEST,
     Forest,
@@ -16,16 +16,14 @@ from nearcast.covering.forest import (
     grown_forest,
     insert_point,
     remove_point,
-    too_deep,
 )
-from nearcast.covering.index import RectangleIndex
+from nearcast.covering.index import RectangleIndex, TreeIndex
 from nearcast.covering.operations import (
     Operations,
     Rows,
     Scratch,
     enough_scratch,
     first_clause,
-    new_scratch,
     register,
 )
 from nearcast.covering.rectangles import covers_rightly, rectangle_covers, rounded
@@ -45,11 +43,10 @@ class _Tree(NamedTuple):
     forest: Forest
 
 
-class KDTree(RectangleIndex):
+class KDTree(TreeIndex, RectangleIndex):
     """A k-d tree with buckets; the search begins in the dominating corner."""
 
     name = "kd-tree"
-    _depth = 0  # of the trees when they were built
 
     def _emptied(self) -> None:
         forest = empty_forest(2 * len(self.rectangles.axes))
@@ -59,28 +56,6 @@ class KDTree(RectangleIndex):
         """Make room."""
         forest = grown_forest(self._arrays.forest, 1, len(self.rectangles.points), points)
         self._arrays = _Tree(self.rectangles.points, self.rectangles.signs, forest)
-
-    def scratch(self) -> Scratch:
-        """Return room for a search."""
-        forest = self._arrays.forest
-        return new_scratch(
-            forest.low.size,
-            int(forest.used[DEEPEST]) + 64,
-            2 * int(forest.buckets.used[LARGEST]),
-        )
-
-    def degenerate(self) -> bool:
-        """Tell whether a tree is too deep."""
-        return too_deep(self._arrays.forest, self._depth)
-
-    def built(self) -> None:
-        """Remember how deep the trees have to be."""
-        self._depth = int(self._arrays.forest.used[DEEPEST])
-
-    def stats(self) -> dict[str, Any]:
-        """Depth, and buckets."""
-        forest = self._arrays.forest
-        return {"depth": int(forest.used[DEEPEST]), "buckets": int(forest.buckets.used[NUMBERS])}
 
 
 @kernel
