@@ -36,7 +36,7 @@ def run(*arguments, **options):
 def process(*arguments, **options):
     """Run the installed command."""
     command = Path(sys.executable).with_name("nearcast")
-    return subprocess.run([command, *map(str, arguments)], capture_output=True, timeout=120, **options)
+    return subprocess.run([command, *map(str, arguments)], capture_output=True, timeout=240, **options)
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ class TestProcesses:
         )
         nearcast, messages = Path(sys.executable).with_name("nearcast"), tmp_path / "m.csv"
         script = f"{nearcast} match {messages} {files[1]} | head -n 1"
-        result = subprocess.run(["sh", "-c", script], capture_output=True, timeout=120)
+        result = subprocess.run(["sh", "-c", script], capture_output=True, timeout=240)
         assert result.stdout == b'{"message_id": 0, "subscription_id": "zoe"}\n'
         assert b"Traceback" not in result.stderr
         assert b"Exception" not in result.stderr
