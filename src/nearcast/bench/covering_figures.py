@@ -60,7 +60,7 @@ def queries(scene: CoveringScene) -> Experiment:
             for leaving in config.COVERING_LOADS
         ],
         measures=("queries_unsubscribe",),
-        note="10 dimensions; those by subscriptions are as many as these, whatever k",
+        note="10 dimensions; every subscription makes one query besides, whatever k",
     )
 
 
