@@ -60,7 +60,7 @@ class Unsubscribed(NamedTuple):
 
     exposed: NDArray[
         np.int32
-    ]  # rows that nothing covers any more: forward them, and before anything is withdrawn
+    ]  # rows that nothing covers any more: forward them, before anything is withdrawn
     travels: NDArray[np.int32]  # of the rows that left, those whose unsubscription travels
 
 
