@@ -58,9 +58,8 @@ class Subscribed(NamedTuple):
 class Unsubscribed(NamedTuple):
     """What follows from unsubscriptions."""
 
-    exposed: NDArray[
-        np.int32
-    ]  # rows that nothing covers any more: forward them, before anything is withdrawn
+    #: Rows that nothing covers any more: forward them, before anything is withdrawn.
+    exposed: NDArray[np.int32]
     travels: NDArray[np.int32]  # of the rows that left, those whose unsubscription travels
 
 
