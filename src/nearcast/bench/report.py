@@ -348,7 +348,7 @@ def _topk(report: Mapping[str, Any]) -> _Sides:
         "a slow one gets fewer messages, the first of the same",
         machine_line(report),
     ]
-    return _Sides(title, ["messages", *headings], sides, notes)
+    return _Sides(title, ["messages", *headings], {side: rows for side, rows in sides.items() if rows}, notes)
 
 
 def _covering(report: Mapping[str, Any]) -> _Sides:
