@@ -116,9 +116,11 @@ def merged(table):
     return SubscriptionTable.from_arrays(c.boxes, [0] * (len(rows) + 1), [], intervals)
 
 
-def random_rectangles(rng, n, attributes):
-    """Edges are random segments of the unit interval (section V.A)."""
+def random_rectangles(rng, n, attributes, steps=None):
+    """Edges are random segments of the unit interval (section V.A), or of a grid of so many steps."""
     ends = np.sort(rng.random((n, attributes, 2)), axis=2)
+    if steps:
+        ends = np.round(ends * steps)
     intervals = (
         np.arange(n + 1) * attributes,
         np.tile(np.arange(attributes, dtype=np.int32), n),
@@ -149,6 +151,19 @@ def test_many_rectangles_come_and_go(index, attributes):
     assert np.array_equal(found.sorted().rows, right.sorted().rows)
     assert np.array_equal(found.offsets, right.offsets)
     assert one.check() == []
+
+
+@pytest.mark.parametrize("index", ["kd-tree", "z-curve", "forest"])
+def test_many_rectangles_on_a_coarse_grid(index):
+    """Queries lie on the very values that divide the points."""
+    rng = np.random.default_rng(5)
+    subs, asked = random_rectangles(rng, 1500, 3, steps=6), random_rectangles(rng, 300, 3, steps=6)
+    graphs = [RelationGraph(name) for name in (index, "scan")]
+    for graph in graphs:
+        graph.subscribe(subs)
+    found, right = (graph.covering(asked, 2000) for graph in graphs)
+    assert np.array_equal(found.offsets, right.offsets)
+    assert np.array_equal(found.sorted().rows, right.sorted().rows)
 
 
 def rng_rows(seed, rows):

@@ -121,9 +121,7 @@ class TopK:
         )
         self._recall = Recall(self._metric)
         self._chunk = 1  # messages that arrive before the old ones leave
-        self._counted = dict.fromkeys(
-            ("messages", "expired", *_COUNTERS, "entered", "re_evaluations", "initialised"), 0
-        )
+        self._counted = dict.fromkeys(_COUNTED, 0)
         self._seconds = dict.fromkeys(("arrivals", "expiries", "initialisations"), 0.0)
 
     def __len__(self) -> int:
