@@ -1,5 +1,7 @@
 """What the PT-Quadtree promises beside right answers: pivotal tokens, few entries, thresholds, cheap misses."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,8 @@ from crowds import random_batch, random_table
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import ColumnError
 from nearcast.matching.pt_quadtree.pivots import node_sets, pivotal_tokens
+from nearcast.matching.pt_quadtree.quadtree import cell
+from nearcast.matching.pt_quadtree.search import least_from
 from strategies import batches, ragged, tables
 
 
@@ -165,3 +169,18 @@ def test_damage_is_found(damage):
     else:
         getattr(tree, damage)[1] += 9
     assert index.check() != []
+
+
+@pytest.mark.parametrize("low", [-1.0, -1 / 3, -0.1, 0.0, 1e-30, 0.3, 100.0, -180.0])
+@pytest.mark.parametrize("extent", [1e-6, 0.4, 4 / 3, 2.0, 360.0])
+def test_the_first_coordinate_of_a_cell_is_found_soon(low, extent):
+    """One float before it is another cell; also where that is near zero, a billion floats from where it should be."""
+    low = float(np.float32(low))
+    zero = round(-low / extent * (1 << config.QUADTREE_LEVELS))
+    last = (1 << config.QUADTREE_LEVELS) - 1
+    for target in {1, 2, 1000, last, *(n for n in range(zero - 2, zero + 3) if 1 <= n <= last)}:
+        began = time.process_time()
+        value = least_from(target, low, extent)
+        assert time.process_time() - began < 5  # compiled, in the first one
+        assert cell(float(value), low, extent) >= target
+        assert cell(float(np.nextafter(value, np.float32(-np.inf))), low, extent) < target

@@ -13,7 +13,7 @@ from nearcast.matching.mbr_trie.search import FULL, has_bit
 from nearcast.matching.pt_quadtree.quadtree import Entries, Frame, Quadtree, cell
 from nearcast.matching.token_order import LAST
 
-__all__ = ["corner_of", "filter_nodes", "mark_ranks", "query_cells", "unmark_ranks", "verify_list"]
+__all__ = ["corner_of", "filter_nodes", "least_from", "mark_ranks", "query_cells", "unmark_ranks", "verify_list"]
 
 _FINEST = config.QUADTREE_LEVELS
 _CARD = config.QUADTREE_CARD
@@ -119,13 +119,26 @@ def filter_nodes(
 
 
 @kernel
-def _least_from(target: int, low: float, extent: float) -> Any:
-    """Return the least coordinate whose cell on the finest level is *target* or a later one."""
-    value = np.float32(low + extent * target / (1 << _FINEST))  # but for rounding
-    while cell(np.float64(value), low, extent) >= target:
-        value = np.nextafter(value, np.float32(-np.inf))
+def least_from(target: int, low: float, extent: float) -> Any:
+    """Return the least coordinate whose cell on the finest level is *target* or a later one; *target* is at least 1.
+
+    But for rounding it is known. Near zero rounding is far from the next number, so it is found by halving.
+    """
+    guess, around = low + extent * target / (1 << _FINEST), 0.0
+    before, value = np.float32(guess), np.float32(guess)
+    while cell(np.float64(before), low, extent) >= target:
+        before = np.nextafter(np.float32(guess - around), np.float32(-np.inf))
+        around = 2.0 * around + extent / (1 << _FINEST)
     while cell(np.float64(value), low, extent) < target:
-        value = np.nextafter(value, np.float32(np.inf))
+        value = np.nextafter(np.float32(guess + around), np.float32(np.inf))
+        around = 2.0 * around + extent / (1 << _FINEST)
+    middle = np.float32((np.float64(before) + np.float64(value)) / 2)
+    while before < middle < value:
+        if cell(np.float64(middle), low, extent) >= target:
+            value = middle
+        else:
+            before = middle
+        middle = np.float32((np.float64(before) + np.float64(value)) / 2)
     return value
 
 
@@ -142,9 +155,9 @@ def corner_of(
     column, row = int(tree.columns[node]), int(tree.rows[node])
     out[0], out[1] = -np.inf, -np.inf
     if cells[0] >> shift < column:
-        out[0] = _least_from(column << shift, frame.x, frame.width)
+        out[0] = least_from(column << shift, frame.x, frame.width)
     if cells[1] >> shift < row:
-        out[1] = _least_from(row << shift, frame.y, frame.height)
+        out[1] = least_from(row << shift, frame.y, frame.height)
 
 
 @kernel
