@@ -38,8 +38,9 @@ class TopKMachine(RuleBasedStateMachine):
         window=st.one_of(st.integers(1, 12), st.sampled_from([2.0, 5.0])),
         weighted=st.booleans(),
         globe=st.booleans(),
+        threads=st.sampled_from([1, 2]),
     )
-    def begin(self, window, weighted, globe):
+    def begin(self, window, weighted, globe, threads):
         frequencies = DocumentFrequencies([1, 2, 3, 5, 8, 13, 13], 20) if weighted else None
         counted = isinstance(window, int)
         self.globe = globe
@@ -47,6 +48,7 @@ class TopKMachine(RuleBasedStateMachine):
             CountWindow(window) if counted else TimeWindow(window),
             space=WGS84 if globe else PLANE,
             document_frequency=frequencies,
+            threads=threads,
             index=self.index,
             buffer=self.buffer,
         )
@@ -87,16 +89,18 @@ class TopKMachine(RuleBasedStateMachine):
             published_at=[message[3] for message in made] if timed or not counted else None,
             space=self.top.space,
         )
+        before = self.ranked()
         updates = self.top.publish(batch)
         self.naive.publish(made)
-        self.apply(updates)
+        self.apply(updates, before)
 
     @rule(seconds=st.integers(0, 4))
     def wait(self, seconds):
         self.now += seconds * 1_000_000
+        before = self.ranked()
         updates = self.top.expire(self.now)
         self.naive.expire(self.now)
-        self.apply(updates)
+        self.apply(updates, before)
 
     @rule(many=st.lists(subscriptions, min_size=1, max_size=5))
     def subscribe(self, many):
@@ -119,11 +123,15 @@ class TopKMachine(RuleBasedStateMachine):
             for row in set(rows):
                 del self.naive.subscriptions[row], self.told[row]
 
-    def apply(self, updates):
+    def ranked(self):
+        return {row: self.top.results(row)[0].tolist() for row in self.told}
+
+    def apply(self, updates, before):
         for row in updates.to_pylist():
             results = self.told[row["subscription"]]
             if row["change"] < 0:
                 assert results.pop(row["message"]) == row["score"]
+                assert before[row["subscription"]][row["rank"] - 1] == row["message"]
             else:
                 assert row["message"] not in results
                 results[row["message"]] = row["score"]
@@ -149,6 +157,8 @@ def test_results_equal_the_naive_ones(index, buffer, at_once, monkeypatch):
         monkeypatch.setattr("nearcast.config.RANKING_WAITING", 0)
     monkeypatch.setattr("nearcast.config.RANKING_SEGMENT", 3)  # so that a small window has segments
     monkeypatch.setattr("nearcast.config.RANKING_MERGE", 2)
+    if not at_once:  # events are put together, and their room grows
+        monkeypatch.setattr("nearcast.config.RANKING_EVENTS", 16)
     machine = type("Machine", (TopKMachine,), {"index": index, "buffer": buffer})
     steps = int(os.environ.get("NEARCAST_RANKING_STEPS", "30"))
     run_state_machine_as_test(

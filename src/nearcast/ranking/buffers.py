@@ -39,17 +39,21 @@ __all__ = [
 ]
 
 
-#: What is known of the buffer of a row: half a cache line.
+#: What is known of the buffer of a row: one cache line.
+_FIELDS = {
+    "starts": np.int64,
+    "thresholds": np.float64,
+    "rooms": np.int32,
+    "counts": np.int32,
+    "sizes": np.int32,
+    "limits": np.int32,
+    "wanted": np.int32,
+    "dominators": np.int32,
+    "seen": np.int32,
+    "last": np.int32,
+}
 _ROW = np.dtype(
-    [
-        ("starts", np.int64),
-        ("rooms", np.int32),
-        ("counts", np.int32),
-        ("limits", np.int32),
-        ("wanted", np.int32),
-        ("dominators", np.int32),
-        ("seen", np.int32),
-    ]
+    {"names": list(_FIELDS), "formats": list(_FIELDS.values()), "itemsize": config.CACHE_LINE}, align=True
 )
 _ENTRY = np.dtype([("scores", np.float64), ("keys", np.int64)])
 SHIFT = 16  # bits of a key below the number of the message
@@ -65,12 +69,15 @@ class Held(NamedTuple):
     """
 
     starts: NDArray[np.int64]
+    thresholds: NDArray[np.float64]  # θ, as the subscription has it
     rooms: NDArray[np.int32]
     counts: NDArray[np.int32]
+    sizes: NDArray[np.int32]  # k, likewise
     limits: NDArray[np.int32]  # with more entries,
     wanted: NDArray[np.int32]  # only so many of the best stay
     dominators: NDArray[np.int32]  # an entry that so many dominate goes
-    seen: NDArray[np.int32]  # the last call that changed the results
+    seen: NDArray[np.int32]  # the last call that changed the results,
+    last: NDArray[np.int32]  # and its last event
     scores: NDArray[np.float64]
     keys: NDArray[np.int64]
 
@@ -100,12 +107,9 @@ class Buffers:
         kinds, which = np.unique(sizes, return_inverse=True)
         new = np.zeros(len(kinds), _ROW)
         for i, k in enumerate(kinds.tolist()):
-            new["limits"][i], new["wanted"][i], new["rooms"][i] = (
-                policy.limit(k),
-                policy.wanted(k),
-                policy.room(k),
-            )
-            new["dominators"][i] = policy.dominators(k)
+            new["sizes"][i], new["dominators"][i] = k, policy.dominators(k)
+            new["limits"][i], new["wanted"][i] = policy.limit(k), policy.wanted(k)
+            new["rooms"][i] = -(-policy.room(k) // LINE) * LINE  # whole lines: each buffer begins with one
         new = new[which]
         new["starts"] = self._places(new["rooms"])
         self._rows.values[rows] = new

@@ -27,10 +27,18 @@ class _Lists(NamedTuple):
 
 
 class Holders:
-    """For each message of the window the rows whose buffers it entered; some may have let it go since."""
+    """For each message of the window the rows whose buffers it entered; some may have let it go since.
+
+    Those that it entered when it arrived lie side by side, message after message. Those that found it later, in an
+    evaluation, are in a linked list.
+    """
 
     def __init__(self) -> None:
-        self._base = 0
+        self._base = 0  # the first message that is known
+        self._ends = GrowableArray(np.empty(0, np.int64), borrowed=False)  # of what each message entered
+        self._entered = GrowableArray(np.empty(0, np.int32), borrowed=False)  # rows, message after message
+        self._before = 0  # how many came before these
+        self._taken = 0  # how many were taken
         self._heads = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._counts = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._rows = np.empty(1024, np.int32)
@@ -41,16 +49,23 @@ class Holders:
     @property
     def nbytes(self) -> int:
         """Memory."""
-        return self._heads.nbytes + self._counts.nbytes + self._rows.nbytes + self._links.nbytes
+        return sum(
+            part.nbytes
+            for part in (self._ends, self._entered, self._heads, self._counts, self._rows, self._links)
+        )
 
     def _lists(self) -> _Lists:
         return _Lists(self._heads.values, self._counts.values, self._rows, self._links, self._free)
 
-    def note(self, messages: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
-        """Note that the buffers of *rows* hold *messages*, one each."""
-        missing = int(messages.max(initial=-1)) + 1 - self._base - len(self._heads.values)
-        self._heads.fill(max(0, missing), -1)
-        self._counts.fill(max(0, missing), 0)
+    def arrive(self, offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Note the next messages: number i entered the buffers of ``rows[offsets[i]:offsets[i + 1]]``."""
+        self._ends.extend(self._before + len(self._entered.values) + offsets[1:])
+        self._entered.extend(rows)
+        self._heads.fill(len(offsets) - 1, -1)
+        self._counts.fill(len(offsets) - 1, 0)
+
+    def find(self, messages: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Note that an evaluation put *messages* into the buffers of *rows*, one each."""
         if len(rows) >= config.RANKING_BULK:  # the nodes of a list side by side
             order = np.argsort(messages, kind="stable")
             messages, rows = messages[order], rows[order]
@@ -64,18 +79,30 @@ class Holders:
         _note(self._lists(), messages, rows, self._base)
 
     def taken(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the holders of the messages *begin* to *end*, message by message, and forget them."""
+        """Return the holders of the messages *begin* to *end*, the oldest there are, and forget them."""
+        ends = np.append(self._taken, self._ends.values[begin - self._base : end - self._base])
+        entered = int(ends[-1]) - self._taken
         lists = self._lists()
-        end = min(end, self._base + len(lists.heads))
-        count = int(lists.counts[begin - self._base : max(begin, end) - self._base].sum())
-        messages, rows = np.empty(count, np.int64), np.empty(count, np.int32)
-        _take(lists, begin, end, self._base, messages, rows)
-        self._live -= count
-        if end - self._base > len(lists.heads) // 2 + 1024:
-            self._heads = GrowableArray(lists.heads[end - self._base :].copy(), borrowed=False)
-            self._counts = GrowableArray(lists.counts[end - self._base :].copy(), borrowed=False)
-            self._base = end
+        found = int(lists.counts[begin - self._base : end - self._base].sum())
+        messages, rows = np.empty(entered + found, np.int64), np.empty(entered + found, np.int32)
+        messages[:entered] = np.repeat(np.arange(begin, end), np.diff(ends))
+        rows[:entered] = self._entered.values[ends[0] - self._before : ends[-1] - self._before]
+        _take(lists, begin, end, self._base, messages[entered:], rows[entered:])
+        self._taken = int(ends[-1])
+        self._live -= found
+        self._tidy(end)
         return messages, rows
+
+    def _tidy(self, end: int) -> None:
+        """Free the memory of messages before *end*, when they are more than the others."""
+        gone = end - self._base
+        if gone <= len(self._ends.values) // 2 + 1024:
+            return
+        for name in ("_ends", "_heads", "_counts"):
+            setattr(self, name, GrowableArray(getattr(self, name).values[gone:].copy(), borrowed=False))
+        entered = self._entered.values[self._taken - self._before :].copy()
+        self._entered = GrowableArray(entered, borrowed=False)
+        self._base, self._before = end, self._taken
 
 
 @kernel

@@ -9,8 +9,8 @@ import numpy as np
 from nearcast.parallel import side_by_side
 from nearcast.ranking.buffers import SHIFT, Buffers
 from nearcast.ranking.holders import Holders
-from nearcast.ranking.updates import Changes, Log, differences, new_log
-from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, refill
+from nearcast.ranking.updates import Changes, Log
+from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, gain, refill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Results"]
 
 _LAST_CALL = 2**31 - 1
+_NONE = np.empty(0, np.int32)
 
 
 class Results:
@@ -36,7 +37,7 @@ class Results:
         self.buffers = Buffers()
         self.holders = Holders()
         self._call = 0
-        self._before: list[list[Log]] = []  # of each thread: results as they were when the call began
+        self._logs: list[Log] = []  # of each thread: what the call has changed
 
     def open(self, rows: NDArray[np.int32], sizes: NDArray[np.int32]) -> None:
         """Give new rows empty buffers for so many results."""
@@ -54,11 +55,10 @@ class Results:
         if self._call == _LAST_CALL:
             self.buffers.held.seen[:] = self._call = 0
         self._call += 1
-        # The first log of a thread is used again: its memory is there already.
-        spare = [part[0] for part in self._before[:threads]]
-        self._before = [[log] for log in spare] + [[new_log(0)] for _ in range(max(1, threads) - len(spare))]
-        for log in spare:
-            log.used[:] = 0
+        threads = max(1, threads)
+        self._logs = self._logs[:threads] + [Log() for _ in range(threads - len(self._logs))]
+        for log in self._logs:
+            log.clear()
 
     def take(self, asked: Asked, found: Found, first: int) -> tuple[int, NDArray[np.int32]]:
         """Put messages, of which *first* is the oldest, into buffers.
@@ -71,65 +71,75 @@ class Results:
 
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             raised = np.empty(len(pairs.rows) - begin, np.int32)
-            log = self._before[share.part][-1]
-            stop, count = arrive(self.buffers.held, asked, pairs, share, log, begin, entered, raised)
+            events = self._logs[share.part].events
+            stop, count = arrive(self.buffers.held, asked, pairs, share, events, begin, entered, raised)
             return stop, raised[:count]
 
-        raised = self._shared(asked, pairs, work)
-        self.holders.note(numbers[entered], found.rows[entered])
-        return int(entered.sum()), np.unique(raised)
+        raised = self._shared(pairs.rows, work)
+        so_far = np.concatenate([[0], np.cumsum(entered)])
+        self.holders.arrive(so_far[found.offsets], found.rows[entered])
+        return int(so_far[-1]), np.unique(raised)
 
-    def drop(self, asked: Asked, begin: int, end: int) -> NDArray[np.int32]:
+    def drop(self, begin: int, end: int) -> NDArray[np.int32]:
         """Take the messages *begin* to *end* out of buffers; return the rows that need others (Algorithm 2)."""
         messages, rows = self.holders.taken(begin, end)
         pairs = Pairs(messages, rows, np.empty(0))
 
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             short = np.empty(len(rows) - begin, np.int32)
-            log = self._before[share.part][-1]
-            stop, count = expire(self.buffers.held, asked, pairs, share, log, begin, short)
+            stop, count = expire(self.buffers.held, pairs, share, self._logs[share.part].events, begin, short)
             return stop, short[:count]
 
-        return self._shared(asked, pairs, work)
+        return self._shared(rows, work)
 
-    def fill(self, asked: Asked, rows: NDArray[np.int32], wanted: NDArray[np.int32], best: Best) -> None:
-        """Fill the buffers of rows with the best messages of the window, of which so many were wanted."""
+    def fill(
+        self, asked: Asked, rows: NDArray[np.int32], wanted: NDArray[np.int32], best: Best, *, told: bool
+    ) -> None:
+        """Fill the buffers of rows with the best messages of the window, of which so many were wanted.
+
+        *told*: what they have now and did not have before is a change.
+        """
         while len(narrow := np.flatnonzero(self.buffers.held.rooms[rows] < best.counts)):
             self.buffers.widen(rows[narrow])
         held = self.buffers.held
+        before = held.counts[rows]
         refill(held, asked, rows, wanted, self.policy.ratio(), best)
         counts = held.counts[rows].astype(np.int64)
         picks = np.repeat(held.starts[rows] - (np.cumsum(counts) - counts), counts)
         picks += np.arange(len(picks))
-        self.holders.note(held.keys[picks] >> SHIFT, np.repeat(rows, counts))
+        self.holders.find(held.keys[picks] >> SHIFT, np.repeat(rows, counts))
+        if told:
+            self._shared(
+                rows,
+                lambda share, begin: (
+                    gain(held, rows, before, share, self._logs[share.part].events, begin),
+                    _NONE,
+                ),
+            )
 
-    def changes(
-        self, sizes: NDArray[np.int32], told: Callable[[Changes], pa.RecordBatch]
-    ) -> list[pa.RecordBatch]:
+    def changes(self, told: Callable[[Changes], pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Return what the call has changed, *told* part by part."""
         held = self.buffers.held
-        logs = [log for part in self._before for log in part]
-        return side_by_side(lambda log: told(differences(log, held, sizes)), logs, len(self._before))
+        return side_by_side(lambda log: told(log.changes(held)), self._logs, len(self._logs))
 
     def _shared(
-        self, asked: Asked, pairs: Pairs, work: Callable[[Share, int], tuple[int, NDArray[np.int32]]]
+        self, rows: NDArray[np.int32], work: Callable[[Share, int], tuple[int, NDArray[np.int32]]]
     ) -> NDArray[np.int32]:
-        """Let each thread work through the pairs; return the rows that they name.
+        """Let each thread work through rows; return those that they name.
 
         A thread stops where there is no room; then it gets some, and goes on.
         """
-        parts = len(self._before)
+        parts = len(self._logs)
         named: list[Any] = []
         todo = [(Share(part, parts, self._call), 0) for part in range(parts)]
         while todo:
             done = side_by_side(lambda one: work(*one), todo, parts)
-            named += [rows for _, rows in done]
-            todo = [(share, stop) for (share, _), (stop, _) in zip(todo, done) if stop < len(pairs.rows)]
+            named += [some for _, some in done]
+            todo = [(share, stop) for (share, _), (stop, _) in zip(todo, done) if stop < len(rows)]
             held = self.buffers.held
             for share, stop in todo:
-                row = pairs.rows[stop]
+                row = rows[stop]
                 if held.counts[row] == held.rooms[row]:
                     self.buffers.widen(np.array([row]))
-                else:
-                    self._before[share.part].append(new_log(int(asked.sizes[row])))
+                self._logs[share.part].make_room(int(held.sizes[row]), held)
         return np.concatenate(named)

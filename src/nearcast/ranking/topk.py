@@ -187,7 +187,7 @@ class TopK:
         rows = self._subscribers.add(places_of(xy, self.space), alphas, sizes, offsets, codes, self._idf)
         self._results.open(rows, sizes)
         started = time.perf_counter()
-        self._evaluate(rows)
+        self._evaluate(rows, told=False)
         self._finder.add(self._subscribers.asked, rows, self._idf)
         self._counted["initialised"] += len(rows)
         self._seconds["initialisations"] += time.perf_counter() - started
@@ -308,23 +308,23 @@ class TopK:
         messages, asked = self._messages, self._subscribers.asked
         count = number - messages.first
         if count > 0:
-            needy = self._results.drop(asked, messages.first, number)
+            needy = self._results.drop(messages.first, number)
             messages.first = number
             if len(needy):
-                self._evaluate(needy)
+                self._evaluate(needy, told=True)
                 self._finder.changed(asked, needy, self._idf)
                 self._counted["re_evaluations"] += len(needy)
             self._counted["expired"] += count
         self._seconds["expiries"] += time.perf_counter() - started
 
-    def _evaluate(self, rows: NDArray[np.int32]) -> None:
-        """Fill the buffers of rows from the window."""
+    def _evaluate(self, rows: NDArray[np.int32], *, told: bool) -> None:
+        """Fill the buffers of rows from the window; *told*: in a call that returns what changes."""
         asked = self._subscribers.asked
         for begin in range(0, len(rows), config.RANKING_EVALUATED):
             part = rows[begin : begin + config.RANKING_EVALUATED]
             wanted = self._results.buffers.held.wanted[part]
             best = self._recall.best(asked, part, wanted, self._messages, self._idf, self.threads)
-            self._results.fill(asked, part, wanted, best)
+            self._results.fill(asked, part, wanted, best, told=told)
 
     # --- Names, weights, figures -----------------------------------------------------------------------------------
 
@@ -417,7 +417,7 @@ class TopK:
                 }
             )
 
-        return pa.Table.from_batches(self._results.changes(self._subscribers.asked.sizes, told))
+        return pa.Table.from_batches(self._results.changes(told))
 
 
 def _each(seconds: float, count: int) -> float:

@@ -1,4 +1,10 @@
-"""What changed: the results before and after, as ``+`` and ``-``."""
+"""What changed in the results, told as ``+`` and ``-``.
+
+A message that enters a buffer or leaves it moves at most one message into the results and one out of them: an *event*,
+which is written down while the buffer is at hand. The events of a row in one call are chained. Most chains have one
+event, and that is what is told. In a longer one, what came and went again cancels out; then the results before are
+those after without what came and with what went, so that nobody has to remember them to know where a message was.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,11 @@ from nearcast.ranking.buffers import AHEAD, SHIFT, Held, prefetch_entries
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Changes", "Log", "differences", "new_log", "remember"]
+__all__ = ["NONE", "Changes", "Events", "Log", "chained"]
+
+NONE = -1  # no message, no earlier event
+SETTLED = -2  # no earlier event, but the ranks are to be found
+FEW = 64  # changes of a row that are sorted by insertion
 
 
 class Changes(NamedTuple):
@@ -27,110 +37,286 @@ class Changes(NamedTuple):
     ranks: NDArray[np.int32]  # from 1: where it was, or where it is now
 
 
-class Log(NamedTuple):
-    """Results as they were, as kernels see them."""
+#: Most of a cache line, written one after the other.
+_EVENT = np.dtype(
+    [
+        ("rows", np.int32),
+        ("earlier", np.int32),
+        ("lost", np.int64),
+        ("lost_scores", np.float64),
+        ("won", np.int64),
+        ("won_scores", np.float64),
+        ("lost_ranks", np.int32),
+        ("won_ranks", np.int32),
+    ]
+)
 
-    rows: NDArray[np.int32]
-    ends: NDArray[np.int64]  # of the results of each row
-    scores: NDArray[np.float64]
-    messages: NDArray[np.int64]
-    used: NDArray[np.int64]  # rows, and results
+
+class Events(NamedTuple):
+    """Events of one call, as kernels see them."""
+
+    rows: NDArray[np.int32]  # -1 where the row has a later event
+    earlier: NDArray[np.int32]  # the event of the same row before this one
+    lost: NDArray[np.int64]  # the message that left the results, or NONE
+    lost_scores: NDArray[np.float64]
+    won: NDArray[np.int64]  # the message that came into them, or NONE
+    won_scores: NDArray[np.float64]
+    lost_ranks: NDArray[np.int32]  # from 1
+    won_ranks: NDArray[np.int32]
+    used: NDArray[np.int64]  # [1]: how many there are
 
 
-def new_log(results: int) -> Log:
-    """Return an empty log with room for so many results of one row, and more."""
-    room = max(config.RANKING_LOG, results)
-    return Log(
-        np.empty(room // 4, np.int32),
-        np.empty(room // 4, np.int64),
-        np.empty(room),
-        np.empty(room, np.int64),
-        np.zeros(2, np.int64),
-    )
+class Log:
+    """The events of one thread in one call."""
+
+    def __init__(self) -> None:
+        self._table = np.empty(config.RANKING_EVENTS // 16, _EVENT)
+        self._used = np.zeros(1, np.int64)
+
+    @property
+    def events(self) -> Events:
+        """The arrays, for kernels."""
+        return Events(*(self._table[name] for name in _EVENT.names or ()), self._used)
+
+    def clear(self) -> None:
+        """Begin another call; room that is not a lot is kept, since its memory is there already."""
+        if len(self._table) > config.RANKING_EVENTS:
+            self._table = self._table[: config.RANKING_EVENTS].copy()
+        self._used[0] = 0
+
+    def make_room(self, needed: int, held: Held) -> None:
+        """Make room for so many events; when there are many, what those of a row come to takes their place."""
+        if len(self._table) - self._used[0] >= needed:
+            return
+        if len(self._table) >= config.RANKING_EVENTS:
+            old = self.events
+            self._table, self._used = np.empty_like(self._table), np.zeros(1, np.int64)
+            _settle(old, held, self.events)
+        if len(self._table) - self._used[0] < max(needed, len(self._table) // 2):
+            more = np.empty(len(self._table) + needed, _EVENT)
+            self._table = np.concatenate([self._table, more])
+
+    def changes(self, held: Held) -> Changes:
+        """Return what became of the results."""
+        room = 2 * int(self._used[0])
+        out = Changes(
+            np.empty(room, np.int32),
+            np.empty(room, np.int64),
+            np.empty(room, np.int8),
+            np.empty(room),
+            np.empty(room, np.int32),
+        )
+        made = _tell(self.events, held, out)
+        return Changes._make(column[:made] for column in out)
 
 
 @kernel
-def remember(
+def chained(
     rows: NDArray[np.int32],
-    ends: NDArray[np.int64],
-    old_scores: NDArray[np.float64],
-    old_messages: NDArray[np.int64],
+    earlier: NDArray[np.int32],
     used: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    keys: NDArray[np.int64],
+    seen: NDArray[np.int32],
+    last: NDArray[np.int32],
+    call: int,
     row: int,
-    start: int,
-    count: int,
 ) -> Any:
-    """Keep the results of a row, the first *count* entries of its buffer, in a log; say whether there was room."""
-    n, end = used[0], used[1]
-    if n == len(rows) or end + count > len(old_scores):
-        return False
-    for i in range(count):
-        old_scores[end + i] = scores[start + i]
-        old_messages[end + i] = keys[start + i] >> SHIFT
-    rows[n], ends[n] = row, end + count
-    used[0], used[1] = n + 1, end + count
-    return True
+    """Return another event of a row, its latest."""
+    event = used[0]
+    used[0] += 1
+    rows[event], earlier[event] = row, NONE
+    if seen[row] == call:
+        earlier[event] = last[row]
+        rows[last[row]] = NONE
+    seen[row], last[row] = call, event
+    return event
 
 
-def differences(log: Log, held: Held, sizes: NDArray[np.int32]) -> Changes:
-    """Return what became of the results since."""
-    count, used = log.used.tolist()
-    rows = log.rows[:count]
-    room = int(used + np.minimum(held.counts[rows], sizes[rows]).sum())
-    out = Changes(
-        np.empty(room, np.int32),
-        np.empty(room, np.int64),
-        np.empty(room, np.int8),
-        np.empty(room),
-        np.empty(room, np.int32),
-    )
-    made = _differences(held, sizes, log, out)
-    return Changes._make(column[:made] for column in out)
+# These take plain arrays, not Events and Held: to unpack those for each of many rows would cost more than the work.
 
 
 @kernel
-def _differences(held: Held, sizes: NDArray[np.int32], log: Log, out: Changes) -> Any:
-    """Merge the results before and after, both in the order of rank, and write what is in one of them alone."""
-    out_rows, out_messages, out_changes, out_scores, out_ranks = out
-    rows, ends, scores, messages = log.rows, log.ends, log.scores, log.messages
-    now_scores, keys, starts, counts = held.scores, held.keys, held.starts, held.counts
-    came = np.empty(1024, np.int64)  # where in the buffer
-    count, begin, changed = 0, 0, log.used[0]
-    for r in range(changed):
-        if r + 2 * AHEAD < changed:
-            prefetch(starts, rows[r + 2 * AHEAD])
-            prefetch(sizes, rows[r + 2 * AHEAD])
-        if r + AHEAD < changed:
-            prefetch_entries(now_scores, starts[rows[r + AHEAD]], counts[rows[r + AHEAD]])
-        row, end = rows[r], ends[r]
-        start = starts[row]
-        stop = start + min(counts[row], sizes[row])
-        if stop - start > len(came):
-            came = np.empty(2 * (stop - start), np.int64)
-        i, j, new = begin, start, 0
-        while i < end or j < stop:
-            if i < end and j < stop and messages[i] == keys[j] >> SHIFT:
-                i += 1
-                j += 1
-            elif i < end and (
-                j == stop
-                or scores[i] > now_scores[j]
-                or (scores[i] == now_scores[j] and messages[i] > keys[j] >> SHIFT)
-            ):
-                out_rows[count], out_messages[count], out_changes[count] = row, messages[i], -1
-                out_scores[count], out_ranks[count] = scores[i], i - begin + 1
-                count += 1
-                i += 1
+def _length(earlier: NDArray[np.int32], head: int) -> Any:
+    """Return how many changes there are at most in the chain that ends with *head*."""
+    length, event = 0, np.int64(head)
+    while event >= 0:
+        length += 2
+        event = np.int64(earlier[event])
+    return length
+
+
+@kernel
+def _net(
+    earlier: NDArray[np.int32],
+    lost: NDArray[np.int64],
+    lost_scores: NDArray[np.float64],
+    won: NDArray[np.int64],
+    won_scores: NDArray[np.float64],
+    head: int,
+    scores: NDArray[np.float64],
+    messages: NDArray[np.int64],
+    changes: NDArray[np.int8],
+) -> Any:
+    """Write what the chain that ends with *head* comes to, in the order of rank; return how many changes that are."""
+    n, event = 0, np.int64(head)
+    while event >= 0:
+        if lost[event] >= 0:
+            scores[n], messages[n], changes[n] = lost_scores[event], lost[event], -1
+            n += 1
+        if won[event] >= 0:
+            scores[n], messages[n], changes[n] = won_scores[event], won[event], 1
+            n += 1
+        event = np.int64(earlier[event])
+    _by_rank(scores, messages, changes, n)
+    kept, i = 0, 0
+    while i < n:
+        message, score, change = messages[i], scores[i], changes[i]
+        i += 1
+        while i < n and messages[i] == message:
+            change += changes[i]
+            i += 1
+        if change != 0:
+            messages[kept], scores[kept], changes[kept] = message, score, change
+            kept += 1
+    return kept
+
+
+@kernel
+def _by_rank(
+    scores: NDArray[np.float64], messages: NDArray[np.int64], changes: NDArray[np.int8], n: int
+) -> None:
+    """Sort the first *n* by rank: by score, of equal scores the newer message first."""
+    if n > FEW:
+        order = np.argsort(-messages[:n], kind="mergesort")
+        order = order[np.argsort(-scores[:n][order], kind="mergesort")]
+        scores[:n], messages[:n], changes[:n] = scores[:n][order], messages[:n][order], changes[:n][order]
+        return
+    for i in range(1, n):
+        score, message, change = scores[i], messages[i], changes[i]
+        j = i
+        while j > 0 and (scores[j - 1] < score or (scores[j - 1] == score and messages[j - 1] < message)):
+            scores[j], messages[j], changes[j] = scores[j - 1], messages[j - 1], changes[j - 1]
+            j -= 1
+        scores[j], messages[j], changes[j] = score, message, change
+
+
+@kernel
+def _settle(events: Events, held: Held, out: Events) -> None:
+    """Write what events come to; rows whose results are as they were have none."""
+    old_rows, old_earlier, old_lost, old_lost_scores, old_won, old_won_scores, _, _, count = events
+    rows, earlier, lost, lost_scores, won, won_scores, _, _, used = out
+    seen, last = held.seen, held.last
+    scores, messages, changes = np.empty(FEW), np.empty(FEW, np.int64), np.empty(FEW, np.int8)
+    for head in range(count[0]):
+        row = old_rows[head]
+        if row < 0:
+            continue
+        length = _length(old_earlier, head)
+        if length > len(scores):
+            scores, messages, changes = np.empty(length), np.empty(length, np.int64), np.empty(length, np.int8)
+        n = _net(
+            old_earlier, old_lost, old_lost_scores, old_won, old_won_scores, head, scores, messages, changes
+        )
+        begin, losses, wins = used[0], 0, 0
+        for i in range(n):  # the i-th that goes beside the i-th that comes
+            event = begin + (losses if changes[i] < 0 else wins)
+            if event == used[0]:
+                rows[event], earlier[event] = NONE, event - 1 if event > begin else SETTLED
+                lost[event], won[event] = NONE, NONE
+                used[0] += 1
+            if changes[i] < 0:
+                lost[event], lost_scores[event] = messages[i], scores[i]
+                losses += 1
             else:
-                came[new] = j
-                new += 1
-                j += 1
-        for n in range(new):
-            j = came[n]
-            out_rows[count], out_messages[count], out_changes[count] = row, keys[j] >> SHIFT, 1
-            out_scores[count], out_ranks[count] = now_scores[j], j - start + 1
-            count += 1
-        begin = end
+                won[event], won_scores[event] = messages[i], scores[i]
+                wins += 1
+        if n > 0:
+            rows[used[0] - 1], last[row] = row, used[0] - 1
+        else:
+            seen[row] = 0
+
+
+@kernel
+def _tell(events: Events, held: Held, out: Changes) -> Any:
+    """Write what became of the results; return how many rows that are."""
+    rows, earlier, lost, lost_scores, won, won_scores, lost_ranks, won_ranks, used = events
+    out_rows, out_messages, out_changes, out_scores, out_ranks = out
+    starts, counts, sizes, now_scores, keys = held.starts, held.counts, held.sizes, held.scores, held.keys
+    scores, messages, changes = np.empty(FEW), np.empty(FEW, np.int64), np.empty(FEW, np.int8)
+    count = 0
+    for event in range(used[0]):
+        ahead = event + 2 * AHEAD
+        if ahead < used[0] and rows[ahead] >= 0 and earlier[ahead] != NONE:
+            prefetch(starts, rows[ahead])
+        ahead = event + AHEAD
+        if ahead < used[0] and rows[ahead] >= 0 and earlier[ahead] != NONE:
+            prefetch_entries(now_scores, starts[rows[ahead]], counts[rows[ahead]])
+        row = rows[event]
+        if row < 0:
+            continue
+        if earlier[event] == NONE:
+            if lost[event] >= 0:
+                out_rows[count], out_messages[count], out_changes[count] = row, lost[event], -1
+                out_scores[count], out_ranks[count] = lost_scores[event], lost_ranks[event]
+                count += 1
+            if won[event] >= 0:
+                out_rows[count], out_messages[count], out_changes[count] = row, won[event], 1
+                out_scores[count], out_ranks[count] = won_scores[event], won_ranks[event]
+                count += 1
+            continue
+        length = _length(earlier, event)
+        if length > len(scores):
+            scores, messages, changes = np.empty(length), np.empty(length, np.int64), np.empty(length, np.int8)
+        n = _net(earlier, lost, lost_scores, won, won_scores, event, scores, messages, changes)
+        end = count + n
+        out_rows[count:end] = row
+        start = starts[row]
+        _rank(
+            scores[:n],
+            messages[:n],
+            changes[:n],
+            now_scores,
+            keys,
+            start,
+            start + min(counts[row], sizes[row]),
+            out_messages[count:end],
+            out_changes[count:end],
+            out_scores[count:end],
+            out_ranks[count:end],
+        )
+        count = end
     return count
+
+
+@kernel
+def _rank(
+    scores: NDArray[np.float64],
+    messages: NDArray[np.int64],
+    changes: NDArray[np.int8],
+    now_scores: NDArray[np.float64],
+    keys: NDArray[np.int64],
+    start: int,
+    stop: int,
+    out_messages: NDArray[np.int64],
+    out_changes: NDArray[np.int8],
+    out_scores: NDArray[np.float64],
+    out_ranks: NDArray[np.int32],
+) -> None:
+    """Write the changes of one row, first what goes: merged with its results, from *start* to *stop*, they are ranked."""
+    going, coming = 0, np.count_nonzero(changes < 0)
+    j, before = start, 0  # results after, and before
+    for i in range(len(scores)):
+        while j < stop and (
+            now_scores[j] > scores[i] or (now_scores[j] == scores[i] and keys[j] >> SHIFT > messages[i])
+        ):
+            j += 1
+            before += 1
+        if changes[i] < 0:
+            before += 1
+            at, rank = going, before
+            going += 1
+        else:
+            j += 1
+            at, rank = coming, j - start
+            coming += 1
+        out_messages[at], out_changes[at] = messages[i], changes[i]
+        out_scores[at], out_ranks[at] = scores[i], rank

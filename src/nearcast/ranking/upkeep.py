@@ -1,7 +1,7 @@
 """Buffers while messages come and go: the loops over many of them.
 
 Each thread keeps the buffers of its own part of the rows, those with ``row % parts == part``. What will be needed is
-asked for some rows ahead: a buffer is eight cache lines somewhere in memory.
+asked for some rows ahead: a buffer is eight cache lines somewhere in memory, and they are looked at once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,18 @@ import numpy as np
 
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
-from nearcast.ranking.buffers import AHEAD, Held, enter, fill, leave, place_of, position_of, prefetch_entries
-from nearcast.ranking.updates import Log, remember
+from nearcast.ranking.buffers import (
+    AHEAD,
+    SHIFT,
+    Held,
+    enter,
+    fill,
+    leave,
+    place_of,
+    position_of,
+    prefetch_entries,
+)
+from nearcast.ranking.updates import NONE, Events, chained
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +31,7 @@ if TYPE_CHECKING:
     from nearcast.ranking.recall import Best
     from nearcast.ranking.subscribers import Asked
 
-__all__ = ["Pairs", "Share", "arrive", "expire", "refill"]
+__all__ = ["Pairs", "Share", "arrive", "expire", "gain", "refill"]
 
 
 class Pairs(NamedTuple):
@@ -45,7 +55,6 @@ def _ask_ahead(
     starts: NDArray[np.int64],
     counts: NDArray[np.int32],
     scores: NDArray[np.float64],
-    thresholds: NDArray[np.float64],
     rows: NDArray[np.int32],
     i: int,
     part: int,
@@ -55,7 +64,6 @@ def _ask_ahead(
         row = rows[i + 2 * AHEAD]
         if row % parts == part:
             prefetch(starts, row)
-            prefetch(thresholds, row)
     if i + AHEAD < len(rows):
         row = rows[i + AHEAD]
         if row % parts == part:
@@ -68,52 +76,43 @@ def arrive(
     asked: Asked,
     pairs: Pairs,
     share: Share,
-    log: Log,
+    events: Events,
     begin: int,
     entered: NDArray[np.bool_],
     raised: NDArray[np.int32],
 ) -> Any:
     """Put messages into the buffers that they concern, from pair *begin* on; return where it stopped.
 
-    It stops before a buffer, or a log, without room. *entered* tells which pairs were taken, *raised* begins with those
-    rows, some more than once, that have a new threshold because their buffer was over its limit; how many is returned
-    too.
+    It stops before a buffer without room, or where there is none for events. *entered* tells which pairs were taken,
+    *raised* begins with those rows, some more than once, that have a new threshold because their buffer was over its
+    limit; how many is returned too.
     """
-    starts, rooms, counts, limits, wanted, dominators, seen, scores, keys = held
-    thresholds, sizes = asked.thresholds, asked.sizes
+    starts, thresholds, rooms, counts, sizes, limits, wanted, dominators, seen, last, scores, keys = held
     messages, rows, values = pairs
     part, parts, call = share
-    log_rows, log_ends, log_scores, log_messages, log_used = log
+    changed, earlier, lost, lost_scores, won, won_scores, lost_ranks, won_ranks, used = events
     higher = 0
     for i in range(begin, len(rows)):
-        _ask_ahead(starts, counts, scores, thresholds, rows, i, part, parts)
+        _ask_ahead(starts, counts, scores, rows, i, part, parts)
         row = rows[i]
         if row % parts != part or values[i] < thresholds[row]:
             continue
         start, count, k = starts[row], counts[row], sizes[row]
-        if count == rooms[row]:
+        if count == rooms[row] or used[0] == len(changed):
             return i, higher
         at = place_of(scores, start, count, values[i])
-        if at < k and seen[row] != call:
-            if not remember(
-                log_rows,
-                log_ends,
-                log_scores,
-                log_messages,
-                log_used,
-                scores,
-                keys,
-                row,
-                start,
-                min(count, k),
-            ):
-                return i, higher
-            seen[row] = call
+        if at < k:
+            event = chained(changed, earlier, used, seen, last, call, row)
+            won[event], won_scores[event], won_ranks[event] = messages[i], values[i], at + 1
+            lost[event] = NONE
+            if count >= k:
+                lost[event], lost_scores[event] = keys[start + k - 1] >> SHIFT, scores[start + k - 1]
+                lost_ranks[event] = k
         count = enter(scores, keys, start, count, at, messages[i], values[i], dominators[row])
         entered[i] = True
         if count > limits[row]:
             count = wanted[row]
-            thresholds[row] = scores[start + count - 1]
+            thresholds[row] = asked.thresholds[row] = scores[start + count - 1]
             raised[higher] = row
             higher += 1
         counts[row] = count
@@ -122,27 +121,21 @@ def arrive(
 
 @kernel
 def expire(
-    held: Held,
-    asked: Asked,
-    pairs: Pairs,
-    share: Share,
-    log: Log,
-    begin: int,
-    short: NDArray[np.int32],
+    held: Held, pairs: Pairs, share: Share, events: Events, begin: int, short: NDArray[np.int32]
 ) -> Any:
     """Take messages out of the buffers that held them, from pair *begin* on (Algorithm 2, lines 1 to 3).
 
-    Rows that need others are written to *short*, each once. Return where it stopped, before a log without room, and how
-    many are short.
+    Rows that need others are written to *short*, each once. Return where it stopped, where there was no room for
+    events, and how many are short.
     """
-    starts, counts, seen, scores, keys = held.starts, held.counts, held.seen, held.scores, held.keys
-    thresholds, sizes = asked.thresholds, asked.sizes
+    starts, thresholds, counts, sizes = held.starts, held.thresholds, held.counts, held.sizes
+    seen, last, scores, keys = held.seen, held.last, held.scores, held.keys
     messages, rows, _ = pairs
     part, parts, call = share
-    log_rows, log_ends, log_scores, log_messages, log_used = log
+    changed, earlier, lost, lost_scores, won, won_scores, lost_ranks, won_ranks, used = events
     needy = 0
     for i in range(begin, len(rows)):
-        _ask_ahead(starts, counts, scores, thresholds, rows, i, part, parts)
+        _ask_ahead(starts, counts, scores, rows, i, part, parts)
         row = rows[i]
         if row % parts != part:
             continue
@@ -150,21 +143,15 @@ def expire(
         at = position_of(keys, start, count, messages[i])
         if at < 0:
             continue
-        if at < k and seen[row] != call:
-            if not remember(
-                log_rows,
-                log_ends,
-                log_scores,
-                log_messages,
-                log_used,
-                scores,
-                keys,
-                row,
-                start,
-                min(count, k),
-            ):
+        if at < k:
+            if used[0] == len(changed):
                 return i, needy
-            seen[row] = call
+            event = chained(changed, earlier, used, seen, last, call, row)
+            lost[event], lost_scores[event], lost_ranks[event] = messages[i], scores[start + at], at + 1
+            won[event] = NONE
+            if count > k:
+                won[event], won_scores[event] = keys[start + k] >> SHIFT, scores[start + k]
+                won_ranks[event] = k
         leave(scores, keys, start, count, at)
         counts[row] = count - 1
         if count == k and thresholds[row] > 0.0:  # it had k just now: each row once
@@ -190,4 +177,31 @@ def refill(
             while best.scores[i, count - 1] < threshold:
                 count -= 1
         fill(held, row, best.scores[i], best.messages[i], count)
-        asked.thresholds[row] = threshold
+        held.thresholds[row] = asked.thresholds[row] = threshold
+
+
+@kernel
+def gain(
+    held: Held,
+    rows: NDArray[np.int32],
+    before: NDArray[np.int32],
+    share: Share,
+    events: Events,
+    begin: int,
+) -> Any:
+    """Write down what buffers that had too few results, *before* so many, have found; return where room ended."""
+    starts, counts, sizes, seen, last = held.starts, held.counts, held.sizes, held.seen, held.last
+    changed, earlier, lost, _, won, won_scores, _, won_ranks, used = events
+    part, parts, call = share
+    for i in range(begin, len(rows)):
+        row = rows[i]
+        if row % parts != part:
+            continue
+        end = min(counts[row], sizes[row])
+        if used[0] + end - before[i] > len(changed):
+            return i
+        for at in range(before[i], end):
+            event = chained(changed, earlier, used, seen, last, call, row)
+            won[event], won_scores[event] = held.keys[starts[row] + at] >> SHIFT, held.scores[starts[row] + at]
+            lost[event], won_ranks[event] = NONE, at + 1
+    return len(rows)
