@@ -21,14 +21,30 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def shares_spark(nodeid):
+    """Does a test use the one session of Spark? Others that are about Spark start processes of their own."""
+    alone = ("test_faults.py", "test_java.py")
+    return ("spark" in nodeid or "kafka" in nodeid) and not any(file in nodeid for file in alone)
+
+
+def pytest_collection_modifyitems(items):
+    """What takes longest begins first: the tests that share a session of Spark, then the others about Spark."""
+    items.sort(key=lambda item: 0 if shares_spark(item.nodeid) else 1 if "spark" in item.nodeid else 2)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Put the tests that start Spark on one worker, first; every other test runs wherever there is room."""
+    """Put the tests that share a session of Spark on one worker; the others go file by file, wherever there is room.
+
+    Tests of a file use the same kernels: two workers would compile them twice.
+    """
     from xdist.scheduler import LoadScopeScheduling
+
+    config.option.loadscopereorder = False
 
     class OneSpark(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "spark" if "spark" in nodeid or "kafka" in nodeid else nodeid
+            return "spark" if shares_spark(nodeid) else nodeid.partition("::")[0]
 
     return OneSpark(config, log)
 

@@ -394,7 +394,9 @@ RANKING_REEVALUATION: Final = 80_000.0  # as much as so many entries: finding th
 RANKING_CHUNK: Final = 1_024  # messages that arrive before the old ones leave, at most
 RANKING_PIECE: Final = 128  # messages that a thread looks for at once
 RANKING_EVALUATED: Final = 32_768  # subscriptions whose first results are looked for at once
-RANKING_EVENTS: Final = 1_048_576  # changes of results in a call; with more, those of one row are put together
+RANKING_EVENTS: Final = (
+    1_048_576  # changes of results in a call; with more, those of one row are put together
+)
 RANKING_PAIRS: Final = 262_144  # subscriptions that messages concern, found at once; one message may pass it
 RANKING_MAX_K: Final = 10_000  # results of a subscription
 RANKING_KMAX: Final = 3.0  # kmax, in units of k: the best in the paper's Figure 10a

@@ -32,6 +32,10 @@ class GrowableArray:
         self._borrowed = borrowed
         self._spare = spare
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> GrowableArray:
+        """Return a copy whose values are in its own room."""
+        return GrowableArray(self.values, spare=self._spare).reserve(len(self._room))
+
     @property
     def nbytes(self) -> int:
         """Memory, room included."""
@@ -61,6 +65,15 @@ class GrowableArray:
             self.reserve(max(int(need * (1.0 + self._spare)), used + used // 2))
         self.values = self._room[:need]
         return self.values[used:]
+
+    def columns(self) -> list[NDArray[Any]]:
+        """Return the fields of records, for kernels: with the room behind those in use, two records at least.
+
+        A column of one is contiguous, which is another type to Numba: everything would be compiled a second time.
+        """
+        if len(self._room) < 2:
+            self.reserve(2)
+        return [self._room[name] for name in self._room.dtype.names or ()]
 
     def shorten(self, count: int) -> NDArray[Any]:
         """Take the last *count* values off the end; return them, until the array grows again."""

@@ -16,7 +16,11 @@ from nearcast import (
     TopK,
     UnknownError,
 )
+from nearcast.ranking.blocks import _find
 from nearcast.ranking.policies import best_size, cost
+from nearcast.ranking.seek import scan
+from nearcast.ranking.updates import _tell
+from nearcast.ranking.upkeep import arrive, expire, refill
 
 PLANE = Planar(0, 0, 3, 4)  # the farthest distance is 5
 SECOND = 1_000_000
@@ -219,3 +223,20 @@ def test_the_cost_model_has_a_minimum_between_few_and_many():
     best = best_size(20)
     assert 20 < best < 40
     assert cost(best, 20) < min(cost(20, 20), cost(80, 20))
+
+
+def test_one_subscription_and_one_message_compile_nothing_anew():
+    """A column with one entry is contiguous, which Numba takes for another type."""
+
+    def turn_over(count):
+        top = TopK(CountWindow(count), space=PLANE)
+        for _ in range(count):
+            one(top, k=1)
+        for _ in range(2):
+            top.publish(batch([(1, 1)] * count, [[0]] * count))
+
+    turn_over(3)
+    kernels = (arrive, expire, refill, _tell, _find, scan)
+    known = [set(kernel.signatures) for kernel in kernels]
+    turn_over(1)
+    assert [set(kernel.signatures) for kernel in kernels] == known

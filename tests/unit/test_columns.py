@@ -1,5 +1,7 @@
 """Columns: checked on the way in, cut and joined without loss."""
 
+import copy
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -181,3 +183,11 @@ def test_expiry_as_an_array():
         MessageBatch.from_arrays([[0, 0]] * 2, [0, 0, 0], [], expires_at=[5])
     with pytest.raises(ColumnError, match="expires_at must be one row of integers"):
         MessageBatch.from_arrays([[0, 0]], [0, 0], [], expires_at=[1.5])
+
+
+def test_a_copy_of_a_growable_array_has_its_own_room():
+    column = GrowableArray(np.array([1, 2]), borrowed=False).reserve(8)
+    twin = copy.deepcopy(column)
+    twin.values[0] = 7
+    twin.extend([3])
+    assert (column.values.tolist(), twin.values.tolist()) == ([1, 2], [7, 2, 3])

@@ -49,10 +49,11 @@ def digest(top: TopK) -> Digest:
     held = (
         top._results.buffers.held
     )  # row by row through results() a million would take longer than the trial
-    counts = np.minimum(held.counts, top._subscribers.asked.sizes).astype(np.int64)
+    rows = top._subscribers.rows
+    counts = np.minimum(held.counts[:rows], held.sizes[:rows]).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     ranks = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    picks = np.repeat(held.starts, counts) + ranks
+    picks = np.repeat(held.starts[:rows], counts) + ranks
     values = (held.keys[picks] >> SHIFT).astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
     values ^= held.scores[picks].view(np.uint64)
     return summed(offsets, values * np.uint64(0x165667B19E3779F9) + ranks.astype(np.uint64))

@@ -93,8 +93,12 @@ class Buffers:
     @property
     def held(self) -> Held:
         """The arrays, for kernels."""
-        rows, pool = self._rows.values, self._pool.values
-        return Held(*(rows[name] for name in _ROW.names or ()), *(pool[name] for name in _ENTRY.names or ()))
+        return Held(*self._rows.columns(), *self._pool.columns())
+
+    @property
+    def entries(self) -> int:
+        """How many entries all buffers have."""
+        return int(self._rows.values["counts"].sum())
 
     @property
     def nbytes(self) -> int:

@@ -132,7 +132,7 @@ def _scan(
     rows, scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
     found, done = 0, 0
     while done < end - begin and found < room:
-        for row in range(len(asked.alphas)):
+        for row in range(asked.rows):
             value, rarest = score(asked, row, stored, begin + done - stored.base, idf, metric)
             if rarest >= 0 and value >= asked.thresholds[row]:
                 if found == len(rows):

@@ -124,7 +124,7 @@ class IGPT(Laid):
         cuts = np.array(_leaves(codes, self._leaf), np.int64)
         members = np.append(cuts, len(rows))
         leaf_of = np.repeat(np.arange(len(cuts)), np.diff(members))
-        self._leaf_of = np.full(len(asked.alphas), -1, np.int32)
+        self._leaf_of = np.full(asked.rows, -1, np.int32)
         self._leaf_of[rows] = leaf_of
         places = asked.places[rows] * self._scale
         boxes = np.concatenate([np.minimum.reduceat(places, cuts), np.maximum.reduceat(places, cuts)], axis=1)

@@ -53,7 +53,7 @@ class Laid(Finder):
 
     def add(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
         """Let rows wait; lay all out anew when many do."""
-        more = len(asked.alphas) - len(self._inside)
+        more = asked.rows - len(self._inside)
         self._inside = np.concatenate([self._inside, np.zeros(more, np.bool_)])
         self._waiting = np.concatenate([self._waiting, rows])
         laid = int(self._inside.sum())

@@ -41,6 +41,7 @@ class Asked(NamedTuple):
     counts: NDArray[np.int32]
     sizes: NDArray[np.int32]  # k
     words: NDArray[np.int32]  # of a row ascending
+    rows: int  # that were ever given out; behind them is room
 
 
 class Subscribers:
@@ -69,8 +70,7 @@ class Subscribers:
     @property
     def asked(self) -> Asked:
         """The arrays, for kernels."""
-        table = self._table.values
-        return Asked(**{name: table[name] for name in _RECORD.names or ()}, words=self._words.values)
+        return Asked._make([*self._table.columns(), self._words.values, self.rows])
 
     def all(self) -> NDArray[np.int32]:
         """Return the rows that there are."""

@@ -275,7 +275,7 @@ class TopK:
     def _arrive(self, count: int) -> None:
         """Put the newest *count* messages into the buffers that they concern."""
         messages, asked = self._messages, self._subscribers.asked
-        self._finder.tune(messages.stored.lengths[messages.first - messages.stored.base :], self._idf)
+        self._finder.tune(messages.lengths, self._idf)
         begin, end = messages.end - count, messages.end
         pieces = [(at, min(end, at + config.RANKING_PIECE)) for at in range(begin, end, config.RANKING_PIECE)]
 
@@ -351,7 +351,7 @@ class TopK:
             "initialisation_microseconds": _each(
                 self._seconds["initialisations"], self._counted["initialised"]
             ),
-            "average_buffer": float(results.buffers.held.counts.sum() / max(1, rows)),
+            "average_buffer": results.buffers.entries / max(1, rows),
             "memory": {
                 "subscriptions": self._subscribers.nbytes,
                 "index": self._finder.nbytes,

@@ -70,13 +70,13 @@ class Log:
     """The events of one thread in one call."""
 
     def __init__(self) -> None:
-        self._table = np.empty(config.RANKING_EVENTS // 16, _EVENT)
+        self._table = np.empty(max(2, config.RANKING_EVENTS // 16), _EVENT)
         self._used = np.zeros(1, np.int64)
 
     @property
     def events(self) -> Events:
         """The arrays, for kernels."""
-        return Events(*(self._table[name] for name in _EVENT.names or ()), self._used)
+        return Events(**{name: self._table[name] for name in _EVENT.names or ()}, used=self._used)
 
     def clear(self) -> None:
         """Begin another call; room that is not a lot is kept, since its memory is there already."""
@@ -212,7 +212,11 @@ def _settle(events: Events, held: Held, out: Events) -> None:
             continue
         length = _length(old_earlier, head)
         if length > len(scores):
-            scores, messages, changes = np.empty(length), np.empty(length, np.int64), np.empty(length, np.int8)
+            scores, messages, changes = (
+                np.empty(length),
+                np.empty(length, np.int64),
+                np.empty(length, np.int8),
+            )
         n = _net(
             old_earlier, old_lost, old_lost_scores, old_won, old_won_scores, head, scores, messages, changes
         )
@@ -265,7 +269,11 @@ def _tell(events: Events, held: Held, out: Changes) -> Any:
             continue
         length = _length(earlier, event)
         if length > len(scores):
-            scores, messages, changes = np.empty(length), np.empty(length, np.int64), np.empty(length, np.int8)
+            scores, messages, changes = (
+                np.empty(length),
+                np.empty(length, np.int64),
+                np.empty(length, np.int8),
+            )
         n = _net(earlier, lost, lost_scores, won, won_scores, event, scores, messages, changes)
         end = count + n
         out_rows[count:end] = row
@@ -301,8 +309,8 @@ def _rank(
     out_scores: NDArray[np.float64],
     out_ranks: NDArray[np.int32],
 ) -> None:
-    """Write the changes of one row, first what goes: merged with its results, from *start* to *stop*, they are ranked."""
-    going, coming = 0, np.count_nonzero(changes < 0)
+    """Write the changes of a row, first what goes: merged with its results, from *start* to *stop*, they are ranked."""
+    going, coming = 0, int(np.count_nonzero(changes < 0))
     j, before = start, 0  # results after, and before
     for i in range(len(scores)):
         while j < stop and (

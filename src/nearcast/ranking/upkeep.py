@@ -202,6 +202,9 @@ def gain(
             return i
         for at in range(before[i], end):
             event = chained(changed, earlier, used, seen, last, call, row)
-            won[event], won_scores[event] = held.keys[starts[row] + at] >> SHIFT, held.scores[starts[row] + at]
+            won[event], won_scores[event] = (
+                held.keys[starts[row] + at] >> SHIFT,
+                held.scores[starts[row] + at],
+            )
             lost[event], won_ranks[event] = NONE, at + 1
     return len(rows)

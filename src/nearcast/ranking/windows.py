@@ -104,9 +104,14 @@ class Messages:
     @property
     def stored(self) -> Stored:
         """The arrays, for kernels."""
-        table = self._table.values
-        columns = {name: table[name] for name in ("places", "lengths", "starts", "stops")}
-        return Stored(**columns, words=self._words.values, base=self._base)
+        places, lengths, starts, stops, _ = self._table.columns()
+        return Stored(places, lengths, starts, stops, self._words.values, self._base)
+
+    @property
+    def lengths(self) -> NDArray[np.float64]:
+        """The lengths of the vectors of those that are in the window."""
+        lengths: NDArray[np.float64] = self._table.values["lengths"][self.first - self._base :]
+        return lengths
 
     @property
     def newest(self) -> int:

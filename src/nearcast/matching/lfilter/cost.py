@@ -39,9 +39,10 @@ def token_figures(trie: Trie, shares: NDArray[np.float32]) -> NDArray[np.float32
     its own list, and those below; then the share of the token in those of all clauses, and the child (an integer: see
     :func:`tops_in`).
     """
-    figures = np.empty((len(trie.tops), 8), np.float32)
+    figures = np.empty((max(2, len(trie.tops)), 8), np.float32)
+    figures[len(trie.tops) :] = 0  # so that there are two: a column of one is another type to Numba
     _write_figures(trie, shares, figures)
-    tops_in(figures)[:] = trie.tops
+    tops_in(figures)[: len(trie.tops)] = trie.tops
     return figures
 
 

@@ -99,7 +99,7 @@ class LFilter(FoldingMatcher):
         small, new = build_trie(clauses, rows, offsets, tokens, order.size, self._postings.curve)
         self._trie, self._postings = merge_tries(self._trie, self._postings, small, new, order.size)
         self._places = places_of(self._laid(), self.store.rows)
-        before = self._figures[:, SHARE]
+        before = self._figures[: self._order.size, SHARE]
         shares = self._shares(tokens) * np.float32(len(tokens) / max(len(clauses.keywords), 1))
         shares[: len(before)] += before * (1 - shares.sum())
         self._figures = token_figures(self._trie, shares)

@@ -13,7 +13,15 @@ from nearcast.matching.mbr_trie.search import FULL, has_bit
 from nearcast.matching.pt_quadtree.quadtree import Entries, Frame, Quadtree, cell
 from nearcast.matching.token_order import LAST
 
-__all__ = ["corner_of", "filter_nodes", "least_from", "mark_ranks", "query_cells", "unmark_ranks", "verify_list"]
+__all__ = [
+    "corner_of",
+    "filter_nodes",
+    "least_from",
+    "mark_ranks",
+    "query_cells",
+    "unmark_ranks",
+    "verify_list",
+]
 
 _FINEST = config.QUADTREE_LEVELS
 _CARD = config.QUADTREE_CARD

@@ -87,7 +87,7 @@ class CIQ(Laid):
             owners,
             np.empty(len(owners)),
             nearest,
-            np.searchsorted(owners[by_row], np.arange(len(asked.alphas) + 1)),
+            np.searchsorted(owners[by_row], np.arange(asked.rows + 1)),
             by_row,
         )
         _bound(self._index, asked, rows)
