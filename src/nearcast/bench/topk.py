@@ -239,6 +239,7 @@ def compare(
     seed: int = 0,
     repeat: int = config.BENCH_REPEAT,
     threads: int = 1,
+    seconds: float = config.TOPK_SECONDS,
     only: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -264,7 +265,7 @@ def compare(
                 raise UnknownError(f"no index or buffer {shown(name)}; there are {', '.join(lines)}")
         cells = [cell for cell in cells if cell.line in names]
     experiment = Experiment("", "", "side", cells)
-    measured = run(experiment, seed=seed, repeat=repeat, threads=threads, progress=progress)
+    measured = run(experiment, seed=seed, repeat=repeat, seconds=seconds, threads=threads, progress=progress)
     points = measured["points"]
     speedups = {f"{kind}_speedup_over": f"{kind}_microseconds" for kind in ("amp", "emp")}
     results = [

@@ -47,6 +47,10 @@ def topk(
         int, typer.Option("--k", help="How many results a subscription has.", min=1, max=config.RANKING_MAX_K)
     ] = config.TOPK_K,
     threads: Annotated[int, typer.Option(help="Threads of one publish call.", min=1)] = 1,
+    seconds: Annotated[
+        float,
+        typer.Option(help="A slow one publishes as many messages as it can in this time.", min=1),
+    ] = config.TOPK_SECONDS,
     only: Annotated[
         str | None,
         typer.Option(metavar="NAMES", help="Only these rows of the table: indexes and kinds of buffers."),
@@ -78,10 +82,13 @@ def topk(
     where = ranking_scene(subscriptions, window, messages, k, data)
 
     def run(tell: Progress) -> dict[str, Any]:
-        return benchmark.compare(where, seed=seed, repeat=repeat, threads=threads, only=only, progress=tell)
+        return benchmark.compare(
+            where, seed=seed, repeat=repeat, threads=threads, seconds=seconds, only=only, progress=tell
+        )
 
     sizes = (
         f"--subscriptions {subscriptions} --window {window} --messages {messages} --k {k} --threads {threads}"
+        f" --seconds {seconds:g}"
     )
     run_either(
         "topk",
@@ -97,5 +104,5 @@ def topk(
         out=out,
         json=json,
         format=format,
-        run_figure=partial(benchmark.run, threads=threads),
+        run_figure=partial(benchmark.run, threads=threads, seconds=seconds),
     )

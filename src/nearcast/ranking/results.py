@@ -108,14 +108,13 @@ class Results:
         picks = np.repeat(held.starts[rows] - (np.cumsum(counts) - counts), counts)
         picks += np.arange(len(picks))
         self.holders.find(held.keys[picks] >> SHIFT, np.repeat(rows, counts))
+
+        def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
+            events = self._logs[share.part].events
+            return gain(self.buffers.held, rows, before, share, events, begin), _NONE
+
         if told:
-            self._shared(
-                rows,
-                lambda share, begin: (
-                    gain(held, rows, before, share, self._logs[share.part].events, begin),
-                    _NONE,
-                ),
-            )
+            self._shared(rows, work)
 
     def changes(self, told: Callable[[Changes], pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Return what the call has changed, *told* part by part."""
