@@ -28,8 +28,8 @@ def shares_spark(nodeid):
 
 
 def pytest_collection_modifyitems(items):
-    """What takes longest begins first: the tests that share a session of Spark, then the others about Spark."""
-    items.sort(key=lambda item: 0 if shares_spark(item.nodeid) else 1 if "spark" in item.nodeid else 2)
+    """What takes longest begins first: the tests that share a session of Spark."""
+    items.sort(key=lambda item: not shares_spark(item.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)
