@@ -332,6 +332,7 @@ class TopK:
         """Find subscriptions by another index from now on, as in the constructor; figures begin anew."""
         self._finder = _chosen(index, FINDERS, "index")(self._metric)
         self._finder.add(self._subscribers.asked, self._subscribers.all(), self._idf)
+        self._finder.tune(self._messages.lengths, self._idf)
         self._counted = dict.fromkeys(self._counted, 0)
         self._seconds = dict.fromkeys(self._seconds, 0.0)
 
