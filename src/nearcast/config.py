@@ -173,6 +173,11 @@ RADIX_SORT_FROM: Final = 128  # tokens of a message; more are sorted digit by di
 RADIX_SORT_BITS: Final = 10  # of such a digit
 HASH_BLOCK: Final = 128  # strings whose cache misses overlap
 
+# --- Compiled kernels on disk --------------------------------------------------------------------------------------
+KERNEL_CACHE_BYTES: Final = 1 << 30  # all of them; the ones that were not used for longest go first
+KERNEL_UNUSED_S: Final = 90 * 86_400  # a kernel that nobody used for so long goes
+KERNEL_TOUCH_S: Final = 86_400  # how fine the time of last use is known
+
 # --- Vocabulary ----------------------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
 

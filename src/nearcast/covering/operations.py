@@ -7,6 +7,7 @@ An index is a named tuple of arrays. Its module registers the kernels that work 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -66,6 +67,7 @@ class Operations(NamedTuple):
     covers: Callable[..., Any]  # (index, rows, a, b): does a cover b? YES, NO or UNDECIDED
 
 
+_INDEXES = ("scan", "kd_tree", "z_curve", "clause_scan", "clause_forest")  # the modules that register one
 _REGISTERED: dict[type, Operations] = {}
 
 
@@ -89,7 +91,15 @@ def _operation(name: str) -> Callable[..., Any]:
 
         return compiled
 
+    call.depends = _kernels_of_indexes  # type: ignore[attr-defined]
     return call
+
+
+def _kernels_of_indexes() -> list[Callable[..., Any]]:
+    """Return the kernels that may be chosen: what calls one of them is compiled with it, so it depends on it."""
+    for module in _INDEXES:
+        import_module(f"nearcast.covering.{module}")
+    return [kernel for _, operations in sorted(_REGISTERED.items(), key=str) for kernel in operations]
 
 
 find, add, take, room, covers = map(_operation, Operations._fields)
