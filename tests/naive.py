@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
+from nearcast.columns.shapes import region_of_boxes
 from nearcast.geometry import Point, touches
-from nearcast.shapes import region_of_boxes
 
 LOW_OPEN, HIGH_OPEN, NEGATED = 1, 2, 4
 

@@ -24,7 +24,7 @@ from nearcast._version import __version__
 
 if TYPE_CHECKING:
     from nearcast.clock import ManualClock, SystemClock
-    from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+    from nearcast.columns import Matches, MessageBatch, SubscriptionTable, Vocabulary
     from nearcast.covering import RelationGraph
     from nearcast.engine import Deliveries, Engine, Explanation
     from nearcast.errors import (
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
         UnknownError,
     )
     from nearcast.geometry import EVERYWHERE, WGS84, Box, Circle, Planar, Point, Polygon
-    from nearcast.matching import Matcher, MessageStore, build_index, build_store, open_index
+    from nearcast.matching import Matcher, MessageStore, build_index, build_store
     from nearcast.model import Delivery, Message, Subscription
     from nearcast.predicates import ANYTHING, attribute, phrase, word
     from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
-    from nearcast.vocabulary import Vocabulary
+    from nearcast.sharding import open_index
 
 _HOMES = {
     "clock": ("ManualClock", "SystemClock"),
-    "columns": ("Matches", "MessageBatch", "SubscriptionTable"),
+    "columns": ("Matches", "MessageBatch", "SubscriptionTable", "Vocabulary"),
     "covering": ("RelationGraph",),
     "engine": ("Deliveries", "Engine", "Explanation"),
     "errors": (
@@ -64,11 +64,11 @@ _HOMES = {
         "UnknownError",
     ),
     "geometry": ("EVERYWHERE", "WGS84", "Box", "Circle", "Planar", "Point", "Polygon"),
-    "matching": ("Matcher", "MessageStore", "build_index", "build_store", "open_index"),
+    "matching": ("Matcher", "MessageStore", "build_index", "build_store"),
     "model": ("Delivery", "Message", "Subscription"),
     "predicates": ("ANYTHING", "attribute", "phrase", "word"),
     "ranking": ("CountWindow", "DocumentFrequencies", "TimeWindow", "TopK"),
-    "vocabulary": ("Vocabulary",),
+    "sharding": ("open_index",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import InputError
-from nearcast.matching.ap_tree import layout, maintain
-from nearcast.matching.ap_tree.cost import evenly, heuristic_cuts, optimal_cuts, partition_cost, strips
+from nearcast.matching.structures.ap_tree import layout, maintain
+from nearcast.matching.structures.ap_tree.cost import (
+    evenly,
+    heuristic_cuts,
+    optimal_cuts,
+    partition_cost,
+    strips,
+)
 
 WORDS = 300
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crowds import random_batch, random_table
 from nearcast import InputError, MessageBatch, Subscription, SubscriptionTable, UnknownError, build_index
-from nearcast.distribution import (
+from nearcast.sharding.distribution import (
     DISTRIBUTIONS,
     compared,
     delivering_shards,

@@ -8,7 +8,7 @@ from answers import answers
 from crowds import random_batch, random_table
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import ColumnError
-from nearcast.matching.lfilter.index import FILTERS, VERIFICATIONS
+from nearcast.matching.structures.lfilter.index import FILTERS, VERIFICATIONS
 from strategies import batches, ragged, tables
 
 WAYS = [

@@ -8,7 +8,7 @@ from answers import answers
 from crowds import random_batch, random_table
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import ColumnError
-from nearcast.matching.mbr_trie.index import PROBING
+from nearcast.matching.structures.mbr_trie.index import PROBING
 from strategies import batches, ragged, tables
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, build_index, open_index
 from nearcast.errors import ColumnError
-from nearcast.matching.mo_tree import widths as section5
-from nearcast.matching.mo_tree.cells import cell_of, cells_touched
-from nearcast.matching.mo_tree.choice import DIRECTORY
-from nearcast.matching.scale import knots_of, position, scales_of
-from nearcast.matching.sketch import RUN_CELLS, RUN_GUARDS, passes, run_code, value_code
+from nearcast.matching.structures.mo_tree import widths as section5
+from nearcast.matching.structures.mo_tree.cells import cell_of, cells_touched
+from nearcast.matching.structures.mo_tree.choice import DIRECTORY
+from nearcast.matching.structures.scale import knots_of, position, scales_of
+from nearcast.matching.structures.sketch import RUN_CELLS, RUN_GUARDS, passes, run_code, value_code
 
 shares = st.floats(0, 1)
 

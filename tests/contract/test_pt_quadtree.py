@@ -11,9 +11,9 @@ from answers import answers
 from crowds import random_batch, random_table
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import ColumnError
-from nearcast.matching.pt_quadtree.pivots import node_sets, pivotal_tokens
-from nearcast.matching.pt_quadtree.quadtree import cell
-from nearcast.matching.pt_quadtree.search import least_from
+from nearcast.matching.structures.pt_quadtree.pivots import node_sets, pivotal_tokens
+from nearcast.matching.structures.pt_quadtree.quadtree import cell
+from nearcast.matching.structures.pt_quadtree.search import least_from
 from strategies import batches, ragged, tables
 
 

@@ -24,8 +24,8 @@ from nearcast import (
     build_store,
     config,
 )
-from nearcast.attributes import AttributeNames
 from nearcast.columns import NEVER
+from nearcast.columns.attributes import AttributeNames
 from nearcast.errors import ColumnError, UnknownError
 from nearcast.matching import STORES
 from strategies import batches, messages, ragged, subscriptions, tables

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from nearcast import open_index
 from nearcast.cli import app
-from nearcast.sharded import Sharded
+from nearcast.sharding.version import Sharded
 from spark.worlds import pairs, write_files
 
 pytestmark = pytest.mark.spark

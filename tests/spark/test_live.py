@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from nearcast import MessageBatch, SubscriptionTable, build_index
-from nearcast.distribution import DISTRIBUTIONS
 from nearcast.errors import ColumnError, InputError
-from nearcast.spark.live import Live
+from nearcast.sharding.distribution import DISTRIBUTIONS
+from nearcast.spark.live.live import Live
 from spark.worlds import WORDS, message_table, subscription_table
 
 pytestmark = pytest.mark.spark

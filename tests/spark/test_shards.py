@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearcast import MessageBatch, open_index
-from nearcast.distribution import DISTRIBUTIONS
 from nearcast.errors import ColumnError, IndexFileError, InputError, UnknownError
-from nearcast.sharded import Sharded
+from nearcast.sharding.distribution import DISTRIBUTIONS
+from nearcast.sharding.version import Sharded
 from nearcast.spark import build, match
 from spark.worlds import in_process, message_table, pairs, write_files
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from nearcast.spark.nearby import packed, touching
-from nearcast.spark.valid import ORDER, Seen, ValidMessages
+from nearcast.spark.live.nearby import packed, touching
+from nearcast.spark.live.valid import ORDER, Seen, ValidMessages
 
 pytestmark = pytest.mark.spark
 

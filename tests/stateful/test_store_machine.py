@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 import naive
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, Vocabulary, build_store, config
-from nearcast.attributes import AttributeNames
 from nearcast.columns import NEVER
+from nearcast.columns.attributes import AttributeNames
 from nearcast.matching import STORES
 from strategies import messages, subscriptions
 

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from nearcast.bench import floors, matching, measure, plots, report, vocabulary, workloads
 from nearcast.cli import app
 from nearcast.columns import Matches, MessageBatch
+from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import InputError, RuntimeUnavailableError, UnknownError
 from nearcast.matching import INDEXES, build_index
-from nearcast.matching.ranked_list import RankedList
-from nearcast.vocabulary import Vocabulary
+from nearcast.matching.structures.ranked_list import RankedList
 
 REPOSITORY = Path(__file__).parents[2]
 

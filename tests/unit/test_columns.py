@@ -20,9 +20,9 @@ from nearcast import (
     build_index,
 )
 from nearcast.columns import NEVER
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.shapes import region_of_boxes
 from nearcast.errors import ColumnError
-from nearcast.growable import GrowableArray
-from nearcast.shapes import region_of_boxes
 
 BOX = [[0.0, 0.0, 1.0, 1.0]]
 

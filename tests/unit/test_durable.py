@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast import sharded
-from nearcast.durable import sync_tree, write_durably
-from nearcast.matching.files import current, switch
+from nearcast.sharding import version as sharded
+from nearcast.storage.atomic import sync_tree, write_durably
+from nearcast.storage.directory import current, switch
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ from nearcast.bench.workloads import Recipe
 from nearcast.cli import app
 from nearcast.columns import Matches
 from nearcast.matching import INDEXES, STORES
-from nearcast.matching.message_scan import MessageScan
-from nearcast.matching.ranked_list import RankedList
-from nearcast.matching.scan import Scan
+from nearcast.matching.messages.scan import MessageScan
+from nearcast.matching.structures.ranked_list import RankedList
+from nearcast.matching.structures.scan import Scan
 
 PAPERS = {"ap-tree": ap_tree_figures, "lfilter": lfilter_figures, "attributes": mo_tree_figures}
 FIGURES = [(benchmark, name) for benchmark, paper in PAPERS.items() for name in paper.FIGURES]

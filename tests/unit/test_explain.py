@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 
-from nearcast.explain import explain
+from nearcast.engine.explain import explain
 from nearcast.geometry import EVERYWHERE, Box, Circle, Planar, Point
 from nearcast.model import Message, Subscription
 from values import messages, subscriptions

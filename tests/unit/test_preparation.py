@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast import MessageBatch, SubscriptionTable, text
+from nearcast.columns.from_arrow import messages_from_arrow
 from nearcast.errors import ColumnError, InputError
 from nearcast.preparation import MALFORMED, REASONS, Preparation
-from nearcast.tables import messages_from_arrow
 
 HARD = [
     "Cafe\u0301 und Café",  # combining marks, composed and not

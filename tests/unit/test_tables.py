@@ -25,13 +25,13 @@ from nearcast import (
     build_index,
     config,
 )
-from nearcast.assembly import place
 from nearcast.columns import NEVER
+from nearcast.columns.clause_rows import place
+from nearcast.columns.from_arrow.places import places as read_places
+from nearcast.columns.from_arrow.places import regions as read_regions
+from nearcast.columns.from_arrow.source import Source
+from nearcast.columns.from_arrow.words import text_codes
 from nearcast.errors import ColumnError, ExpressionError, GeometryError
-from nearcast.tables.places import places as read_places
-from nearcast.tables.places import regions as read_regions
-from nearcast.tables.source import Source
-from nearcast.tables.words import text_codes
 from nearcast.text import tokens
 from strategies import messages, subscriptions
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast import Vocabulary
+from nearcast.columns.vocabulary import NO_CODE
 from nearcast.errors import ColumnError
 from nearcast.kernels import hashing
-from nearcast.vocabulary import NO_CODE
 
 # Words that share prefixes and lengths around the eight bytes that a slot holds, with zero bytes and long ones.
 TRICKY = st.one_of(

@@ -16,7 +16,7 @@ from nearcast import config
 from nearcast.bench.experiments import Case
 from nearcast.bench.scenes import scene
 from nearcast.columns import SubscriptionTable
-from nearcast.ragged import offsets_of
+from nearcast.columns.ragged import offsets_of
 
 if TYPE_CHECKING:
     from pathlib import Path

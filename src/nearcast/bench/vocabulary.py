@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from nearcast import config
 from nearcast.bench import sampling
 from nearcast.bench.measure import Progress, best_of
+from nearcast.columns.vocabulary import NO_CODE, Vocabulary
 from nearcast.errors import InputError
-from nearcast.vocabulary import NO_CODE, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable

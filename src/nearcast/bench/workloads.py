@@ -26,9 +26,9 @@ from nearcast import config
 from nearcast.bench import sampling
 from nearcast.bench.sampling import Extent, Ragged, Regions
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.geometry import WGS84, Planar, Space
-from nearcast.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from pathlib import Path

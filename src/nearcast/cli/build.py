@@ -51,7 +51,7 @@ def build(
         show("starting Spark", None)
         with sparked.opened("nearcast build", master, conf, verbose) as spark:
             from nearcast import open_index
-            from nearcast.sharded import Sharded
+            from nearcast.sharding.version import Sharded
             from nearcast.spark import build as build_version
 
             rows = sparked.typed_rows(spark, subscriptions, "subscriptions")

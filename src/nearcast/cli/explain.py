@@ -43,7 +43,7 @@ def explain(
     not be understood.
     """
     from nearcast import files
-    from nearcast.explain import explain as explained
+    from nearcast.engine.explain import explain as explained
     from nearcast.model import Message, Subscription
 
     if messages is not None and subscription is None:

@@ -58,7 +58,7 @@ def shards(
     how unevenly the work falls, and what the busiest shard spends on a message of the stream. The shards are
     simulated; the messages are matched exactly. Without files, subscriptions and messages are made up (seed 0).
     """
-    from nearcast.distribution import DISTRIBUTIONS, fitted, measured, preference, sampled
+    from nearcast.sharding.distribution import DISTRIBUTIONS, fitted, measured, preference, sampled
 
     names = list(DISTRIBUTIONS) if distribution in ("all", "auto") else distribution.split(",")
     counts = _counts(count)

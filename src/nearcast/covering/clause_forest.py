@@ -44,7 +44,7 @@ from nearcast.kernels.verify import NEGATED, Clauses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.matching.store import ClauseStore
+    from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["ClauseForest"]
 

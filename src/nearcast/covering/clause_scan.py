@@ -16,7 +16,7 @@ from nearcast.kernels.verify import Clauses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.matching.store import ClauseStore
+    from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["ClauseScan"]
 

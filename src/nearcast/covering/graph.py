@@ -8,6 +8,8 @@ import numpy as np
 
 from nearcast import config
 from nearcast.columns import Matches, SubscriptionTable
+from nearcast.columns.ragged import integers, offsets_of
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.covering.clause_forest import ClauseForest
 from nearcast.covering.clause_scan import ClauseScan
 from nearcast.covering.edges import empty_edges, grown_edges
@@ -31,8 +33,6 @@ from nearcast.covering.replay import (
 from nearcast.covering.scan import Scan
 from nearcast.covering.z_curve import ZCurve
 from nearcast.errors import InputError, UnknownError, shown
-from nearcast.matching.store import ClauseStore
-from nearcast.ragged import integers, offsets_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from nearcast.errors import InputError
 
 if TYPE_CHECKING:
     from nearcast.columns import SubscriptionTable
-    from nearcast.matching.store import ClauseStore
+    from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["CoveringIndex", "RectangleIndex", "TreeIndex", "array_bytes"]
 

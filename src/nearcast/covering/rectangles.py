@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.columns.growable import GrowableArray
 from nearcast.covering.operations import Rows, first_clause
 from nearcast.covering.relation import NO, YES
 from nearcast.errors import InputError
-from nearcast.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
 

@@ -12,7 +12,7 @@ from nearcast.geometry import Planar
 from nearcast.geometry.touching import shape_of_box
 
 if TYPE_CHECKING:
-    from nearcast.matching.store import ClauseStore
+    from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["regions_of", "subscription_covers"]
 

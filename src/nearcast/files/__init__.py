@@ -11,9 +11,9 @@ The format is told by the ending:
 ``-``                      JSON lines from the standard input, to the standard output
 =========================  =================================================================================
 
-Whatever the format, reading gives the columns of :mod:`nearcast.tables`. A file may carry more than Nearcast asks
-for: other columns of messages are attributes; other columns of subscriptions are left out, and the caller is
-told. Places are WGS84; a file that declares another coordinate system is refused. An error names the file, and the
+Whatever the format, reading gives the columns of :mod:`nearcast.columns.from_arrow`. A file may carry more than
+Nearcast asks for: other columns of messages are attributes; other columns of subscriptions are left out, and the
+caller is told. Places are WGS84; a file that declares another coordinate system is refused. An error names the file, and the
 row (from 0), the line (from 1) or the feature (from 0).
 """
 
@@ -32,12 +32,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.from_arrow import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
 from nearcast.errors import DuplicateError, InputError, UnknownError, shown
 from nearcast.files import columnar, documents
 from nearcast.files.documents import Kind
 from nearcast.files.writing import write_table, writing
 from nearcast.geometry import Box, Circle, Point, as_place, as_region
-from nearcast.tables import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
 
 if TYPE_CHECKING:
     from nearcast.model import Message, Subscription
@@ -145,7 +145,7 @@ def _row_of(table: pa.Table, id: str) -> dict[str, Any]:
 
 
 def _place_of(row: dict[str, Any]) -> Any:
-    """Return where a row is, by the first columns that say it, in the order of :mod:`nearcast.tables`."""
+    """Return where a row is, by the first columns that say it, in the order of :mod:`nearcast.columns.from_arrow`."""
     if "geometry" in row:
         return row["geometry"]
     if "radius_m" in row:

@@ -1,8 +1,8 @@
 """Files of JSON objects: JSON lines, GeoJSON.
 
 An object is one of three, and each becomes a row of flat columns. A *document* has a ``place`` or a ``region``, as
-:func:`nearcast.language.message_from_json` and ``subscription_from_json`` read it. A *Feature* has a geometry and
-properties. Anything else has *flat columns* already: ``lon``, ``lat``, ``text`` and so on.
+:mod:`nearcast.model.documents` reads it. A *Feature* has a geometry and properties.
+Anything else has *flat columns* already: ``lon``, ``lat``, ``text`` and so on.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from nearcast import config
 from nearcast.clock import microseconds
+from nearcast.columns.from_arrow import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
 from nearcast.errors import ColumnError, GeometryError, InputError, ModelError, shown
 from nearcast.geometry import Box, Circle, Everywhere, Place, Point, Region, from_geojson, from_text
-from nearcast.tables import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
 
 __all__ = ["Kind", "from_document", "from_lines", "place_columns"]
 

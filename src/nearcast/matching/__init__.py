@@ -1,6 +1,6 @@
 """Who wants this message, and which messages does this subscription want? Exact indexes over either side.
 
-Indexes over subscriptions are all behind one interface, and so are the stores of messages (:mod:`.stores`).
+Indexes over subscriptions are all behind one interface, and so are the stores of messages (:mod:`.messages`).
 
 ==============  =====================================================================================
 ``auto``        picks the structure by cost; the default
@@ -20,58 +20,48 @@ Indexes over subscriptions are all behind one interface, and so are the stores o
 ``r-star-tree`` a rival of the MO-Tree paper: boxes over place and attributes (needs nearcast[bench])
 ==============  =====================================================================================
 
-:func:`build_index` builds one by name; :func:`open_index` maps a saved one into memory. An index is a subclass of
+:func:`build_index` builds one by name; :func:`open_one` maps a saved one into memory. An index is a subclass of
 :class:`Matcher` that is listed in :data:`INDEXES`; the contract suite then tests it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import IndexFileError, UnknownError, shown
-from nearcast.matching import files
-from nearcast.matching.ap_tree import APTree
-from nearcast.matching.auto import Auto
-from nearcast.matching.lfilter import LFilter
-from nearcast.matching.matcher import Matcher, Progress
-from nearcast.matching.mbr_trie import MBRTrie
-from nearcast.matching.message_store import MessageStore
-from nearcast.matching.mo_tree import MOTree
-from nearcast.matching.packed_list import PackedList
-from nearcast.matching.pt_quadtree import PTQuadtree
-from nearcast.matching.ranked_list import RankedList
-from nearcast.matching.rivals import TAMA, IQTree, OpIndex, RQTree, RStarTree, RTTree
-from nearcast.matching.scan import Scan
-from nearcast.matching.stores import STORES, build_store
+from nearcast.matching.index import Matcher, Progress
+from nearcast.matching.messages import STORES, build_store
+from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.registry import Registry
+from nearcast.storage.directory import read
 
-if TYPE_CHECKING:
-    from nearcast.sharded import Sharded
+__all__ = ["INDEXES", "STORES", "Matcher", "MessageStore", "build_index", "build_store", "open_one"]
 
-__all__ = ["INDEXES", "STORES", "Matcher", "MessageStore", "build_index", "build_store", "open_index"]
+_STRUCTURES = "nearcast.matching.structures"
+_RIVALS = "nearcast.matching.rivals"
 
-INDEXES: dict[str, type[Matcher]] = {
-    index.name: index
-    for index in (
-        Auto,
-        Scan,
-        RankedList,
-        PackedList,
-        APTree,
-        MBRTrie,
-        PTQuadtree,
-        LFilter,
-        MOTree,
-        IQTree,
-        RQTree,
-        RTTree,
-        TAMA,
-        OpIndex,
-        RStarTree,
-    )
-}
+INDEXES: Registry[type[Matcher]] = Registry(
+    {
+        "auto": f"{_STRUCTURES}.auto:Auto",
+        "scan": f"{_STRUCTURES}.scan:Scan",
+        "ranked-list": f"{_STRUCTURES}.ranked_list:RankedList",
+        "packed-list": f"{_STRUCTURES}.packed_list:PackedList",
+        "ap-tree": f"{_STRUCTURES}.ap_tree:APTree",
+        "mbr-trie": f"{_STRUCTURES}.mbr_trie:MBRTrie",
+        "pt-quadtree": f"{_STRUCTURES}.pt_quadtree:PTQuadtree",
+        "lfilter": f"{_STRUCTURES}.lfilter:LFilter",
+        "mo-tree": f"{_STRUCTURES}.mo_tree:MOTree",
+        "iq-tree": f"{_RIVALS}.iq_tree:IQTree",
+        "rq-tree": f"{_RIVALS}.rq_tree:RQTree",
+        "rt-tree": f"{_RIVALS}.rt_tree:RTTree",
+        "tama": f"{_RIVALS}.tama:TAMA",
+        "op-index": f"{_RIVALS}.op_index:OpIndex",
+        "r-star-tree": f"{_RIVALS}.r_star_tree:RStarTree",
+    }
+)
 
 
 def build_index(
@@ -124,24 +114,9 @@ def build_index(
     return index(table, messages=messages, progress=progress, **parameters)
 
 
-def open_index(directory: str | Path, *, verify: bool = False) -> Matcher | Sharded:
-    """Open a saved index: its arrays are mapped copy-on-write, so that many processes share the pages.
-
-    What this process changes stays private to it. Opening reads no array; ``verify=True`` reads all and compares
-    checksums. *directory* may also hold several versions: then the one that its file ``CURRENT`` names is opened. A
-    version of several shards answers as one index; it cannot be changed.
-    """
-    from nearcast import sharded
-
-    directory = files.current(Path(directory))
-    if sharded.is_sharded(directory):
-        return sharded.Sharded(directory, verify=verify)
-    return open_one(directory, verify=verify)
-
-
 def open_one(directory: Path, *, verify: bool = False) -> Matcher:
     """Open the directory of one index."""
-    manifest, arrays = files.read(directory, verify=verify)
+    manifest, arrays = read(directory, verify=verify)
     name = manifest["index"]
     if name not in INDEXES:
         raise IndexFileError(

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.ragged import offsets_of
+from nearcast.columns.shapes import Shapes, region_of_boxes
 from nearcast.geometry import Place, Planar, Point, Region, Space, touches
 from nearcast.kernels import kernel
-from nearcast.ragged import offsets_of
-from nearcast.shapes import Shapes, region_of_boxes
 
 if TYPE_CHECKING:
-    from nearcast.matching.message_rows import MessageRows
-    from nearcast.matching.store import ClauseStore
+    from nearcast.columns.rows.clauses import ClauseStore
+    from nearcast.columns.rows.messages import MessageRows
 
 __all__ = ["resolve", "resolve_stored"]
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import Matches
+from nearcast.columns.ragged import offsets_of
 from nearcast.errors import ColumnError, shown
-from nearcast.parallel import side_by_side
-from nearcast.ragged import offsets_of
+from nearcast.kernels.threads import side_by_side
 
 __all__ = ["Searches", "Step"]
 

@@ -35,18 +35,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import MessageBatch, SubscriptionTable
-from nearcast.errors import ColumnError, InputError, shown
-from nearcast.preparation import casting
-from nearcast.ragged import code_sets, ragged_take
-from nearcast.tables import (
+from nearcast.columns.from_arrow import (
     MESSAGE_COLUMNS,
     SUBSCRIPTION_COLUMNS,
     Refusals,
     messages_from_arrow,
     subscriptions_from_arrow,
 )
-from nearcast.tables.places import BOX
-from nearcast.tables.source import is_number, is_text
+from nearcast.columns.from_arrow.places import BOX
+from nearcast.columns.from_arrow.source import is_number, is_text
+from nearcast.columns.ragged import code_sets, ragged_take
+from nearcast.errors import ColumnError, InputError, shown
+from nearcast.preparation import casting
 
 __all__ = ["MALFORMED", "REASONS", "VERDICT", "Kind", "Preparation"]
 
@@ -88,7 +88,7 @@ class Preparation:
     Parameters
     ----------
     schema
-        Of the raw table. The columns have the names of :mod:`nearcast.tables`; strings will do for any of them.
+        Of the raw table. The columns have the names of :mod:`nearcast.columns.from_arrow`; strings will do for any.
     kind
         ``"messages"`` or ``"subscriptions"``.
     numbers

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.columns.from_arrow.source import is_list, is_number, is_text
 from nearcast.errors import ColumnError, InputError, shown
 from nearcast.files.columnar import number_in, time_in
 from nearcast.files.documents import place_columns
 from nearcast.geometry import as_place, as_region
-from nearcast.tables.source import is_list, is_number, is_text
 
 __all__ = [
     "TIME",

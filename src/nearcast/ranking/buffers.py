@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
-from nearcast.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 

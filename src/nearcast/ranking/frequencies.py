@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.columns.ragged import integers
 from nearcast.errors import ColumnError, shown
-from nearcast.ragged import integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

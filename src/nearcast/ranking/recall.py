@@ -17,7 +17,7 @@ import numpy as np
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
-from nearcast.parallel import side_by_side
+from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.curve import z_order
 from nearcast.ranking.finder import wider
 from nearcast.ranking.scoring import Metric

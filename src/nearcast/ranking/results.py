@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.parallel import side_by_side
+from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.buffers import SHIFT, Buffers
 from nearcast.ranking.holders import Holders
 from nearcast.ranking.updates import Changes, Log

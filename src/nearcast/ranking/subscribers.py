@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import config
-from nearcast.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray
 from nearcast.ranking.scoring import lengths
 
 if TYPE_CHECKING:

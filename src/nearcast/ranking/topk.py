@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.ragged import code_sets, integers, matrix, offsets_of
 from nearcast.errors import ColumnError, InputError, UnknownError, shown
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
-from nearcast.parallel import side_by_side
-from nearcast.ragged import code_sets, integers, matrix, offsets_of
+from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.blocks import Blocks
 from nearcast.ranking.finder import Finder, Found, Scan, joined
 from nearcast.ranking.frequencies import DocumentFrequencies
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.clock import Clock
+    from nearcast.columns.vocabulary import Vocabulary
     from nearcast.geometry import Space
     from nearcast.ranking.updates import Changes
     from nearcast.ranking.windows import Window
-    from nearcast.vocabulary import Vocabulary
 
 __all__ = ["FINDERS", "POLICIES", "TopK"]
 

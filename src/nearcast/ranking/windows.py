@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import config
+from nearcast.columns.growable import GrowableArray
 from nearcast.errors import InputError, shown
-from nearcast.growable import GrowableArray
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

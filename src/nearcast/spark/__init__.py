@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nearcast.spark.session import session
 
 if TYPE_CHECKING:
-    from nearcast.spark.live import Live
+    from nearcast.spark.live.live import Live
     from nearcast.spark.matching import match
     from nearcast.spark.preparing import Prepared, good_rows, prepare, quarantined_rows, write_prepared
     from nearcast.spark.profiles import Profile, profile
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "live": ("Live",),
+    "live.live": ("Live",),
     "matching": ("match",),
     "preparing": ("Prepared", "good_rows", "prepare", "quarantined_rows", "write_prepared"),
     "profiles": ("Profile", "profile"),

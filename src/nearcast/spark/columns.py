@@ -9,8 +9,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, NumericType, StringType
 
 from nearcast import MessageBatch, SubscriptionTable
+from nearcast.columns.from_arrow import MESSAGE_COLUMNS
 from nearcast.errors import ColumnError
-from nearcast.tables import MESSAGE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Collection

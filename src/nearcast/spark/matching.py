@@ -12,12 +12,12 @@ from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
 from nearcast import config
 from nearcast.errors import InputError, shown
-from nearcast.matching import files
-from nearcast.sharded import Sharded
+from nearcast.sharding.version import Sharded
 from nearcast.spark import worker
 from nearcast.spark.columns import message_columns
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import sample_of, version_of
+from nearcast.storage.directory import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ def match(
             sample=sample,
         )
     else:
-        version = files.current(Path(subscriptions).absolute())
+        version = current(Path(subscriptions).absolute())
     # A directory that is missing or damaged is reported here, not by a task.
     opened, ids = worker.opened(str(version))
     needed = message_columns(messages, opened.like)

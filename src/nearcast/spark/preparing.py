@@ -45,11 +45,11 @@ def prepare(
     Parameters
     ----------
     raw
-        Columns by name, as :mod:`nearcast.tables` lists them: of their own type, or strings. Keywords as a string are a
-        JSON list, or words with white space between; times as a string are ISO 8601 with an offset, or microseconds;
-        geometry as a string is WKT. ``_corrupt_record``, where Spark's readers put a line that is no row, makes it
-        ``malformed``. Every other column of messages is an attribute: numbers become doubles, strings and booleans
-        stay; columns of other types are left out, and so are all others of subscriptions.
+        Columns by name, as :mod:`nearcast.columns.from_arrow` lists them: of their own type, or strings. Keywords as a
+        string are a JSON list, or words with white space between; times as a string are ISO 8601 with an offset, or
+        microseconds; geometry as a string is WKT. ``_corrupt_record``, where Spark's readers put a line that is no row,
+        makes it ``malformed``. Every other column of messages is an attribute: numbers become doubles, strings and
+        booleans stay; columns of other types are left out, and so are all others of subscriptions.
     kind
         ``"messages"`` or ``"subscriptions"``.
     numbers

@@ -32,12 +32,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions
 
 from nearcast import __version__, config
-from nearcast.durable import rename_durably, sync_tree
 from nearcast.errors import IndexFileError, InputError, UnknownError, shown
-from nearcast.matching.files import CURRENT, switch
 from nearcast.spark.columns import message_columns, require_id
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, counted
+from nearcast.storage.atomic import rename_durably, sync_tree
+from nearcast.storage.directory import CURRENT, switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -23,14 +23,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.functions import explode
 
-from nearcast import SubscriptionTable, __version__, build_index, config, open_index, sharded
-from nearcast.durable import rename_durably, sync_directory
+from nearcast import SubscriptionTable, __version__, build_index, config, open_index
 from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
-from nearcast.matching.files import FORMAT, switch
+from nearcast.sharding.version import SHARDS, SUBSCRIPTIONS, finish, start
 from nearcast.spark import worker
 from nearcast.spark.columns import message_columns, require_id, without_rows
 from nearcast.spark.profiles import Profile
 from nearcast.spark.session import quietly
+from nearcast.storage.atomic import rename_durably, sync_directory
+from nearcast.storage.directory import FORMAT, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +67,8 @@ def build(
     index
         The name of the index, as :func:`nearcast.build_index` takes it.
     distribution
-        How subscriptions are divided between shards: a name of ``nearcast.distribution.DISTRIBUTIONS``, or ``auto``.
+        How subscriptions are divided between shards: a name of ``nearcast.sharding.distribution.DISTRIBUTIONS``, or
+        ``auto``.
     shards
         How many there are, 1 to 1,024. Without it there is one index for all, and no message is moved to match it.
     messages
@@ -148,16 +150,16 @@ def sharded_version(
     if _sound(version):
         return version
     with _draft(version) as draft:
-        sharded.start(draft, table, distribution=distribution, shards=shards, messages=sample)
-        rows = spark.read.parquet(str(draft / sharded.SUBSCRIPTIONS))
-        divided = rows.withColumn("_shard", explode(sharded.SHARDS)).repartitionById(shards, "_shard")
+        start(draft, table, distribution=distribution, shards=shards, messages=sample)
+        rows = spark.read.parquet(str(draft / SUBSCRIPTIONS))
+        divided = rows.withColumn("_shard", explode(SHARDS)).repartitionById(shards, "_shard")
 
         def build_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return worker.built_shards(batches, str(draft), index)
 
         with quietly():
             divided.mapInArrow(build_shards, "shard int, subscriptions long").collect()
-        sharded.finish(draft, index)
+        finish(draft, index)
     return version
 
 

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast import MessageBatch, config, open_index, sharded
-from nearcast.distribution import Routes
+from nearcast import MessageBatch, config, open_index
+from nearcast.columns.ragged import offsets_of
 from nearcast.matching import Matcher
-from nearcast.ragged import offsets_of
+from nearcast.sharding.distribution import Routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from nearcast import Matches
-    from nearcast.sharded import Sharded
+    from nearcast.sharding.version import Sharded, build_shard
 
 __all__ = ["SENT", "SHARD", "built_shards", "deliveries", "opened", "sent", "shard_deliveries", "spark_ids"]
 
@@ -116,7 +116,7 @@ def built_shards(batches: Iterable[pa.RecordBatch], draft: str, index: str) -> I
         return
     for number in pc.unique(rows[SHARD]).to_pylist():
         here = rows.filter(pc.equal(rows[SHARD], number)).drop([SHARD])
-        count = sharded.build_shard(Path(draft), number, here, index)
+        count = build_shard(Path(draft), number, here, index)
         yield pa.RecordBatch.from_pydict(
             {"shard": pa.array([number], pa.int32()), "subscriptions": pa.array([count], pa.int64())}
         )

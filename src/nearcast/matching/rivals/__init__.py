@@ -16,14 +16,3 @@ And the stores of messages that the MO-Tree paper compares its own with:
 ``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex
 ==============  =====================================================================================
 """
-
-from nearcast.matching.rivals.beq_tree import BEQTree
-from nearcast.matching.rivals.iq_tree import IQTree
-from nearcast.matching.rivals.op_index import OpIndex
-from nearcast.matching.rivals.r_star_tree import RStarTree
-from nearcast.matching.rivals.r_star_tree_store import RStarTreeStore
-from nearcast.matching.rivals.rq_tree import RQTree
-from nearcast.matching.rivals.rt_tree import RTTree
-from nearcast.matching.rivals.tama import TAMA
-
-__all__ = ["TAMA", "BEQTree", "IQTree", "OpIndex", "RQTree", "RStarTree", "RStarTreeStore", "RTTree"]

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import ragged_take
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
-from nearcast.matching.message_store import MessageStore
+from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.rivals.blocks import Blocks
-from nearcast.ragged import ragged_take
 
 __all__ = ["BEQTree"]
 

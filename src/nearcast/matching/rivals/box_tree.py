@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.ragged import offsets_of
 from nearcast.errors import RuntimeUnavailableError
 from nearcast.kernels import kernel
 from nearcast.matching.rivals.counting import PLACES, Predicates
 from nearcast.matching.rivals.domains import Domains, domains_of, share
-from nearcast.ragged import offsets_of
 
 __all__ = ["BoxTree", "Boxes", "coordinate"]
 

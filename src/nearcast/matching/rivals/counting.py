@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import NEGATED, Clauses
-from nearcast.ragged import offsets_of
 
 __all__ = ["NEVER", "PLACES", "CountingLists", "ListPool", "Predicates", "predicates_of"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.matching.grid import Grid, cell_of, grid_over, level_start
+from nearcast.matching.structures.grid import Grid, cell_of, grid_over, level_start
 
 __all__ = ["ROOT", "Space", "Span", "cover", "first_met", "place_of", "space_over", "span_of"]
 

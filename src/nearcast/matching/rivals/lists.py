@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import Pool
-from nearcast.matching.postings import PostingLists
-from nearcast.ragged import offsets_of
+from nearcast.matching.structures.postings import PostingLists
 
 __all__ = ["SharedLists"]
 

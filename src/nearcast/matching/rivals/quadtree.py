@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import ragged_take
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Probes
-from nearcast.matching.grid import Grid
-from nearcast.matching.matcher import Matcher
+from nearcast.matching.index import Matcher
 from nearcast.matching.rivals.cover import Space, cover, place_of, space_over, span_of
 from nearcast.matching.rivals.directory import Directories, cell_in, key_of, word_in
 from nearcast.matching.rivals.lists import SharedLists
 from nearcast.matching.rivals.ranking import NO_WORD, Frequencies
-from nearcast.ragged import ragged_take
+from nearcast.matching.structures.grid import Grid
 
 __all__ = ["QuadtreeLists"]
 

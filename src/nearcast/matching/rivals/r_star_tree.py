@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.matcher import Matcher
+from nearcast.matching.index import Matcher
 from nearcast.matching.rivals.box_tree import BoxTree, coordinate
 from nearcast.matching.rivals.counting import PLACES, Predicates, predicates_of
 from nearcast.matching.rivals.domains import Domains

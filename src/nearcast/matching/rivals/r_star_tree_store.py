@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.ragged import ragged_take
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Stored, keep_satisfying, keep_valid
-from nearcast.matching.message_store import MessageStore
+from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.rivals.box_tree import BoxTree
 from nearcast.matching.rivals.counting import PLACES, Predicates, predicates_of
-from nearcast.ragged import ragged_take
 
 __all__ = ["RStarTreeStore"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import ragged_take
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses
-from nearcast.ragged import ragged_take
 
 __all__ = ["NO_WORD", "Frequencies", "pick_rarest"]
 

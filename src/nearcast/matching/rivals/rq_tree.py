@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL, Pool, candidates
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.grid import Grid, level_start
 from nearcast.matching.rivals.cover import first_met, place_of, span_of
 from nearcast.matching.rivals.directory import (
     COUNT,
@@ -34,6 +33,7 @@ from nearcast.matching.rivals.directory import (
 )
 from nearcast.matching.rivals.quadtree import QuadtreeLists
 from nearcast.matching.rivals.ranking import NO_WORD
+from nearcast.matching.structures.grid import Grid, level_start
 
 __all__ = ["RQTree"]
 

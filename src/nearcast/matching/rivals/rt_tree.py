@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.matcher import Matcher
+from nearcast.matching.index import Matcher
 from nearcast.matching.rivals.ranking import NO_WORD, Frequencies
 from nearcast.matching.rivals.rtree import FREE, NO_NODE, ROOT, USED, Tree, attach, insert, refill, remove
 from nearcast.matching.rivals.tokens import Filters, has, passes, put

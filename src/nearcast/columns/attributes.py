@@ -1,0 +1,49 @@
+"""The names of attributes, as column numbers, and their strings, as codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nearcast.columns.vocabulary import Vocabulary
+
+__all__ = ["AttributeNames"]
+
+
+class AttributeNames:
+    """A growing list of attributes; each is a column of a batch's attribute matrix.
+
+    An attribute is a name **and** a type: ``brand = "Huawei"`` asks the string attribute, ``brand = 5`` the
+    numeric one, and these are two columns. Strings stand in the matrix as their code in :attr:`strings`.
+
+    >>> names = AttributeNames()
+    >>> names.add("price", text=False), names.add("brand", text=True), names.add("price", text=False)
+    (0, 1, 0)
+    >>> names.find("brand", text=False) is None
+    True
+    """
+
+    def __init__(
+        self, columns: list[tuple[str, bool]] | None = None, strings: Vocabulary | None = None
+    ) -> None:
+        self._columns: dict[tuple[str, bool], int] = {}
+        for name, text in columns or []:
+            self.add(name, text=text)
+        self.strings = Vocabulary() if strings is None else strings
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        """Iterate over (name, is it a string attribute) by column number."""
+        return iter(self._columns)
+
+    def __repr__(self) -> str:
+        return f"<AttributeNames: {', '.join(name for name, _ in self)}>"
+
+    def add(self, name: str, *, text: bool) -> int:
+        """Return the column of an attribute, a new one if need be."""
+        return self._columns.setdefault((name, text), len(self._columns))
+
+    def find(self, name: str, *, text: bool) -> int | None:
+        """Return the column of an attribute, None if no subscription asks for it."""
+        return self._columns.get((name, text))

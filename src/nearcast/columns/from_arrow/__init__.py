@@ -1,0 +1,277 @@
+"""Arrow, pandas, GeoPandas and Polars tables to columns and back.
+
+Anything that speaks the Arrow C stream protocol is read, and so is a mapping of columns. The columns by name:
+
+=====================================  ==========================================================================
+``id``                                 string or integer; the row number where there is no such column
+*a region or a place*
+``geometry``                           WKB (also GeoArrow's and GeoParquet's) or WKT; a null falls through
+``lon``, ``lat``, ``radius_m``         a circle
+``lon``, ``lat``                       a point of a message
+``xmin``, ``ymin``, ``xmax``, ``ymax`` a box, ``xmin > xmax`` across the antimeridian (or one struct ``bbox``)
+nothing, or nulls                      everywhere, for a subscription; an error for a message
+*words*
+``expression``                         of a subscription, in the written language
+``keywords``                           list of strings: all needed (subscription), all there (message)
+``text``                               of a message: its words are the keywords
+*the rest of a message*
+``published_at``, ``expires_at``       timestamps, or integers of microseconds since 1970 UTC
+any other number or string             an attribute; null where absent
+=====================================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from nearcast import config, language
+from nearcast.clock import iso
+from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.clause_rows import ClauseLists, code_clauses, cross, probe_rows
+from nearcast.columns.from_arrow.places import BOX, places, regions
+from nearcast.columns.from_arrow.source import Refusals, Source, arrow_table, is_number, is_text
+from nearcast.columns.from_arrow.words import asked_words, message_words, text_codes
+from nearcast.columns.from_objects import codes_like, expression_of, needed_codes, region_of, rows_by_owner
+from nearcast.columns.messages import NEVER, MessageBatch
+from nearcast.columns.ragged import code_sets, interval_rows
+from nearcast.columns.subscriptions import SubscriptionTable
+from nearcast.columns.vocabulary import Vocabulary
+from nearcast.errors import ColumnError, ExpressionError, shown
+from nearcast.geometry import WGS84, Box, Circle, Polygon, Space
+from nearcast.kernels.verify import Clauses
+from nearcast.predicates import Clause
+
+__all__ = [
+    "MESSAGE_COLUMNS",
+    "SUBSCRIPTION_COLUMNS",
+    "Refusals",
+    "arrow_table",
+    "messages_from_arrow",
+    "subscriptions_from_arrow",
+    "subscriptions_to_arrow",
+]
+
+_REGION = ("geometry", "lon", "lat", "radius_m", *BOX, "bbox")
+SUBSCRIPTION_COLUMNS = ("id", "expression", "keywords", *_REGION)
+MESSAGE_COLUMNS = ("id", "text", "keywords", *_REGION, "published_at", "expires_at")
+
+
+def subscriptions_from_arrow(
+    table: Any,
+    *,
+    like: SubscriptionTable | None = None,
+    space: Space = WGS84,
+    refusals: Refusals | None = None,
+) -> SubscriptionTable:
+    """Read subscriptions; see the module's list of columns. A column that means nothing here is an error.
+
+    So is a row that cannot be used, or, with *refusals*, it is noted there and means nothing in the result.
+
+    >>> subscriptions_from_arrow({"id": ["a", "b"], "expression": ["tea", "tea OR milk"], "lon": [0, 1],
+    ...     "lat": [0, 1], "radius_m": [500, 800]})
+    <SubscriptionTable of 2 subscriptions in 3 clause rows>
+    """
+    source = Source(table, "subscription", refusals)
+    unknown = [name for name in source.names if name not in SUBSCRIPTION_COLUMNS]
+    if unknown:
+        raise ColumnError(
+            f"a table of subscriptions has no column {shown(unknown[0])}; "
+            f"the columns are {', '.join(SUBSCRIPTION_COLUMNS)}"
+        )
+    if "expression" in source and "keywords" in source:
+        raise ColumnError("a table of subscriptions has either expressions or keywords, not both")
+    space = space if like is None else like.space
+    vocabulary, attributes = codes_like(like)
+    placed = regions(source, space)
+    if "expression" in source:
+        lists, expression_of_row = _expression_clauses(source, vocabulary, attributes)
+    else:
+        lists, expression_of_row = _keyword_clauses(source, vocabulary), np.arange(source.size)
+    clauses, owners, shapes = cross(lists, expression_of_row, placed)
+    return SubscriptionTable(clauses, owners, source.size, shapes, source.ids, vocabulary, attributes, space)
+
+
+def messages_from_arrow(
+    table: Any, *, like: SubscriptionTable, learn: bool = False, refusals: Refusals | None = None
+) -> MessageBatch:
+    """Read messages in the codes of *like*; see the module's list of columns.
+
+    Words and attributes that no subscription asks for are left out, or, with *learn*, get codes. Columns of other types
+    are left out. A row that cannot be used is an error, or, with *refusals*, is noted there and means nothing in the
+    result.
+    """
+    source = Source(table, "message", refusals)
+    vocabulary, attributes = needed_codes(like)
+    placed = places(source, like.space)
+    published_at, expires_at = _lifetimes(source)
+    m = source.size
+    code = vocabulary.add if learn else vocabulary.encode
+    if "keywords" in source:
+        offsets, words = message_words(source)
+        codes = code(words)
+    elif "text" in source:
+        offsets, codes = text_codes(source["text"], code)
+    else:
+        offsets, codes = np.zeros(m + 1, np.int64), np.empty(0, np.int32)
+    offsets, codes = code_sets(offsets, codes, m, "keyword", drop_negative=True)
+    if learn:
+        for name in source.names:
+            if name not in MESSAGE_COLUMNS and (is_text(source[name].type) or _is_value(source[name].type)):
+                attributes.add(name, text=is_text(source[name].type))
+    code_string = attributes.strings.add if learn else attributes.strings.encode
+    values = np.full((m, len(attributes)), np.nan)
+    for number, (name, textual) in enumerate(attributes):
+        if name in source and name not in MESSAGE_COLUMNS:
+            _attribute_values(source, name, textual, code_string, values[:, number])
+    probes, owners = probe_rows(placed, offsets, codes, values)
+    return MessageBatch(
+        probes,
+        owners,
+        m,
+        placed.shapes,
+        source.ids,
+        published_at,
+        expires_at,
+        vocabulary,
+        attributes,
+        like.space,
+    )
+
+
+def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
+    """Return the columns that :func:`subscriptions_from_arrow` reads; subscriptions without clauses are left out.
+
+    Expressions are written in normal form, which can be much longer than what was asked; one that would be too long
+    to be read back is an error here.
+    """
+    rows = [(row, owned) for row, owned in enumerate(rows_by_owner(table)) if len(owned)]
+    kept = pa.array([row for row, _ in rows], pa.int64())
+    found = [region_of(table, owned) for _, owned in rows]
+    ids = kept if table.ids is None else table.ids.take(kept)
+    written = [language.format_expression(expression_of(table, owned)) for _, owned in rows]
+    for at, expression in enumerate(written):
+        if len(expression) > config.MAX_EXPRESSION_CHARS:
+            raise ExpressionError(
+                f"subscription {shown(ids[at].as_py())} takes {len(expression)} characters to write, its clauses "
+                f"in full; over {config.MAX_EXPRESSION_CHARS} (config.MAX_EXPRESSION_CHARS) cannot be read back: "
+                "split it into several subscriptions"
+            )
+    columns = {
+        "id": ids,
+        "expression": pa.array(written, pa.string()),
+        "geometry": pa.array([r.wkb if isinstance(r, Polygon) else None for r in found], pa.binary()),
+    }
+    for name, field in (("lon", "x"), ("lat", "y"), ("radius_m", "radius")):
+        numbers = [getattr(r, field) if isinstance(r, Circle) else None for r in found]
+        columns[name] = pa.array(numbers, pa.float64())
+    for name in BOX:
+        numbers = [getattr(r, name) if isinstance(r, Box) else None for r in found]
+        columns[name] = pa.array(numbers, pa.float64())
+    return pa.table(columns)
+
+
+def _expression_clauses(
+    source: Source, vocabulary: Vocabulary, attributes: AttributeNames
+) -> tuple[ClauseLists, NDArray[np.int64]]:
+    """Return the clauses of each distinct expression, and which expression each row has."""
+    column = source.strings("expression").dictionary_encode()
+    for row in np.flatnonzero(column.is_null()) if column.null_count else ():
+        missing = ColumnError(f"{source.name_of(row)} has no expression; write * for every message")
+        source.refuse("expression", row, missing)
+    numbers = column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def rows(number: int) -> NDArray[np.int64]:
+        return np.flatnonzero(numbers == number)
+
+    clauses = [
+        source.at("expression", partial(rows, number), _parsed, expression) or ()
+        for number, expression in enumerate(column.dictionary.to_pylist())
+    ]
+    return code_clauses([*clauses, ()], vocabulary, attributes), numbers
+
+
+def _parsed(expression: str) -> tuple[Clause, ...]:
+    return language.parse(expression).clauses()
+
+
+def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
+    """Return a clause for each row: all of its keywords, or none where there is no such column."""
+    n = source.size
+    offsets, codes = np.zeros(n + 1, np.int64), np.empty(0, np.int32)
+    if "keywords" in source:
+        offsets, words = asked_words(source)
+        codes = vocabulary.add(words)
+    keywords = code_sets(offsets, codes, n, "keyword")
+    forbidden = code_sets(None, None, n, "forbidden")
+    tests = interval_rows(None, n)
+    clauses = Clauses(
+        np.empty((0, 4)), *keywords, *forbidden, tests[0], tests[1], tests[2], tests[3], tests[4]
+    )
+    return ClauseLists(np.arange(n + 1), clauses)
+
+
+def _is_value(kind: pa.DataType) -> bool:
+    return is_number(kind) or bool(pa.types.is_boolean(kind))
+
+
+def _attribute_values(
+    source: Source,
+    name: str,
+    textual: bool,
+    code: Callable[[pa.Array], NDArray[np.int32]],
+    out: NDArray[np.float64],
+) -> None:
+    """Write one attribute of all messages to *out*; a column of the other type leaves NaN."""
+    column = source[name]
+    if textual and is_text(column.type):
+        out[:] = code(column)
+        out[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    elif not textual and _is_value(column.type):
+        out[:] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        infinite = np.isinf(out)
+        for row in np.flatnonzero(infinite) if infinite.any() else ():
+            source.at("attribute", row, _refuse_infinite, name, float(out[row]))
+
+
+def _refuse_infinite(name: str, value: float) -> None:
+    raise ColumnError(f"attribute {shown(name)} is {value!r}; give a finite number, or null")
+
+
+def _lifetimes(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return from when until when each message may be delivered, as microseconds."""
+    published, expires = _times(source, "published_at"), _times(source, "expires_at")
+    starts: NDArray[np.int64] = published.fill_null(0).to_numpy(zero_copy_only=False)
+    ends: NDArray[np.int64] = expires.fill_null(NEVER).to_numpy(zero_copy_only=False)
+    wrong = pc.fill_null(pc.less_equal(expires, published), False).to_numpy(zero_copy_only=False)
+    for row in np.flatnonzero(wrong) if wrong.any() else ():
+        problem = f"expires at {iso(int(ends[row]))}, not after its publication at {iso(int(starts[row]))}"
+        error = ColumnError(f"{source.name_of(row)} {problem}; give a later expires_at, or null")
+        source.refuse("expiry", row, error)
+    return starts.copy(), ends.copy()
+
+
+def _times(source: Source, name: str) -> pa.Array:
+    """Return a column of times as microseconds, null where there is none."""
+    if name not in source:
+        return pa.nulls(source.size, pa.int64())
+    column = source[name]
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        raise ColumnError(f"{name} has no time zone; make it a timestamp with one, UTC for instance")
+    if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise ColumnError(f"{name} must be timestamps with a zone or integers of microseconds, not {kind}")
+    try:
+        if pa.types.is_timestamp(kind):  # nanoseconds are cut off
+            column = column.cast(pa.timestamp("us", "UTC"), safe=kind.unit != "ns")
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise ColumnError(
+            f"{name} has times outside of 64 bits of microseconds since 1970 UTC; check their unit"
+        ) from None

@@ -1,0 +1,252 @@
+"""The place columns of a table: points, boxes and circles in bulk, the odd ones one by one.
+
+Odd is a polygon, a box or circle that meets the antimeridian or a pole, and a mistake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns.clause_rows import Placed, place
+from nearcast.columns.from_arrow.source import Source, is_text
+from nearcast.columns.ragged import offsets_of
+from nearcast.columns.shapes import NO_SHAPES, Shapes
+from nearcast.errors import ColumnError
+from nearcast.geometry import Box, Circle, Place, Planar, Point, Region, Space, as_place, as_region
+
+__all__ = ["BOX", "places", "regions"]
+
+BOX = ("xmin", "ymin", "xmax", "ymax")
+_CIRCLE = ("lon", "lat", "radius_m")
+_WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
+_EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
+
+
+def regions(source: Source, space: Space) -> Placed:
+    """Return the region of each subscription; where several are given, geometry wins over circle over box."""
+    layout = _Layout(source, space, np.tile(_EVERYWHERE, (source.size, 1)))
+    boxes = _boxes(source)
+    if boxes is not None:
+        layout.put_boxes(_given(boxes), boxes)
+    circles = source.numbers(_CIRCLE)
+    if circles is not None:
+        layout.put_circles(_given(circles), circles)
+    geometry = _geometry(source)
+    for row in np.flatnonzero(geometry.is_valid()):
+        layout.put(row, source.at("place", row, as_region, geometry[row].as_py(), space))
+    return layout.placed()
+
+
+def places(source: Source, space: Space) -> Placed:
+    """Return the place of each message; where several are given, geometry wins over circle over point over box."""
+    points = source.numbers(("lon", "lat"))
+    xy = np.full((source.size, 2), np.nan) if points is None else points
+    layout = _Layout(source, space, np.concatenate([xy, xy], axis=1))
+    rest = np.ones(source.size, bool)  # the rows whose place is their point
+    boxes = _boxes(source)
+    if boxes is not None:
+        rows = _given(boxes) & np.isnan(xy).all(axis=1)
+        layout.put_boxes(rows, boxes)
+        rest &= ~rows
+    circles = source.numbers(_CIRCLE) if "radius_m" in source else None
+    if circles is not None:
+        rows = ~np.isnan(circles[:, 2])
+        layout.put_circles(rows, circles)
+        rest &= ~rows
+    geometry = _geometry(source)
+    given = np.asarray(geometry.is_valid())
+    points = _wkb_points(geometry)
+    plain = _good_points(points[:, 0], points[:, 1], space)
+    layout.put_points(plain, points)
+    for row in np.flatnonzero(given & ~plain):
+        layout.put(row, source.at("place", row, as_place, geometry[row].as_py(), space))
+    rest &= ~given
+    _check_points(source, xy, np.flatnonzero(rest), space)
+    return layout.placed()
+
+
+class _Layout:
+    """The place of each row as it is found, a later one over an earlier one: what ``place`` would lay out."""
+
+    def __init__(self, source: Source, space: Space, boxes: NDArray[np.float64]) -> None:
+        self._source = source
+        self._space = space
+        self._boxes = boxes  # of the rows that are not odd
+        self._circles = np.full((len(boxes), 3), np.nan)  # of those that have one
+        self._odd = np.zeros(len(boxes), bool)
+        self._objects: dict[int, Region | Place] = {}  # of the odd rows
+
+    def put_points(self, rows: NDArray[np.bool_], points: NDArray[np.float64]) -> None:
+        """Put the points of the rows that are marked; they are known to lie in the space."""
+        self._boxes[rows], self._circles[rows], self._odd[rows] = np.tile(points[rows], 2), np.nan, False
+
+    def put_boxes(self, rows: NDArray[np.bool_], boxes: NDArray[np.float64]) -> None:
+        """Put the boxes of the rows that are marked."""
+        plain = rows & _plain_boxes(boxes, self._space)
+        self._boxes[plain] = boxes[plain]
+        for row in np.flatnonzero(rows & ~plain):
+            box = partial(Box, space=self._space)
+            self.put(row, self._source.at("place", row, box, *boxes[row].tolist()))
+
+    def put_circles(self, rows: NDArray[np.bool_], circles: NDArray[np.float64]) -> None:
+        """Put the circles of the rows that are marked."""
+        boxes = np.full((len(rows), 4), np.nan)
+        boxes[rows] = _circle_boxes(circles[rows], self._space)
+        plain = ~np.isnan(boxes[:, 0])
+        self._boxes[plain], self._circles[plain], self._odd[plain] = boxes[plain], circles[plain], False
+        for row in np.flatnonzero(rows & ~plain):
+            self.put(row, self._source.at("place", row, _circle, self._space, *circles[row].tolist()))
+
+    def put(self, row: int | np.int64, region: Region | Place | None) -> None:
+        """Put an odd region; nothing where it was refused."""
+        if region is None:
+            return
+        self._odd[row] = True
+        self._objects[int(row)] = region
+
+    def placed(self) -> Placed:
+        """Return the boxes and shapes of all rows, in their order."""
+        n, odd = len(self._boxes), self._odd
+        round_ = ~odd & ~np.isnan(self._circles[:, 0])
+        if not odd.any() and not round_.any():
+            return Placed(np.arange(n + 1), self._boxes, NO_SHAPES)
+        objects = [self._objects[row] for row in np.flatnonzero(odd).tolist()]
+        special = place(objects)
+        counts = np.ones(n, np.int64)
+        counts[odd] = np.diff(special.offsets)
+        ours = np.repeat(odd, counts)
+        boxes = np.empty((len(ours), 4))
+        boxes[ours], boxes[~ours] = special.boxes, self._boxes[~odd]
+        shaped = round_.copy()
+        shaped[odd] = [not region.exact for region in objects]
+        if not shaped.any():
+            return Placed(offsets_of(counts), boxes, NO_SHAPES)
+        numbers = np.where(shaped, np.cumsum(shaped) - 1, -1).astype(np.int32)
+        circles, polygons = self._circles[shaped], np.full(int(shaped.sum()), None, object)
+        circles[odd[shaped]], polygons[odd[shaped]] = special.shapes.circles, special.shapes.polygons
+        return Placed(offsets_of(counts), boxes, Shapes(np.repeat(numbers, counts), circles, polygons))
+
+
+def _circle(space: Space, x: float, y: float, radius: float) -> Circle:
+    return Circle(x=x, y=y, radius=radius, space=space)
+
+
+def _plain_boxes(boxes: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
+    """Mark the boxes that are legal and clear of the antimeridian; NaN is not."""
+    xmin, ymin, xmax, ymax = boxes.T
+    plain: NDArray[np.bool_] = (xmin <= xmax) & (ymin <= ymax)
+    if isinstance(space, Planar):
+        plain &= (xmin >= space.xmin) & (xmax <= space.xmax) & (ymin >= space.ymin) & (ymax <= space.ymax)
+    else:
+        plain &= (xmin > -180) & (xmax < 180) & (ymin >= -90) & (ymax <= 90)
+    return plain
+
+
+def _circle_boxes(circles: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
+    """Return the one box of each circle as ``Circle.boxes()`` does, to the bit; NaN where it has to be asked.
+
+    That is where it meets a pole or the antimeridian, or is no circle. NumPy's own sines differ from those of
+    ``math`` in the last bit, and a circle must have one box however it came in.
+    """
+    legal = (
+        _good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
+    )
+    x, y, radius = circles[legal].T
+    if isinstance(space, Planar):
+        reach = radius + config.CIRCLE_PAD * (np.abs(x) + np.abs(y) + radius)
+        found = np.column_stack([x - reach, y - reach, x + reach, y + reach])
+    else:
+        reach = radius / config.EARTH_RADIUS_M * (180 / math.pi) + config.CIRCLE_PAD_DEG
+        sines = _each(math.sin, reach * (math.pi / 180))
+        cosines = _each(math.cos, y * (math.pi / 180))
+        widest = np.minimum(1.0, np.abs(sines) / cosines * (1 + config.CIRCLE_PAD))
+        half = _each(math.asin, widest) * (180 / math.pi) + config.CIRCLE_PAD_DEG
+        found = np.column_stack([x - half, y - reach, x + half, y + reach])
+        found[(found <= (-180, -90, -180, -90)).any(axis=1) | (found >= (180, 90, 180, 90)).any(axis=1)] = (
+            np.nan
+        )
+    boxes = np.full((len(circles), 4), np.nan)
+    boxes[legal] = found
+    return boxes
+
+
+def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.fromiter(map(function, values.tolist()), np.float64, len(values))
+
+
+def _good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
+    """Mark the points that lie in the space; NaN does not."""
+    if isinstance(space, Planar):
+        return (x >= space.xmin) & (x <= space.xmax) & (y >= space.ymin) & (y <= space.ymax)
+    return (np.abs(x) <= 180) & (np.abs(y) <= 90)
+
+
+def _check_points(source: Source, xy: NDArray[np.float64], rows: NDArray[np.int64], space: Space) -> None:
+    """Refuse those of the given rows whose point has no meaning."""
+    for row in rows[~_good_points(xy[rows, 0], xy[rows, 1], space)]:
+        if np.isnan(xy[row]).all():
+            source.refuse(
+                "place",
+                row,
+                ColumnError(
+                    f"{source.name_of(row)} has no place; give lon and lat, geometry, or xmin, ymin, xmax, ymax"
+                ),
+            )
+        else:
+            source.at("place", row, _point, space, *xy[row].tolist())
+
+
+def _point(space: Space, x: float, y: float) -> Point:
+    return Point(x=x, y=y, space=space)
+
+
+def _boxes(source: Source) -> NDArray[np.float64] | None:
+    """Return the boxes of the table, from four columns or one struct."""
+    if "bbox" in source:
+        column = source["bbox"]
+        if not pa.types.is_struct(column.type) or not {field.name for field in column.type} >= set(BOX):
+            raise ColumnError(f"bbox must be a column of structs of {', '.join(BOX)}, not of {column.type}")
+        return source.floats([pc.struct_field(column, name) for name in BOX], "bbox")
+    return source.numbers(BOX)
+
+
+def _given(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Mark the rows that have any of the numbers."""
+    return np.asarray(~np.isnan(columns).all(axis=1), np.bool_)
+
+
+def _geometry(source: Source) -> pa.Array:
+    """Return the geometries: WKB or WKT, null where there is none."""
+    if "geometry" not in source:
+        return pa.nulls(source.size)
+    column = source["geometry"]
+    kind = column.type
+    if is_text(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary())
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind)):
+        raise ColumnError(
+            f"geometry must be a column of WKB or WKT, not of {kind}; GeoPandas writes WKB by to_wkb()"
+        )
+    return column
+
+
+def _wkb_points(geometry: pa.Array) -> NDArray[np.float64]:
+    """Return x, y of the rows that are plain points in little-endian WKB, as points mostly are; NaN elsewhere."""
+    xy = np.full((len(geometry), 2), np.nan)
+    if pa.types.is_binary(geometry.type) or pa.types.is_large_binary(geometry.type):
+        fitting = pc.fill_null(pc.equal(pc.binary_length(geometry), _WKB_POINT.itemsize), False)
+        rows = np.flatnonzero(fitting)
+        found = np.frombuffer(b"".join(geometry.filter(fitting).to_pylist()), _WKB_POINT)
+        points = (found["head"] == (1, 1, 0, 0, 0)).all(axis=1)  # the byte order, and the type as an uint32
+        xy[rows[points]] = found["xy"][points]
+    return xy

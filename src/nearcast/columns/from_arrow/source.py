@@ -1,0 +1,165 @@
+"""A table that is being read: its columns, and how errors name its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast.columns.ids import id_array
+from nearcast.errors import ColumnError, InputError, shown
+
+__all__ = ["Refusals", "Source", "arrow_table", "is_list", "is_number", "is_text"]
+
+_T = TypeVar("_T")
+
+#: The rows that cannot be used, each with the kind of its first mistake and the sentence that says what it is.
+Refusals = dict[int, tuple[str, str]]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a type is of strings, whatever their layout; a dictionary of strings is."""
+    kind = _plain(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether a type is of integers, floats or decimals; a dictionary of them is."""
+    kind = _plain(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether a type is of lists, whatever their layout."""
+    types = pa.types
+    return bool(
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    )
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def arrow_table(table: Any) -> pa.Table:
+    """Return *table* as an Arrow table; no copy where it is one already."""
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    try:
+        if isinstance(table, Mapping):
+            return pa.table(dict(table))
+        if hasattr(table, "to_arrow") and hasattr(table, "geometry"):  # GeoPandas: its own export writes WKB
+            return pa.table(table.to_arrow(index=False))
+        if hasattr(table, "__arrow_c_stream__"):
+            return pa.table(table)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise ColumnError(f"this {type(table).__name__} cannot be read as a table: {error}") from None
+    raise ColumnError(
+        f"{shown(table)} is not a table; give an Arrow, pandas, GeoPandas or Polars table, or a dict of columns"
+    )
+
+
+class Source:
+    """The columns of a table, each as one Arrow array.
+
+    A mistake in a row is an error. With *refusals* it is noted there instead, the reading goes on, and what comes of
+    that row has no meaning.
+    """
+
+    def __init__(self, table: Any, what: str, refusals: Refusals | None = None) -> None:
+        self._table = arrow_table(table)
+        self._what = what
+        self._refusals = refusals
+        names = self._table.column_names
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ColumnError(f"the {what}s have two columns {shown(twice)}; leave one out")
+        self.ids = id_array(self["id"], self.size, "id") if "id" in self else None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._table.column_names
+
+    def __getitem__(self, name: str) -> pa.Array:
+        column = self._table[name]
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        return int(self._table.num_rows)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        names: list[str] = self._table.column_names
+        return names
+
+    def strings(self, name: str) -> pa.Array:
+        """Return a column of strings."""
+        column = self[name]
+        if not is_text(column.type) and not pa.types.is_null(column.type):
+            raise ColumnError(f"{name} must be a column of strings, not of {column.type}")
+        return column.cast(pa.large_string())
+
+    def numbers(self, names: tuple[str, ...]) -> NDArray[np.float64] | None:
+        """Return columns side by side as float64[n, k], NaN for null; None where none of them is there."""
+        missing = [name for name in names if name not in self]
+        if len(missing) == len(names):
+            return None
+        if missing:
+            raise ColumnError(
+                f"the columns {', '.join(names)} belong together; there is no {' and no '.join(missing)}"
+            )
+        return self.floats([self[name] for name in names], ", ".join(names))
+
+    def floats(self, columns: list[pa.Array], name: str) -> NDArray[np.float64]:
+        """Return arrays side by side as float64[n, k], NaN for null."""
+        out = np.empty((self.size, len(columns)))
+        for i, column in enumerate(columns):
+            if not is_number(column.type) and not pa.types.is_null(column.type):
+                raise ColumnError(f"{name} must be columns of numbers, not of {column.type}")
+            out[:, i] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return out
+
+    def name_of(self, row: int | np.int64) -> str:
+        """Return how an error names a row."""
+        if self._refusals is not None:
+            return f"the {self._what}"
+        if self.ids is None:
+            return f"{self._what} row {row}"
+        return f"{self._what} row {row} (id {shown(self.ids[int(row)].as_py())})"
+
+    def refuse(self, kind: str, row: int | np.int64, error: InputError) -> None:
+        """Raise an error about a row, or note it."""
+        if self._refusals is None:
+            raise error from None
+        self._refusals.setdefault(int(row), (kind, str(error)))
+
+    def at(
+        self,
+        kind: str,
+        rows: int | np.int64 | Callable[[], NDArray[np.int64]],
+        make: Callable[..., _T],
+        *args: Any,
+    ) -> _T | None:
+        """Call *make*; an error that it raises says which row it is about, the first of *rows* if there are several.
+
+        Return None where the error was noted, for all of the rows.
+        """
+        try:
+            return make(*args)
+        except InputError as error:
+            for row in rows() if callable(rows) else (rows,):
+                named = f"{self.name_of(row)}: " if self._refusals is None else ""
+                self.refuse(kind, row, type(error)(f"{named}{error}"))
+            return None

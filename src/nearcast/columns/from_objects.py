@@ -1,0 +1,216 @@
+"""``Subscription`` and ``Message`` objects to columns and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.clause_rows import code_clauses, cross, place, probe_rows
+from nearcast.columns.clauses import distinct_conjunctions
+from nearcast.columns.ids import id_array
+from nearcast.columns.messages import NEVER, MessageBatch
+from nearcast.columns.ragged import code_sets, offsets_of
+from nearcast.columns.shapes import region_of_boxes
+from nearcast.columns.subscriptions import SubscriptionTable
+from nearcast.columns.vocabulary import Vocabulary
+from nearcast.errors import ColumnError, ModelError, shown
+from nearcast.geometry import WGS84, Everywhere, Planar, Region, Space
+from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
+from nearcast.model import Id, Message, Subscription
+from nearcast.predicates import AnyOf, Clause, Expression, Interval, Test
+
+__all__ = [
+    "clauses_of",
+    "codes_like",
+    "expression_of",
+    "ids_of",
+    "messages_from_objects",
+    "needed_codes",
+    "region_of",
+    "rows_by_owner",
+    "subscriptions_from_objects",
+    "subscriptions_to_objects",
+]
+
+
+def subscriptions_from_objects(
+    subscriptions: Iterable[Subscription], *, like: SubscriptionTable | None = None, with_ids: bool = True
+) -> SubscriptionTable:
+    """Build a table; words and attributes get codes of *like*'s vocabulary, which grows, or of a new one."""
+    subs = list(subscriptions)
+    for sub in subs:
+        if not isinstance(sub, Subscription):
+            raise ModelError(f"{shown(sub)} is not a Subscription")
+    vocabulary, attributes = codes_like(like)
+    space = _common_space([sub.region for sub in subs], like)
+    ids = ids_of([sub.id for sub in subs]) if with_ids else None
+    lists = code_clauses([sub.clauses for sub in subs], vocabulary, attributes)
+    clauses, owners, shapes = cross(lists, np.arange(len(subs)), place([sub.region for sub in subs]))
+    return SubscriptionTable(clauses, owners, len(subs), shapes, ids, vocabulary, attributes, space)
+
+
+def messages_from_objects(
+    messages: Iterable[Message], *, like: SubscriptionTable, with_ids: bool = True, learn: bool = False
+) -> MessageBatch:
+    """Build a batch in the codes of *like*.
+
+    Words and attributes that no subscription has are left out, or, with *learn*, get codes.
+    """
+    batch = list(messages)
+    for message in batch:
+        if not isinstance(message, Message):
+            raise ModelError(f"{shown(message)} is not a Message")
+    vocabulary, attributes = needed_codes(like)
+    m = len(batch)
+    space = _common_space([message.place for message in batch], like)
+    ids = ids_of([message.id for message in batch]) if with_ids else None
+    words = [word for message in batch for word in message.keywords]
+    known = vocabulary.add(words) if learn else vocabulary.encode(words)
+    counts = np.array([len(message.keywords) for message in batch], np.int64)
+    offsets, codes = code_sets(offsets_of(counts), known, m, "keyword", drop_negative=True)
+    placed = place([message.place for message in batch])
+    probes, owners = probe_rows(placed, offsets, codes, _values(batch, attributes, learn))
+    return MessageBatch(
+        probes,
+        owners,
+        m,
+        placed.shapes,
+        ids,
+        np.array([message.published_at or 0 for message in batch], np.int64),
+        np.array(
+            [NEVER if message.expires_at is None else message.expires_at for message in batch], np.int64
+        ),
+        vocabulary,
+        attributes,
+        space,
+    )
+
+
+def _values(messages: Sequence[Message], attributes: AttributeNames, learn: bool) -> NDArray[np.float64]:
+    """Return the values of each message as a row, NaN where it has none."""
+    column_of = attributes.add if learn else attributes.find
+    cells, numbers, strings = [], [], []  # where each value goes; a string is coded with the others
+    for row, message in enumerate(messages):
+        for name, value in message.attributes.items():
+            text = isinstance(value, str)
+            column = column_of(name, text=text)
+            if column is not None:
+                cells.append((row, column))
+                numbers.append(np.nan if text else value)
+                if text:
+                    strings.append(value)
+    values = np.full((len(messages), len(attributes)), np.nan)
+    if cells:
+        coded = np.array(numbers, np.float64)
+        coded[np.isnan(coded)] = (attributes.strings.add if learn else attributes.strings.encode)(strings)
+        values[tuple(np.array(cells).T)] = coded
+    return values
+
+
+def subscriptions_to_objects(table: SubscriptionTable) -> list[Subscription]:
+    """Return the subscriptions of a table; the expression of each is its normal form."""
+    result = []
+    rows_of = rows_by_owner(table)
+    ids = range(table.size) if table.ids is None else table.ids.to_pylist()
+    for row, key in enumerate(ids):
+        rows = rows_of[row]
+        if not len(rows):
+            raise ColumnError(f"subscription {shown(key)} has no clauses (it was removed); leave it out")
+        result.append(Subscription(key, expression_of(table, rows), region_of(table, rows)))
+    return result
+
+
+def rows_by_owner(table: SubscriptionTable) -> list[NDArray[np.int64]]:
+    """Return the clause rows of each subscription row."""
+    order = np.argsort(table.owners, kind="stable")
+    cuts = np.searchsorted(table.owners[order], np.arange(1, table.size))
+    return np.split(order, cuts) if table.size else []
+
+
+def region_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> Region:
+    """Return the region of a subscription from its clause rows."""
+    shape = table.shapes.region(int(rows[0]), table.space)
+    if shape is not None:
+        return shape
+    return region_of_boxes(np.unique(table.clauses.boxes[rows], axis=0), table.space)
+
+
+def clauses_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> list[Clause]:
+    """Return the clauses that clause rows stand for, one for each different conjunction."""
+    return [_clause(table, int(row)) for row in distinct_conjunctions(table.clauses, rows)]
+
+
+def expression_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> Expression:
+    """Return the normal form of a subscription from its clause rows."""
+    expressions = [clause.expression() for clause in clauses_of(table, rows)]
+    return expressions[0] if len(expressions) == 1 else AnyOf(tuple(expressions))
+
+
+def _clause(table: SubscriptionTable, row: int) -> Clause:
+    columns = table.clauses
+    if table.vocabulary is None or table.attributes is None:
+        raise ColumnError("this table speaks in bare codes; only a table with a vocabulary has expressions")
+    names = list(table.attributes)
+
+    def words(offsets: NDArray[np.int64], codes: NDArray[np.int32]) -> frozenset[str]:
+        assert table.vocabulary is not None
+        return frozenset(
+            word for word in table.vocabulary.decode(codes[offsets[row] : offsets[row + 1]]) if word
+        )
+
+    tests = []
+    for i in range(columns.test_offsets[row], columns.test_offsets[row + 1]):
+        name, text = names[columns.test_attributes[i]]
+        flags = int(columns.test_flags[i])
+        low: float | str | None = float(columns.test_lows[i])
+        high: float | str | None = float(columns.test_highs[i])
+        if text:
+            low, high = table.attributes.strings.decode([columns.test_lows[i], columns.test_highs[i]])
+        assert low is not None
+        assert high is not None
+        ends_open = bool(flags & LOW_OPEN), bool(flags & HIGH_OPEN)
+        tests.append(Test(name, Interval(low, high, *ends_open, negated=bool(flags & NEGATED))))
+    keywords = words(columns.keyword_offsets, columns.keywords)
+    return Clause(keywords, words(columns.forbidden_offsets, columns.forbidden), tuple(tests))
+
+
+def codes_like(like: SubscriptionTable | None) -> tuple[Vocabulary, AttributeNames]:
+    """Return the vocabulary and the attributes of a table, or new ones."""
+    return (Vocabulary(), AttributeNames()) if like is None else needed_codes(like)
+
+
+def needed_codes(like: SubscriptionTable) -> tuple[Vocabulary, AttributeNames]:
+    """Return the vocabulary and the attributes of a table that has them."""
+    if like.vocabulary is None or like.attributes is None:
+        raise ColumnError("the subscriptions speak in bare codes; give messages as arrays of the same codes")
+    return like.vocabulary, like.attributes
+
+
+def ids_of(ids: Sequence[Id]) -> pa.Array:
+    """Return ids as an Arrow array: integers where all are, else strings."""
+    if ids and all(isinstance(key, int) for key in ids):
+        return pa.array(ids, pa.int64())
+    mixed = [key for key in ids if not isinstance(key, str)]
+    if mixed:
+        raise ColumnError(f"ids must be all strings or all integers; {mixed[0]!r} stands among strings")
+    return id_array(pa.array(ids, pa.string()), len(ids), "ids")
+
+
+def _common_space(places: Sequence[Any], like: SubscriptionTable | None) -> Space:
+    """Return the one space that all places live in."""
+    spaces = {place.space for place in places if not isinstance(place, Everywhere)}
+    planar = [space for space in spaces if isinstance(space, Planar)]
+    if len(spaces) > 1:
+        raise ColumnError(
+            f"places of several spaces cannot stand in one table: {shown(sorted(map(repr, spaces)))}"
+        )
+    if like is not None and spaces and like.space not in spaces:
+        raise ColumnError(f"the subscriptions live in {like.space!r}, this place in {next(iter(spaces))!r}")
+    if planar:
+        return planar[0]
+    return like.space if like is not None else WGS84

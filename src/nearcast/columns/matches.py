@@ -1,0 +1,82 @@
+"""Which rows match which: what kernels write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Matches"]
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """Which subscription rows each message row matched: grouped by message, without duplicates.
+
+    The order inside a group is not promised; :meth:`sorted` gives one. A store of messages answers the other way round:
+    there each subscription takes the part of a message here, and the rows are those of messages.
+
+    >>> found = Matches(np.array([0, 2, 2]), np.array([5, 3], np.int32))
+    >>> found[0], found.sorted().pairs()
+    (array([5, 3], dtype=int32), array([[0, 0],
+           [3, 5]]))
+    """
+
+    offsets: NDArray[np.int64]  # int64[m + 1]
+    rows: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        """How many messages."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, message: int) -> NDArray[np.int32]:
+        """Return the subscription rows of one message."""
+        if not 0 <= message < len(self):
+            raise IndexError(f"message row {message} is not in 0..{len(self) - 1}")
+        return self.rows[self.offsets[message] : self.offsets[message + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[np.int32]]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<Matches: {len(self.rows):,} of {len(self):,} messages>"
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many subscriptions each message matched."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def messages(self) -> NDArray[np.int64]:
+        """The message row of each match."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def sorted(self) -> Matches:
+        """Return the same matches with ascending subscription rows in each group."""
+        order = np.lexsort((self.rows, self.messages))
+        return Matches(self.offsets, self.rows[order])
+
+    def pairs(self) -> NDArray[np.int64]:
+        """Return int64[2, p]: message rows, subscription rows (the form that Shapely's ``query`` gives)."""
+        return np.stack([self.messages, self.rows.astype(np.int64)])
+
+    def to_arrow(
+        self, message_ids: pa.Array | None = None, subscription_ids: pa.Array | None = None
+    ) -> pa.Table:
+        """Return the columns ``message_id`` and ``subscription_id``; row numbers where no ids are given."""
+        import pyarrow as pa
+
+        messages, rows = pa.array(self.messages), pa.array(self.rows)
+        return pa.table(
+            {
+                "message_id": messages if message_ids is None else message_ids.take(messages),
+                "subscription_id": rows if subscription_ids is None else subscription_ids.take(rows),
+            }
+        )

@@ -1,0 +1,81 @@
+"""The stores of valid messages by name; see :mod:`.store`.
+
+==============  =====================================================================================
+``mo-tree``     disjoint cells of place and attribute values (MO-Tree paper); the default
+``beq-tree``    a quadtree with sorted lists of values in its cells, and counting: a rival
+``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex: a rival
+``scan``        tests every message: the oracle and the fallback
+==============  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import UnknownError, shown
+from nearcast.matching.index import Progress
+from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.registry import Registry
+
+__all__ = ["STORES", "build_store"]
+
+STORES: Registry[type[MessageStore]] = Registry(
+    {
+        "mo-tree": "nearcast.matching.messages.mo_tree:MOTreeStore",
+        "beq-tree": "nearcast.matching.rivals.beq_tree:BEQTree",
+        "r-star-tree": "nearcast.matching.rivals.r_star_tree_store:RStarTreeStore",
+        "scan": "nearcast.matching.messages.scan:MessageScan",
+    }
+)
+
+
+def build_store(
+    name: str | MessageBatch,
+    batch: MessageBatch | None = None,
+    *,
+    subscriptions: SubscriptionTable | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> MessageStore:
+    """Build a store of messages: the one called *name*, or the default one for a batch alone.
+
+    Parameters
+    ----------
+    name
+        One of :data:`STORES`; it may be left out.
+    batch
+        The first messages, also none; the store copies them.
+    subscriptions
+        A sample of what is going to ask, from which cost models learn.
+    progress
+        Called with what is being done and the share that is over, from 0 to 1.
+    parameters
+        Those of the store, by name, where it has any; its class tells them.
+
+    >>> store = build_store("scan", MessageBatch.from_arrays([[1, 1], [5, 5]], [0, 1, 2], [7, 7], expires_at=[10, 20]))
+    >>> late = SubscriptionTable.from_arrays([[0, 0, 9, 9]], [0, 1], [7])
+    >>> store.match(late, now=10)[0], len(store)
+    (array([1], dtype=int32), 1)
+    """
+    if isinstance(name, MessageBatch) and batch is None:
+        batch, name = name, config.DEFAULT_STORE
+    if not isinstance(name, str) or name not in STORES:
+        raise UnknownError(f"there is no store {shown(name)}; there are {', '.join(STORES)}")
+    if not isinstance(batch, MessageBatch):
+        raise UnknownError(
+            f"a store is built over a MessageBatch, not {shown(batch)}; "
+            "make one with MessageBatch.from_arrow, from_messages or from_arrays"
+        )
+    if subscriptions is not None and subscriptions.vocabulary is not batch.vocabulary:
+        raise UnknownError(
+            "the sample of subscriptions is coded by another vocabulary than the messages; "
+            "make both like the same table"
+        )
+    store = STORES[name]
+    unknown = sorted(set(parameters) - set(store.parameters))
+    if unknown:
+        known = f"it has {', '.join(store.parameters)}" if store.parameters else "it has none"
+        raise UnknownError(f"the store {name!r} has no parameter {unknown[0]!r}; {known}")
+    return store(batch, subscriptions=subscriptions, progress=progress, **parameters)

@@ -1,0 +1,347 @@
+"""The MO-Tree as a store of valid messages: disjoint cells for values, and Algorithm 1 of its paper.
+
+Values, unlike intervals, lie in one of disjoint cells of each layer (section 4.3.1), cut in equal shares. The two
+layers of the directory have as many cells as the number of messages asks for; each further one has the 126 cells and
+the null cell of a sketch's byte. A message that is an area, and spans more than one cell of an axis, goes to a last
+cell of that axis that every subscription looks into; where an attribute is of the directory, the last cell is the
+null cell, which only those without a test of it look into.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns.growable import GrowableArray
+from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
+from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
+from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, Pool
+from nearcast.matching.structures.mo_tree.choice import DIRECTORY
+from nearcast.matching.structures.scale import (
+    ABSENT,
+    Scales,
+    X,
+    Y,
+    clause_positions,
+    knots_of,
+    most_tested,
+    scales_of,
+    source_name,
+    stored_positions,
+    tests_of,
+)
+from nearcast.matching.structures.sketch import FIELDS, GROUPS, interval_words, passes, value_word
+
+__all__ = ["MOTreeStore"]
+
+_WORDS = (1, 0)  # of a message's sketch: its cells in the first group are the code
+_BLOCK = 32  # entries that are looked at together: few pass, so most of them are done then
+
+
+class MOTreeStore(MessageStore):
+    """Messages in disjoint cells of place and values; a subscription looks into those that it intersects.
+
+    The directory is that of the place unless a sample of subscriptions, given as ``subscriptions=``, shows attributes
+    that tell messages apart better (section 4.2).
+    """
+
+    name: ClassVar[str] = "mo-tree"
+    _layouts = 0
+    _preferred: tuple[list[int], list[int]] | None = None  # for the directory and the codes, by the sample
+
+    def _build(self) -> None:
+        rows, stored = np.flatnonzero(self.rows.alive), self.rows.stored
+        self._tell("choosing attributes", 0.0)
+        if self._sample is not None:
+            self._preferred = _by_sample(self._sample.clauses)
+        directory, coded = self._preferred or ([X, Y], _by_presence(stored))
+        sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
+        sources = [*directory, *coded]
+        self._scales = scales_of(sources, _knots(stored, sample, sources))
+        self._fields = np.arange(DIRECTORY, len(sources), dtype=np.int32)
+        self._cells = min(max(int(np.sqrt(len(rows)) / config.MO_STORE_STEM), 1), config.MO_TREE_CELLS)
+        self._homes = GrowableArray(np.full((self.rows.rows, 2), -1, np.int32), borrowed=False)
+        self._buckets = Buckets((self._cells + 1) ** DIRECTORY, _WORDS)
+        self._laid_for = len(rows)
+        self._layouts += 1
+        self._tell("filling buckets", 0.5)
+        self._buckets.build(self._homes.values, stored.boxes, rows, self._entries(rows))
+
+    def _entries(self, rows: NDArray[np.int64]) -> Entries:
+        entries = Entries.room(len(rows), sum(_WORDS))
+        _assign(self._scales, self._fields, self._cells, self.rows.stored, rows, entries)
+        return entries
+
+    def _add(self, probe_rows: NDArray[np.int64]) -> None:
+        more = self.rows.rows - len(self._homes.values)
+        if more > 0:
+            self._homes.fill(more, -1)
+        if self._buckets.entries + len(probe_rows) > max(
+            config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
+        ):
+            self._build()
+        else:
+            entries = self._entries(probe_rows)
+            self._buckets.add(self._homes.values, self.rows.stored.boxes, probe_rows, entries)
+
+    def _drop(self, probe_rows: NDArray[np.int64]) -> None:
+        self._buckets.remove(self._homes.values, probe_rows)
+
+    def _search(
+        self,
+        clauses: Clauses,
+        start: int,
+        stop: int,
+        now: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+        expired: NDArray[np.int32],
+    ) -> tuple[int, int]:
+        done: tuple[int, int] = _search(
+            self.rows.stored,
+            self._scales,
+            self._fields,
+            self._cells,
+            self._buckets.pool,
+            clauses,
+            start,
+            stop,
+            now,
+            counts,
+            out,
+            filled,
+            expired,
+        )
+        return done
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every store, the attributes of the directory and of the codes, and the buckets."""
+        heads = self._buckets.pool.heads
+        names = [source_name(int(source), self.rows.attributes) for source in self._scales.sources]
+        sizes = heads[heads[:, 1] > 0, 1]
+        return super().stats() | {
+            "directory": names[:DIRECTORY],
+            "codes": names[DIRECTORY:],
+            "cells": self._cells,
+            "lists": len(heads),
+            "lists_in_use": len(sizes),
+            "longest_list": int(sizes.max(initial=0)),
+            "layouts": self._layouts,
+        }
+
+    def _bytes(self) -> int:
+        return sum(
+            array.nbytes for array in (*self._buckets.arrays().values(), self._homes.values, *self._scales)
+        )
+
+    def _check(self) -> list[str]:
+        found = []
+        alive = np.flatnonzero(self.rows.alive)
+        heads, codes, details, boxes, _, rows = self._buckets.pool
+        if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
+            found.append(f"{self._buckets.entries} entries for {len(alive)} probe rows")
+        target, place = self._homes.values[alive].T
+        if (target < 0).any():
+            return [*found, "a probe row is in no bucket"]
+        at = heads[target, 0] + place
+        expected = self._entries(alive)
+        if (place >= heads[target, 1]).any() or not np.array_equal(rows[at], alive):
+            found.append("an entry is not where its probe row says")
+        elif not (
+            np.array_equal(target, expected.targets)
+            and np.array_equal(codes[at], expected.codes)
+            and np.array_equal(details[at, 2:], expected.sketches)
+        ):
+            found.append("a probe row is in another bucket than its cells say")
+        elif not np.array_equal(boxes[at, :4], self.rows.stored.boxes[alive].astype(np.float32)):
+            found.append("an entry has another box than its probe row")
+        return found
+
+
+def _by_sample(clauses: Clauses) -> tuple[list[int], list[int]]:
+    """Return the directory's sources and the attributes in the codes, by what they spare a sample of subscriptions.
+
+    A source spares a subscription the messages outside its interval: on the average, the share of the subscriptions
+    that test it, times how narrow their intervals are on the scale of their own ends.
+    """
+    rows = np.arange(len(clauses.boxes))
+    tests = tests_of(clauses, rows)
+    spared = {}
+    for source in [X, Y, *most_tested(clauses, rows, config.MO_TREE_CANDIDATES)]:
+        if source < 0:
+            lows, highs = clauses.boxes[:, source - X], clauses.boxes[:, source - X + 2]
+        else:
+            own = tests[
+                (clauses.test_attributes[tests] == source) & (clauses.test_flags[tests] & NEGATED == 0)
+            ]
+            lows, highs = clauses.test_lows[own], clauses.test_highs[own]
+        both = np.concatenate([lows, highs])
+        ends = np.sort(both[np.isfinite(both)])
+        widths = np.searchsorted(ends, highs, "right") - np.searchsorted(ends, lows, "left")
+        spared[source] = float(np.sum(1 - widths / max(len(ends), 1)))
+    best = sorted(spared, key=lambda source: -spared[source])
+    coded = [source for source in best[DIRECTORY:] if source >= 0]
+    return best[:DIRECTORY], coded[: GROUPS * FIELDS]
+
+
+def _by_presence(stored: Stored) -> list[int]:
+    """Return the attributes that most messages have."""
+    counts = np.bincount(stored.value_attributes, minlength=1)
+    order = np.argsort(-counts, kind="stable")[: GROUPS * FIELDS]
+    popular: list[int] = order[counts[order] > 0].tolist()
+    return popular
+
+
+def _knots(stored: Stored, sample: NDArray[np.int64], sources: list[int]) -> list[NDArray[np.float64]]:
+    """Return the knots of each source's scale, by the values of sampled probe rows."""
+    knots = []
+    for source in sources:
+        if source < 0:
+            values = stored.boxes[sample, source - X]
+        else:
+            of_source = np.flatnonzero(stored.value_attributes == source)
+            values = stored.values[of_source[:: max(len(of_source) // config.MO_TREE_SAMPLE, 1)]]
+        knots.append(knots_of(values))
+    return knots
+
+
+@kernel
+def _cell(place: float, cells: int) -> int:
+    return min(int(place * cells), cells - 1)
+
+
+@kernel
+def _assign(
+    scales: Scales,
+    fields: NDArray[np.int32],
+    cells: int,
+    stored: Stored,
+    rows: NDArray[np.int64],
+    entries: Entries,
+) -> None:
+    """Write the list and the cells of stored probe rows: one cell of each layer (section 4.3.1)."""
+    _, knots, slopes, numbers = scales
+    boxes, _, _, offsets, attributes, values, _ = stored
+    targets, codes, next_codes = entries
+    places = np.empty((knots.shape[0], 2))
+    for i in range(rows.size):
+        stored_positions(knots, slopes, numbers, rows[i], boxes, offsets, attributes, values, places)
+        target = 0
+        for layer in range(DIRECTORY):
+            cell = cells
+            if places[layer, 0] != ABSENT:
+                low, high = _cell(places[layer, 0], cells), _cell(places[layer, 1], cells)
+                if low == high:
+                    cell = low
+            target = target * (cells + 1) + cell
+        targets[i] = target
+        codes[i] = value_word(fields, places, 0)
+        next_codes[i, 0] = value_word(fields, places, 1)
+
+
+@kernel
+def _search(
+    stored: Stored,
+    scales: Scales,
+    fields: NDArray[np.int32],
+    cells: int,
+    pool: Pool,
+    clauses: Clauses,
+    start: int,
+    stop: int,
+    now: int,
+    counts: NDArray[np.int64],
+    out: NDArray[np.int32],
+    filled: int,
+    expired: NDArray[np.int32],
+) -> Any:
+    """Match the clauses from *start* to *stop*; see ``MessageStore._search``.
+
+    Algorithm 1: lines 2 to 10 find the lists that the clause intersects, the rest verifies their entries; what has
+    expired is noted for removal.
+    """
+    sources, knots, slopes, numbers = scales
+    heads, codes, details, boxes, _, rows = pool
+    clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    attributes, lows, highs, flags = clauses[6:]
+    stored_boxes, _, _, value_offsets, value_attributes, stored_values, expires = stored
+    touched = np.empty((DIRECTORY, cells + 1), np.int32)
+    found = np.zeros(DIRECTORY, np.int64)
+    ends = np.empty((knots.shape[0], 2))
+    for c in range(start, stop):
+        clause_positions(
+            knots, slopes, numbers, c, clause_boxes, test_offsets, attributes, lows, highs, flags, ends
+        )
+        for layer in range(DIRECTORY):
+            tested = ends[layer, 0] != ABSENT
+            low, high = (ends[layer, 0], ends[layer, 1]) if tested else (0.0, 1.0)
+            count = 0
+            for cell in range(_cell(low, cells), _cell(high, cells) + 1):
+                touched[layer, count] = cell
+                count += 1
+            if sources[layer] < 0 or not tested:
+                touched[layer, count] = cells
+                count += 1
+            found[layer] = count
+        first_cells, last_cells = interval_words(fields, ends, 0)
+        next_first, next_last = interval_words(fields, ends, 1)
+        xmin, ymin = np.float32(clause_boxes[c, 0]), np.float32(clause_boxes[c, 1])
+        xmax, ymax = np.float32(clause_boxes[c, 2]), np.float32(clause_boxes[c, 3])
+        last = filled
+        for i in range(found[0]):
+            row = touched[0, i] * (cells + 1)
+            for j in range(found[1]):
+                prefetch(codes, heads[row + touched[1, j], 0])
+            for j in range(found[1]):
+                begin, size = heads[row + touched[1, j], 0], heads[row + touched[1, j], 1]
+                if last + size > out.size:
+                    return c, filled
+                at, end = begin, begin + size
+                while at < end:
+                    # Most blocks hold nothing: they are only looked at, many entries in one instruction.
+                    block = min(at + _BLOCK, end)
+                    some = block - at < _BLOCK
+                    if not some:
+                        for k in range(_BLOCK):
+                            some |= passes(codes[at + k], first_cells, last_cells)
+                    if some:
+                        before = last
+                        for k in range(at, block):
+                            out[last] = k
+                            last += passes(codes[k], first_cells, last_cells)
+                        for k in range(before, last):
+                            prefetch(details, out[k])
+                    at = block
+        kept = filled
+        for k in range(filled, last):
+            at = out[k]
+            out[kept] = at
+            kept += (
+                (boxes[at, 0] <= xmax)
+                & (boxes[at, 2] >= xmin)
+                & (boxes[at, 1] <= ymax)
+                & (boxes[at, 3] >= ymin)
+                & passes(details[at, 2], next_first, next_last)
+            )
+        for k in range(filled, kept):
+            prefetch(rows, out[k])
+        for k in range(filled, kept):
+            out[k] = rows[out[k]]
+            prefetch(expires, out[k])
+            prefetch(value_offsets, out[k])
+            prefetch(stored_boxes, out[k])
+        for k in range(filled, kept):
+            prefetch(value_attributes, value_offsets[out[k]])
+            prefetch(stored_values, value_offsets[out[k]])
+            prefetch(stored_values, value_offsets[out[k]] + 8)
+        kept = keep_valid(expires, now, out, filled, kept, expired)
+        kept = keep_satisfying(stored, clauses, c, out, filled, kept)
+        counts[c - start] = kept - filled
+        filled = kept
+    return stop, filled

@@ -1,0 +1,1 @@
+"""The structures that find the clauses of a message, and what they are made of."""

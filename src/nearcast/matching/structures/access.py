@@ -1,0 +1,97 @@
+"""Access paths: is a clause reached more cheaply by its words and place, or by its values.
+
+For each clause two prices are estimated, in nanoseconds a message. In a packed list it is met by messages that have
+its rarest keyword and touch its box; in an MO-Tree by messages that lie in its cells of place and values. Each
+meeting costs a look at the entry; when what the entry holds does not refuse, it costs a decision on the clause.
+Shares of messages are estimated from a sample of them, or else from what the clauses ask for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.structures.scale import (
+    ABSENT,
+    Scales,
+    X,
+    Y,
+    clause_positions,
+    knots_of,
+    most_tested,
+    scales_of,
+    tests_of,
+)
+from nearcast.matching.structures.sketch import FIELDS, GROUPS
+
+__all__ = ["Paths", "likely_paths", "prices"]
+
+
+class Paths(NamedTuple):
+    """What prices are estimated from."""
+
+    word_shares: NDArray[np.float32]  # share of messages that have a word, by its code
+    scales: Scales  # of both axes, and of the attributes that are tested most
+
+
+def likely_paths(clauses: Clauses, rows: NDArray[np.int64], messages: Probes | None) -> Paths:
+    """Return the statistics for clause *rows* and a sample of messages."""
+    keywords, count = clauses.keywords, 0.0
+    if messages is not None and len(messages.boxes):
+        keywords, count = messages.keywords, float(len(messages.boxes))
+    words = np.bincount(keywords).astype(np.float32) if len(keywords) else np.zeros(0, np.float32)
+    shares = words / (count or max(len(keywords), 1) / config.AP_TREE_MESSAGE_WORDS)
+    sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
+    attributes, tests = most_tested(clauses, sample, GROUPS * FIELDS), tests_of(clauses, sample)
+    knots = [knots_of(clauses.boxes[sample][:, axis::2].ravel()) for axis in (0, 1)]
+    for attribute in attributes:
+        own = tests[clauses.test_attributes[tests] == attribute]
+        knots.append(knots_of(np.concatenate([clauses.test_lows[own], clauses.test_highs[own]])))
+    return Paths(np.minimum(shares, 1.0), scales_of([X, Y, *attributes], knots))
+
+
+def prices(paths: Paths, clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return [rows, 2]: what each clause costs a message in a packed list, and what in an MO-Tree."""
+    out = np.empty((len(rows), 2))
+    _prices(paths.word_shares, paths.scales, clauses, rows, out)
+    return out
+
+
+@kernel
+def _prices(
+    word_shares: NDArray[np.float32],
+    scales: Scales,
+    clauses: Clauses,
+    rows: NDArray[np.int64],
+    out: NDArray[np.float64],
+) -> None:
+    look, decide = config.AUTO_LOOK_NS, config.AUTO_DECIDE_NS
+    _, knots, slopes, numbers = scales
+    boxes, keyword_offsets, keywords, _, _, test_offsets = clauses[:6]
+    attributes, lows, highs, flags = clauses[6:]
+    ends = np.empty((knots.shape[0], 2))
+    for i in range(rows.size):
+        c = rows[i]
+        with_word = 1.0
+        for k in range(keyword_offsets[c], keyword_offsets[c + 1]):
+            known = keywords[k] < word_shares.size
+            with_word = min(with_word, float(word_shares[keywords[k]]) if known else 0.0)
+        clause_positions(knots, slopes, numbers, c, boxes, test_offsets, attributes, lows, highs, flags, ends)
+        inside = (ends[0, 1] - ends[0, 0]) * (ends[1, 1] - ends[1, 0])
+        fitting, narrow, narrower = 1.0, 1.0, 1.0  # the last two: the two narrowest intervals of all
+        tested = False
+        for scale in range(knots.shape[0]):
+            if ends[scale, 0] != ABSENT:
+                tested |= scale > 1
+                width = ends[scale, 1] - ends[scale, 0]
+                fitting *= width
+                narrow, narrower = min(narrow, max(width, narrower)), min(width, narrower)
+        out[i, 0] = with_word * (look * min(4.0 * inside, 1.0) + decide * inside)
+        out[i, 1] = look * min(2.0 * narrow, 1.0) * min(2.0 * narrower, 1.0) + decide * fitting
+        if not tested:
+            out[i, 1] = np.inf

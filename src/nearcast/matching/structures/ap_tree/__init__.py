@@ -1,0 +1,444 @@
+"""The AP-Tree: subscriptions partitioned by keywords or by space, node by node, as the cost model says.
+
+After Wang, Zhang, Zhang, Lin, Wang: *AP-Tree: efficiently support location-aware publish/subscribe*, the stationary
+part (sections 3.2 to 3.4). A *k-node* divides clauses by their next keyword into ordered cuts, an *s-node* by place
+into the cells of a grid, a *leaf* lists them. Modules: ``layout`` (the arrays), ``cost`` (Eqs. 1–3, Algorithms 2 and 3,
+3.3.3), ``build`` (Algorithm 4), ``search`` (Algorithm 1), ``maintain`` (3.3.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.clauses import words_alone
+from nearcast.columns.ragged import ragged_take
+from nearcast.errors import InputError, shown
+from nearcast.kernels.verify import Probes
+from nearcast.matching.index import Matcher, Progress
+from nearcast.matching.structures.ap_tree import build, layout, maintain
+from nearcast.matching.structures.ap_tree.build import Settings
+from nearcast.matching.structures.ap_tree.cost import Likelihood
+from nearcast.matching.structures.ap_tree.layout import Population, Tree
+from nearcast.matching.structures.ap_tree.search import match_probes
+
+__all__ = ["APTree"]
+
+_PARTITIONS = ("heuristic", "optimal")
+_PRIORITIES = ("cost", "keywords", "space")
+_SLOT_ARRAYS = ("lows", "highs", "children", "built", "weights")
+
+
+class APTree(Matcher):
+    """The adaptive spatial-textual partition tree.
+
+    Parameters
+    ----------
+    fanout
+        f: the most cuts or cells of a node, dummy and open ones aside.
+    leaf
+        θ_p: a node of fewer clauses is a leaf.
+    divergence
+        θ_KL: a node whose weights diverge by more from those that it was built for is built anew; ``math.inf``
+        for never.
+    partition
+        How cuts are found: ``"heuristic"`` (Algorithm 3) or ``"optimal"`` (Algorithm 2).
+    priority
+        Which partition a node gets where both pay: the cheaper by ``"cost"``, or always ``"keywords"`` or ``"space"``.
+    """
+
+    name: ClassVar[str] = "ap-tree"
+    parameters: ClassVar[tuple[str, ...]] = ("fanout", "leaf", "divergence", "partition", "priority")
+
+    def __init__(
+        self,
+        table: SubscriptionTable,
+        *,
+        messages: MessageBatch | None = None,
+        progress: Progress | None = None,
+        fanout: int = config.AP_TREE_FANOUT,
+        leaf: int = config.AP_TREE_LEAF,
+        divergence: float = config.AP_TREE_DIVERGENCE,
+        partition: str = "heuristic",
+        priority: str = "cost",
+    ) -> None:
+        _whole("fanout", fanout, 4, 10_000)
+        _whole("leaf", leaf, 2, 1_000_000)
+        if isinstance(divergence, bool) or not isinstance(divergence, int | float) or not divergence > 0:
+            raise InputError(f"divergence must be a number above 0, not {shown(divergence)}")
+        _one_of("partition", partition, _PARTITIONS)
+        _one_of("priority", priority, _PRIORITIES)
+        self._settings = Settings(
+            int(fanout),
+            int(leaf),
+            partition == "optimal",
+            _PRIORITIES.index(priority),
+            config.AP_TREE_VISIT,
+            config.AP_TREE_PART,
+        )
+        self._divergence = float(divergence)
+        self._splits = self._collapses = self._rebuilds = 0
+        self._hits = np.empty(0, np.int64)  # by word: sampled messages that have it
+        self._sampled = 0
+        self._places = np.empty((0, 2), np.float32)
+        super().__init__(table, messages=messages, progress=progress)
+
+    # --- Building --------------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        store = self.store
+        if self._sample is not None:
+            self._learn(self._sample)
+        self._tell("rank words", 0.0)
+        words = store.clauses.keywords
+        frequency = np.bincount(words, minlength=int(words.max(initial=-1)) + 1)
+        order = np.argsort(-frequency, kind="stable")
+        self._ranks = np.empty(len(order), np.int32)
+        self._ranks[order] = np.arange(len(order), dtype=np.int32)
+        self._likelihood = self._expected(frequency)
+        rows = np.flatnonzero(store.alive)
+        population = self._population(rows)
+        n = len(rows)
+        self._tree = _arrays_for(nodes=n // 4, postings=int(n * config.AP_TREE_BUDGET))
+        self._tree.used[layout.USED_NODES] = 1
+        nodes, floats = self._tree.nodes, self._tree.node_floats
+        nodes[0] = 0
+        nodes[0, layout.FLAGS] = layout.WORDS | layout.SPACE
+        floats[0, layout.REGION : layout.REGION + 4] = _bounds(population.boxes)
+        floats[0, layout.BUDGET] = config.AP_TREE_BUDGET
+        self._construct(0, population)
+
+    def _learn(self, sample: MessageBatch) -> None:
+        """Keep of a sample of messages what the cost model needs: how often words occur, and some places."""
+        self._sampled = len(sample.owners)
+        self._hits = np.bincount(sample.probes.keywords)
+        boxes = sample.probes.boxes
+        picks = np.linspace(0, len(boxes) - 1, min(len(boxes), config.AP_TREE_PLACES)).astype(np.int64)
+        places = ((boxes[picks, :2] + boxes[picks, 2:]) / 2).astype(np.float32)
+        self._places = places[np.isfinite(places).all(axis=1)]
+
+    def _expected(self, frequency: NDArray[np.int64]) -> Likelihood:
+        """Return how likely messages are to have each word, by rank: by the sample, to which the subscriptions add.
+
+        A word that no subscription has yet counts like one that a single one has: others will come with it.
+        """
+        once = min(config.AP_TREE_MESSAGE_WORDS / max(int(frequency.sum()), 1), 1.0)
+        hits = np.zeros(len(frequency))
+        known = min(len(self._hits), len(frequency))
+        hits[:known] = self._hits[:known]
+        seen = self._sampled + config.AP_TREE_PRIOR
+        hits = (hits + config.AP_TREE_PRIOR * np.minimum(np.maximum(frequency, 1) * once, 1.0)) / seen
+        by_rank = np.empty(len(hits), np.float32)
+        by_rank[self._ranks] = hits
+        return Likelihood(by_rank, config.AP_TREE_PRIOR * once / seen, self._places)
+
+    def _population(self, clause_rows: NDArray[np.int64]) -> Population:
+        """Return clauses as the kernels take them: by ascending row."""
+        clauses = self.store.clauses
+        offsets, codes = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        bare = words_alone(clauses, clause_rows)
+        words = np.empty(len(codes), np.int32)
+        marks = np.empty((len(clause_rows), layout.MARKS), np.int32)
+        layout.ranked(self._ranks, offsets, codes, bare, words, marks)
+        with np.errstate(over="ignore"):
+            boxes = clauses.boxes[clause_rows].astype(np.float32)
+        return Population(clause_rows.astype(np.int32), boxes, offsets, words, marks)
+
+    def _construct(self, node: int, population: Population) -> None:
+        """Build a node, which has no children yet, over the given clauses."""
+        n = len(population.rows)
+        room = int(n * (config.AP_TREE_BUDGET + 0.1)) + 64
+        arena, spare = np.empty(room, np.int32), np.empty(room, np.int32)
+        arena[:n] = np.arange(n, dtype=np.int32)
+        stack = np.empty((4 * (self._settings.fanout + 2), 3), np.int64)
+        stack[0] = node, 0, n
+        top, step = 1, max(n // 50, 10_000)
+        self._make_room(postings=layout.room_for(n))
+        while top:
+            self._tell("build nodes", 1 - stack[top - 1, 2] / max(n, 1) if top > 1 else 0.0)
+            left = build.construct(
+                self._tree, population, self._likelihood, self._settings, arena, spare, stack, top, step
+            )
+            if left == top:
+                self._make_room(postings=layout.room_for(int(stack[top - 1, 2] - stack[top - 1, 1])))
+            top = left
+            if top + self._settings.fanout + 2 > len(stack):
+                stack = np.concatenate([stack, np.empty_like(stack)])
+
+    def _make_room(self, postings: int, nodes: int = 0) -> None:
+        """Let the arrays have room for another node with its children, and so many postings and nodes more."""
+        most = self._settings.fanout + 2
+        used, slots, edges, held = self._tree.used[: layout.USED_POSTINGS + 1].tolist()
+        self._tree = _widened(
+            self._tree, used + max(most, nodes), slots + most, edges + most, held + postings
+        )
+
+    # --- Changes ---------------------------------------------------------------------------------------------------
+
+    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+        self._change(maintain.add, np.sort(clause_rows))
+
+    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+        self._change(maintain.drop, np.sort(clause_rows))
+
+    def _change(self, kernel: Any, clause_rows: NDArray[np.int64]) -> None:
+        """Run *kernel* over clauses; then look at the nodes that it listed, the largest first."""
+        population = self._population(clause_rows)
+        large = max(self._settings.leaf, int(config.AP_TREE_COVER * (self.store.rows - self.store.dead)))
+        listed = np.empty(len(clause_rows) + 64, np.int32)
+        count = 0
+        for way in self._ways(population):
+            done = 0
+            while True:
+                done, count = kernel(
+                    self._tree, population, way, done, self._settings.leaf, large, listed, count
+                )
+                if done == len(way):
+                    break
+                slot = way[done, maintain.SLOT]
+                node = self._tree.children[slot] if slot >= 0 else 0
+                held = int(self._tree.nodes[node, layout.SIZE]) if node >= 0 else 0
+                self._make_room(2 * held + config.POSTING_START)
+        nodes = self._tree.nodes
+        for node in sorted(listed[:count].tolist(), key=lambda at: -nodes[at, layout.WEIGHT]):
+            self._look_at(node)
+        self._repack_if_wasteful()
+
+    def _ways(self, population: Population) -> Iterator[NDArray[np.int32]]:
+        """Yield the steps of clauses down the tree, some clauses at a time."""
+        n = len(population.rows)
+        room = 8 * min(n, config.AP_TREE_ABREAST)
+        way = np.empty((room, maintain.STEP), np.int32)
+        for first in range(0, n, config.AP_TREE_ABREAST):
+            last = min(first + config.AP_TREE_ABREAST, n)
+            while (steps := maintain.route(self._tree, population, first, last, way)) < 0:
+                way = np.empty((2 * len(way), maintain.STEP), np.int32)
+            yield way[:steps]
+
+    def _look_at(self, node: int) -> None:
+        """Split, collapse or rebuild a node, if there is reason to."""
+        fields = self._tree.nodes[node]
+        kind, weight = int(fields[layout.KIND]), int(fields[layout.WEIGHT])
+        if kind == layout.FREE:
+            return
+        if kind == layout.LEAF:
+            self._reconstruct(node)
+            self._splits += int(self._tree.nodes[node, layout.KIND] != layout.LEAF)
+        elif weight < self._settings.leaf:
+            self._reconstruct(node)
+            self._collapses += 1
+        elif kind == layout.K_NODE and 2 * int(self._tree.weights[_open_cut(fields)]) > weight:
+            self._reconstruct(node)
+            self._splits += 1
+        elif maintain.divergence(self._tree, node) > self._divergence:
+            self._reconstruct(node)
+            self._rebuilds += 1
+        else:
+            fields[layout.CHECKED] = fields[layout.CHANGES]
+
+    def _reconstruct(self, node: int) -> None:
+        """Build the subtree of a node anew over the clauses that it holds; nothing else changes."""
+        tree = self._tree
+        stack = np.empty(self._wait, np.int32)
+        rows = np.empty(4 * int(tree.nodes[node, layout.WEIGHT]) + 64, np.int32)
+        count = maintain.take_out(tree, node, stack, rows)
+        if count < 0:
+            rows = np.empty(-count, np.int32)
+            count = maintain.take_out(tree, node, stack, rows)
+        held = np.sort(rows[:count])
+        again = np.append(False, held[1:] == held[:-1])[:count]
+        self._construct(node, self._population(held[~again].astype(np.int64)))
+
+    def _repack_if_wasteful(self) -> None:
+        """Lay the tree out anew when too many of its postings stand in no leaf."""
+        tree = self._tree
+        held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
+        if wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held):
+            nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
+            fresh = _arrays_for(nodes, len(tree.postings), slots, edges)  # with room for as much waste again
+            maintain.repack(tree, fresh, np.empty(nodes, np.int32))
+            self._tree = fresh
+
+    @property
+    def _wait(self) -> int:
+        """How many nodes can wait at a time to be visited."""
+        return int(self._tree.used[layout.DEEPEST] + 1) * (self._settings.fanout + 2)
+
+    # --- Questions -------------------------------------------------------------------------------------------------
+
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        done: tuple[int, int] = match_probes(
+            self._tree, self._ranks, self.store.clauses, probes, self._wait, start, stop, counts, out, filled
+        )
+        return done
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every index, and the shape of the tree."""
+        nodes = self._in_use()
+        kinds = nodes[:, layout.KIND]
+        sizes = nodes[kinds == layout.LEAF, layout.WEIGHT]
+        clauses = self.store.rows - self.store.dead
+        return super().stats() | {
+            "k_nodes": int((kinds == layout.K_NODE).sum()),
+            "s_nodes": int((kinds == layout.S_NODE).sum()),
+            "leaves": len(sizes),
+            "height": int(nodes[:, layout.DEPTH].max()),
+            "mean_leaf": round(float(sizes.mean()), 1) if len(sizes) else 0.0,
+            "largest_leaf": int(sizes.max(initial=0)),
+            "postings_per_clause": round(int(sizes.sum()) / max(clauses, 1), 2),
+            "splits": self._splits,
+            "collapses": self._collapses,
+            "rebuilds": self._rebuilds,
+            "sampled_messages": self._sampled,
+        }
+
+    def _in_use(self) -> NDArray[np.int32]:
+        """Return the nodes of the tree."""
+        nodes = self._tree.nodes[: self._tree.used[layout.USED_NODES]]
+        used: NDArray[np.int32] = nodes[nodes[:, layout.KIND] != layout.FREE]
+        return used
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        tree = self._tree
+        nodes, slots, edges, postings = tree.used[: layout.USED_POSTINGS + 1].tolist()
+        figures = [*self._settings, self._divergence, self._likelihood.unseen, self._sampled]
+        figures += [self._splits, self._collapses, self._rebuilds]
+        return {
+            "nodes": tree.nodes[:nodes],
+            **{name: getattr(tree, name)[:slots] for name in _SLOT_ARRAYS},
+            "edges": tree.edges[:edges],
+            "postings": tree.postings[:postings],
+            "used": tree.used,
+            "ranks": self._ranks,
+            "likely_words": self._likelihood.words,
+            "places": self._places,
+            "hits": self._hits,
+            "figures": np.array(figures, np.float64),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        nodes, postings = arrays["nodes"], arrays["postings"]
+        self._tree = Tree(
+            nodes=nodes,
+            node_floats=nodes.view(np.float32),
+            **{name: arrays[name] for name in (*_SLOT_ARRAYS, "edges", "used")},
+            postings=postings,
+            posting_boxes=postings.view(np.float32),
+        )
+        self._ranks, self._places, self._hits = arrays["ranks"], arrays["places"], arrays["hits"]
+        fanout, leaf, optimal, priority, visit, part, divergence, unseen, *counts = arrays["figures"].tolist()
+        self._settings = Settings(int(fanout), int(leaf), bool(optimal), int(priority), visit, int(part))
+        self._divergence = divergence
+        self._likelihood = Likelihood(arrays["likely_words"], unseen, self._places)
+        self._sampled, self._splits, self._collapses, self._rebuilds = map(int, counts)
+
+    def _check(self) -> list[str]:
+        found = []
+        tree = self._tree
+        population = self._population(np.flatnonzero(self.store.alive))
+        lost = postings = 0
+        for way in self._ways(population):
+            missing, places = maintain.audit(tree, population, way)
+            lost, postings = lost + missing, postings + places
+        if lost:
+            found.append(f"{lost} times a clause is not in a leaf that it belongs to")
+        nodes = self._in_use()
+        leaves = nodes[nodes[:, layout.KIND] == layout.LEAF]
+        living = int((leaves[:, layout.SIZE] - leaves[:, layout.DEAD]).sum())
+        if living != postings:
+            found.append(f"leaves hold {living} living postings, clauses belong in {postings}")
+        if int(leaves[:, layout.WEIGHT].sum()) != living:
+            found.append("the weights of leaves are not the numbers of their living postings")
+        reached = int(np.count_nonzero(tree.children[: tree.used[layout.USED_SLOTS]] >= 0)) + 1
+        rooms = int(leaves[:, layout.ROOM].sum())
+        if rooms + int(tree.used[layout.WASTED]) != int(tree.used[layout.USED_POSTINGS]):
+            found.append("the room of leaves and what is wasted do not add up to the pool")
+        by_words = nodes[nodes[:, layout.KIND] == layout.K_NODE]
+        opened = _open_cut(by_words)
+        if (tree.lows[opened] <= tree.highs[opened - 1]).any():
+            found.append("the open cut of a k-node does not begin after the others")
+        later = tree.children[opened]
+        if (tree.nodes[later, layout.OFFSET] != by_words[:, layout.OFFSET])[later >= 0].any():
+            found.append("the word of an open cut is not looked at again below it")
+        if reached < len(nodes):
+            found.append(f"{len(nodes)} nodes are in use, but slots name {reached}")
+        return found
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"{name} must be a whole number from {least} to {most:,}, not {shown(value)}")
+
+
+def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def _open_cut(k_nodes: NDArray[np.int32]) -> Any:
+    """Return the slots of the open cuts."""
+    return k_nodes[..., layout.SLOTS] + k_nodes[..., layout.SIZE] - 1
+
+
+def _bounds(boxes: NDArray[np.float32]) -> tuple[float, float, float, float]:
+    """Return a box around the finite ends of the given boxes: the region of the root."""
+    low, high = boxes[:, :2], boxes[:, 2:]
+    ends = []
+    for axis in range(2):
+        values = np.concatenate([low[:, axis], high[:, axis]])
+        values = values[np.isfinite(values)]
+        ends.append((values.min(), values.max()) if len(values) else (0.0, 1.0))
+    (x0, x1), (y0, y1) = ends
+    return float(x0), float(y0), float(x1), float(y1)
+
+
+def _arrays_for(nodes: int, postings: int, slots: int | None = None, edges: int | None = None) -> Tree:
+    """Return empty arrays of a tree."""
+    slots = nodes if slots is None else slots
+    edges = nodes if edges is None else edges
+    rows = np.empty((nodes + 1, layout.WIDTH), np.int32)
+    pool = np.empty((postings + 1, layout.POSTING), np.int32)
+    return Tree(
+        nodes=rows,
+        node_floats=rows.view(np.float32),
+        **{name: np.empty(slots, np.int32) for name in _SLOT_ARRAYS},
+        edges=np.empty(edges, np.float32),
+        postings=pool,
+        posting_boxes=pool.view(np.float32),
+        used=np.zeros(layout.DEEPEST + 1, np.int64),
+    )
+
+
+def _widened(tree: Tree, nodes: int, slots: int, edges: int, postings: int) -> Tree:
+    """Return the tree with room for so much in all; an array without is copied to one that is half as long again."""
+    rows = _longer(tree.nodes, nodes)
+    pool = _longer(tree.postings, postings)
+    return tree._replace(
+        nodes=rows,
+        node_floats=rows.view(np.float32),
+        **{name: _longer(getattr(tree, name), slots) for name in _SLOT_ARRAYS},
+        edges=_longer(tree.edges, edges),
+        postings=pool,
+        posting_boxes=pool.view(np.float32),
+    )
+
+
+def _longer(array: NDArray[Any], need: int) -> NDArray[Any]:
+    if need <= len(array):
+        return array
+    longer = np.empty((max(need, len(array) * 3 // 2), *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,450 @@
+"""Construction (section 3.3.4, Algorithm 4): each node takes the cheaper partition, by keyword or by space.
+
+Three things the paper leaves open are settled here:
+
+- *Leaves.* A node is partitioned only where that is expected to cost less than to look at all its clauses, and so
+  that its parts hold ``config.AP_TREEsettings.part`` clauses on average: a smaller s-node has fewer cells than f.
+- *Replication.* Eq. 1 does not charge for clauses that stand in many cells. So each node has a budget: how many
+  postings its clauses may have, on average. A grid that puts them into r cells each is taken only if r is within the
+  root of the budget (else a coarser one is tried), and leaves its cells a budget of 1/r of it. So no tree is built with
+  more than ``config.AP_TREE_BUDGET`` postings a clause, and one grid does not use up what the next ones need.
+- *Large boxes.* A clause that reaches into more than ``config.AP_TREE_SPREAD`` cells goes to the dummy cell, like one
+  that contains the node's region.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.matching.structures.ap_tree.cost import (
+    Likelihood,
+    evenly,
+    heuristic_cuts,
+    optimal_cuts,
+    partition_cost,
+    share,
+    strips,
+)
+from nearcast.matching.structures.ap_tree.layout import (
+    BOUNDS,
+    BUDGET,
+    BUILT,
+    DEAD,
+    FLAGS,
+    K_NODE,
+    KIND,
+    LEAF,
+    MARKS,
+    OFFSET,
+    REGION,
+    ROOM,
+    ROW,
+    S_NODE,
+    SIGNATURE,
+    SIZE,
+    SLOTS,
+    SPACE,
+    START,
+    USED_EDGES,
+    USED_NODES,
+    USED_POSTINGS,
+    USED_SLOTS,
+    WEIGHT,
+    WORDS,
+    Population,
+    Tree,
+    cut_of,
+    open_child,
+    room_for,
+    strip_of,
+)
+
+__all__ = ["COST", "KEYWORDS", "SPACE_FIRST", "Settings", "construct", "dummy", "fill_leaf"]
+
+_SPREAD = config.AP_TREE_SPREAD
+_SAMPLE = config.AP_TREE_SAMPLE
+_LEAST_BUDGET = config.AP_TREE_LEAST_BUDGET
+_DP_WORDS = config.AP_TREE_DP_WORDS
+
+COST, KEYWORDS, SPACE_FIRST = 0, 1, 2  # which partition goes first where both pay
+
+
+class Settings(NamedTuple):
+    """The parameters, as kernels take them."""
+
+    fanout: int  # f
+    leaf: int  # θ_p
+    optimal: bool
+    priority: int
+    visit: float  # v of the cost model
+    part: int  # clauses in a part, at least, on average
+
+
+@kernel
+def construct(
+    tree: Tree,
+    population: Population,
+    likelihood: Likelihood,
+    settings: Settings,
+    arena: NDArray[np.int32],
+    spare: NDArray[np.int32],
+    stack: NDArray[np.int64],
+    top: int,
+    limit: int,
+) -> Any:
+    """Build the nodes on the stack, each with its clauses arena[a:b]; return the height of the stack that is left.
+
+    Ends when the stack is empty, when the tree's arrays have no room for another node, or when *limit* postings
+    have been written. The stack holds (node, a, b) by ascending a; a node's clauses are replaced by those of its
+    children.
+    """
+    nodes, used = tree.nodes, tree.used
+    stop = used[USED_POSTINGS] + limit
+    widest = settings.fanout + 2
+    while top > 0 and used[USED_POSTINGS] < stop:
+        node, a, b = stack[top - 1, 0], stack[top - 1, 1], stack[top - 1, 2]
+        if (
+            used[USED_NODES] + widest > nodes.shape[0]
+            or used[USED_SLOTS] + widest > tree.children.size
+            or used[USED_EDGES] + widest > tree.edges.size
+            or used[USED_POSTINGS] + room_for(b - a) > tree.postings.shape[0]
+            or top + widest > stack.shape[0]
+        ):
+            return top
+        top -= 1
+        members = arena[a:b]
+        flags = nodes[node, FLAGS]
+        lows = highs = np.empty(0, np.int32)
+        columns = rows = np.empty(0, np.float32)
+        words_cost = space_cost = np.inf
+        if members.size >= settings.leaf:
+            if flags & WORDS:
+                lows, highs, words_cost = _cuts(
+                    population, members, nodes[node, OFFSET], likelihood, settings
+                )
+            skip = settings.priority == KEYWORDS and words_cost < members.size
+            if flags & SPACE and not skip and tree.node_floats[node, BUDGET] > _LEAST_BUDGET:
+                columns, rows, space_cost = _grid(tree, population, members, node, likelihood, settings)
+        nodes[node, BUILT] = members.size
+        nodes[node, WEIGHT] = members.size
+        if not min(words_cost, space_cost) < members.size:
+            fill_leaf(tree, population, members, node)
+        elif words_cost < space_cost and not (settings.priority == SPACE_FIRST and space_cost < members.size):
+            _make_k_node(tree, node, lows, highs)
+            top = _descend(tree, population, node, arena, a, b, spare, stack, top)
+        else:
+            _make_s_node(tree, node, columns, rows)
+            top = _descend(tree, population, node, arena, a, b, spare, stack, top)
+    return top
+
+
+@kernel
+def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], node: int) -> None:
+    """Make a node a leaf with a posting for each of its members."""
+    nodes, floats, used = tree.nodes, tree.node_floats, tree.used
+    postings, posting_boxes = tree.postings, tree.posting_boxes
+    rows, boxes, marks = population.rows, population.boxes, population.marks
+    start = used[USED_POSTINGS]
+    nodes[node, KIND] = LEAF
+    nodes[node, START] = start
+    nodes[node, SIZE] = members.size
+    nodes[node, ROOM] = room_for(members.size)
+    nodes[node, DEAD] = 0
+    for k in range(2):
+        floats[node, BOUNDS + k] = np.inf
+        floats[node, BOUNDS + 2 + k] = -np.inf
+    for i in range(members.size):
+        c = members[i]
+        for k in range(4):
+            posting_boxes[start + i, k] = boxes[c, k]
+        for k in range(2):
+            floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], boxes[c, k])
+            floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], boxes[c, 2 + k])
+        postings[start + i, ROW] = rows[c]
+        for k in range(MARKS):
+            postings[start + i, SIGNATURE + k] = marks[c, k]
+    used[USED_POSTINGS] = start + nodes[node, ROOM]
+
+
+@kernel
+def _cuts(
+    population: Population,
+    members: NDArray[np.int32],
+    offset: int,
+    likelihood: Likelihood,
+    settings: Settings,
+) -> Any:
+    """Partition by the next keyword: return the least and greatest word of each cut, and the cost."""
+    offsets, words = population.offsets, population.words
+    found = np.empty(members.size, np.int32)
+    n = 0
+    for c in members:
+        at = offsets[c] + offset
+        if at < offsets[c + 1]:
+            found[n] = words[at]
+            n += 1
+    exhausted = members.size - n
+    found = found[:n]
+    found.sort()
+    weights, hits = np.empty(n), np.empty(n)
+    distinct = 0
+    for i in range(n):
+        word = found[i]
+        if distinct == 0 or found[distinct - 1] != word:
+            found[distinct] = word
+            weights[distinct] = 0.0
+            hits[distinct] = likelihood.words[word] if word < likelihood.words.size else likelihood.unseen
+            distinct += 1
+        weights[distinct - 1] += 1.0
+    weights, hits = weights[:distinct], hits[:distinct]
+    cuts = min(settings.fanout, distinct, max(n // settings.part, 2))
+    if cuts == 0:
+        return found[:0], found[:0], np.inf
+    if cuts == distinct:
+        firsts = np.arange(distinct)
+    elif settings.optimal:
+        firsts = _grouped_optimum(weights, hits, cuts)
+    else:
+        firsts = heuristic_cuts(weights, hits, cuts)
+    cost = partition_cost(weights, hits, firsts, settings.visit)
+    if exhausted > 0:
+        cost += exhausted + settings.visit
+    lows, highs = np.empty(cuts, np.int32), np.empty(cuts, np.int32)
+    for i in range(cuts):
+        lows[i] = found[firsts[i]]
+        highs[i] = found[(firsts[i + 1] if i + 1 < cuts else distinct) - 1]
+    return lows, highs, cost
+
+
+@kernel
+def _grouped_optimum(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts: int) -> Any:
+    """Return the optimal cuts; of many words, over groups of neighbours of about the same weight."""
+    groups = min(weights.size, max(_DP_WORDS, cuts))
+    if groups == weights.size:
+        return optimal_cuts(weights, hits, cuts)
+    begins = evenly(weights, groups)
+    grouped_weights, grouped_hits = np.zeros(groups), np.zeros(groups)
+    for i in range(groups):
+        end = begins[i + 1] if i + 1 < groups else weights.size
+        for k in range(begins[i], end):
+            grouped_weights[i] += weights[k]
+            grouped_hits[i] += hits[k]
+    return begins[optimal_cuts(grouped_weights, grouped_hits, cuts)]
+
+
+@kernel
+def _grid(
+    tree: Tree,
+    population: Population,
+    members: NDArray[np.int32],
+    node: int,
+    likelihood: Likelihood,
+    settings: Settings,
+) -> Any:
+    """Partition by space: return the inner borders of columns and of rows, and the cost."""
+    floats, boxes = tree.node_floats, population.boxes
+    x0, y0 = floats[node, REGION], floats[node, REGION + 1]
+    x1, y1 = floats[node, REGION + 2], floats[node, REGION + 3]
+    none = np.empty(0, np.float32)
+    # What the heuristic looks at: some boxes, clipped to the region, and the sampled places in it.
+    step = max(members.size // _SAMPLE, 1)
+    m = (members.size + step - 1) // step
+    starts, ends, centres = (
+        np.empty((2, m), np.float32),
+        np.empty((2, m), np.float32),
+        np.empty((2, m), np.float32),
+    )
+    reach = np.zeros(2)  # of a box, on average, as a share of the region
+    for i in range(m):
+        c = members[i * step]
+        for d in range(2):
+            low, high = (x0, x1) if d == 0 else (y0, y1)
+            starts[d, i] = min(max(boxes[c, d], low), high)
+            ends[d, i] = min(max(boxes[c, 2 + d], low), high)
+            centres[d, i] = (starts[d, i] + ends[d, i]) / 2
+            reach[d] += (ends[d, i] - starts[d, i]) / max(high - low, np.float32(1e-30)) / m
+    limit = np.sqrt(floats[node, BUDGET])
+    side = int(np.sqrt(min(float(settings.fanout), members.size / settings.part)))
+    while side >= 2 and (1 + reach[0] * (side - 1)) * (1 + reach[1] * (side - 1)) > limit:
+        side -= 1  # even borders at equal distances would put the clauses into too many cells
+    if side < 2:
+        return none, none, np.inf
+    for d in range(2):
+        starts[d].sort()
+        ends[d].sort()
+        centres[d].sort()
+    places = likelihood.places
+    xs, ys = np.empty(len(places), np.float32), np.empty(len(places), np.float32)
+    seen = 0
+    for i in range(len(places)):
+        if x0 <= places[i, 0] <= x1 and y0 <= places[i, 1] <= y1:
+            xs[seen], ys[seen] = places[i, 0], places[i, 1]
+            seen += 1
+    xs, ys = xs[:seen], ys[:seen]
+    xs.sort()
+    ys.sort()
+    while side >= 2:
+        columns = strips(starts[0], ends[0], centres[0], xs, x0, x1, side)
+        rows = strips(starts[1], ends[1], centres[1], ys, y0, y1, side)
+        nx, ny = columns.size + 1, rows.size + 1
+        if nx * ny == 1:
+            return none, none, np.inf
+        edges = np.concatenate((columns, rows))
+        # Weights of cells by the corners of what each clause covers, summed over rows and columns afterwards.
+        corners = np.zeros((ny + 1, nx + 1), np.int64)
+        whole = copies = 0
+        for c in members:
+            left, right = strip_of(edges, 0, nx, boxes[c, 0]), strip_of(edges, 0, nx, boxes[c, 2])
+            low, high = strip_of(edges, nx - 1, ny, boxes[c, 1]), strip_of(edges, nx - 1, ny, boxes[c, 3])
+            if dummy(boxes, c, floats, node, (right - left + 1) * (high - low + 1)):
+                whole += 1
+            else:
+                copies += (right - left + 1) * (high - low + 1)
+                corners[low, left] += 1
+                corners[low, right + 1] -= 1
+                corners[high + 1, left] -= 1
+                corners[high + 1, right + 1] += 1
+        if whole + copies <= limit * members.size:
+            break
+        side = side * 3 // 4
+    if side < 2:
+        return none, none, np.inf
+    cost = whole + settings.visit if whole > 0 else 0.0
+    across, up = np.empty(nx), np.empty(ny)
+    for i in range(nx):
+        across[i] = share(
+            xs, x0, x1, columns[i - 1] if i > 0 else -np.inf, columns[i] if i < nx - 1 else np.inf
+        )
+    for j in range(ny):
+        up[j] = share(ys, y0, y1, rows[j - 1] if j > 0 else -np.inf, rows[j] if j < ny - 1 else np.inf)
+    for j in range(ny):
+        for i in range(nx):
+            if j > 0:
+                corners[j, i] += corners[j - 1, i]
+        weight = 0
+        for i in range(nx):
+            weight += corners[j, i]
+            if weight > 0:
+                cost += (weight + settings.visit) * across[i] * up[j]
+    return columns, rows, cost
+
+
+@kernel
+def dummy(boxes: NDArray[np.float32], c: int, floats: NDArray[np.float32], node: int, cells: int) -> Any:
+    """Tell whether a clause belongs in the dummy cell: it contains the region, or reaches into too many cells."""
+    return cells > _SPREAD or (
+        boxes[c, 0] <= floats[node, REGION]
+        and boxes[c, 1] <= floats[node, REGION + 1]
+        and boxes[c, 2] >= floats[node, REGION + 2]
+        and boxes[c, 3] >= floats[node, REGION + 3]
+    )
+
+
+@kernel
+def _make_k_node(tree: Tree, node: int, lows: NDArray[np.int32], highs: NDArray[np.int32]) -> None:
+    nodes, used = tree.nodes, tree.used
+    first = used[USED_SLOTS]
+    nodes[node, KIND] = K_NODE
+    nodes[node, SIZE] = lows.size + 1
+    nodes[node, SLOTS] = first
+    opened = first + lows.size
+    tree.lows[first:opened] = lows
+    tree.highs[first:opened] = highs
+    tree.lows[opened] = highs[-1] + 1
+    tree.highs[opened] = -1
+    used[USED_SLOTS] = opened + 2
+
+
+@kernel
+def _make_s_node(tree: Tree, node: int, columns: NDArray[np.float32], rows: NDArray[np.float32]) -> None:
+    nodes, edges, used = tree.nodes, tree.edges, tree.used
+    start = used[USED_EDGES]
+    nodes[node, KIND] = S_NODE
+    nodes[node, START] = start
+    nodes[node, SIZE] = columns.size + 1
+    nodes[node, ROOM] = rows.size + 1
+    nodes[node, SLOTS] = used[USED_SLOTS]
+    edges[start : start + columns.size] = columns
+    edges[start + columns.size : start + columns.size + rows.size] = rows
+    used[USED_EDGES] = start + columns.size + rows.size
+    used[USED_SLOTS] += (columns.size + 1) * (rows.size + 1) + 1
+
+
+@kernel
+def _descend(
+    tree: Tree,
+    population: Population,
+    node: int,
+    arena: NDArray[np.int32],
+    a: int,
+    b: int,
+    spare: NDArray[np.int32],
+    stack: NDArray[np.int64],
+    top: int,
+) -> Any:
+    """Hand the clauses arena[a:b] of a new k-node or s-node to its children; return the height of the stack."""
+    nodes, floats, edges = tree.nodes, tree.node_floats, tree.edges
+    lows, children, built, weights, used = tree.lows, tree.children, tree.built, tree.weights, tree.used
+    boxes, offsets, words = population.boxes, population.offsets, population.words
+    by_words = nodes[node, KIND] == K_NODE
+    first, offset = nodes[node, SLOTS], nodes[node, OFFSET]
+    nx, ny, start = nodes[node, SIZE], nodes[node, ROOM], nodes[node, START]
+    parts = nx if by_words else nx * ny
+    ends = np.zeros(parts + 1, np.int64)
+    for turn in range(2):  # count, then hand out
+        for i in range(a, b):
+            c = arena[i]
+            left = right = low = high = 0
+            if by_words:
+                at = offsets[c] + offset
+                left = right = (
+                    cut_of(lows, first, first + nx, words[at]) - first if at < offsets[c + 1] else parts
+                )
+            else:
+                left, right = (
+                    strip_of(edges, start, nx, boxes[c, 0]),
+                    strip_of(edges, start, nx, boxes[c, 2]),
+                )
+                low = strip_of(edges, start + nx - 1, ny, boxes[c, 1])
+                high = strip_of(edges, start + nx - 1, ny, boxes[c, 3])
+                if dummy(boxes, c, floats, node, (right - left + 1) * (high - low + 1)):
+                    left = right = parts
+                    low = high = 0
+            for j in range(low, high + 1):
+                for part in range(j * nx + left, j * nx + right + 1):
+                    if turn == 1:
+                        spare[ends[part]] = c
+                    ends[part] += 1
+        if turn == 0:
+            total = 0
+            for part in range(parts + 1):
+                slot = first + part
+                built[slot] = weights[slot] = ends[part]
+                total += ends[part]
+                ends[part] = total - ends[part]
+    copies = ends[parts]
+    arena[a : a + copies] = spare[:copies]
+    if not by_words:
+        floats[node, BUDGET], kept = floats[node, BUDGET] / np.float32(copies / (b - a)), floats[node, BUDGET]
+    else:
+        kept = floats[node, BUDGET]
+    begin = a
+    for part in range(parts + 1):
+        slot = first + part
+        end = a + ends[part]
+        if end == begin:
+            children[slot] = -1
+            continue
+        child = used[USED_NODES]
+        used[USED_NODES] = child + 1
+        open_child(tree, node, slot, child)
+        stack[top, 0], stack[top, 1], stack[top, 2] = child, begin, end
+        top += 1
+        begin = end
+    floats[node, BUDGET] = kept
+    return top

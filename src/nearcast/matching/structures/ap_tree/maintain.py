@@ -1,0 +1,467 @@
+"""Maintenance (section 3.3.5): insert and remove in place, and tell which nodes need more than that.
+
+A clause goes down to its leaves and is appended there, or its postings become tombstones (boxes of NaN, which touch
+nothing). On the way, slots count what came and went. A node is put on the list of those to look at when
+
+- it is a leaf of more than θ_p clauses that has grown by half since it was built: to be split, if that pays;
+- it is a k-node or an s-node of less than θ_p clauses, after some changes: to become a leaf;
+- it covers ``config.AP_TREE_COVER`` of all clauses or has doubled, and a part of its own have come or gone since the
+  last look: to be built anew if most of them are in the open cut, or if the divergence of its weights exceeds θ_KL.
+
+Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
+changes. What exceeds twice the mean (small parts diverge by more than that) by less than three standard deviations is
+not taken for a drift. Nor does the open cut of a k-node count: it grows as long as there are new words, and what is
+below it is split by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
+from nearcast.matching.structures.ap_tree.build import dummy
+from nearcast.matching.structures.ap_tree.layout import (
+    BOUNDS,
+    BUILT,
+    CHANGES,
+    CHECKED,
+    DEAD,
+    DEEPEST,
+    FLAGS,
+    FREE,
+    K_NODE,
+    KIND,
+    LEAF,
+    MARKS,
+    OFFSET,
+    POSTING,
+    ROOM,
+    ROW,
+    S_NODE,
+    SIGNATURE,
+    SIZE,
+    SLOTS,
+    START,
+    USED_EDGES,
+    USED_NODES,
+    USED_POSTINGS,
+    USED_SLOTS,
+    WASTED,
+    WEIGHT,
+    WIDTH,
+    Population,
+    Tree,
+    cut_of,
+    open_child,
+    room_for,
+    strip_of,
+)
+
+__all__ = ["SLOT", "STEP", "add", "audit", "divergence", "drop", "repack", "route", "take_out"]
+
+# Columns of a way: which clause, and the step that it takes.
+CLAUSE, PARENT, SLOT, NODE, STEP = 0, 1, 2, 3, 4
+
+_START = config.POSTING_START
+_LOOK = config.AP_TREE_LOOK
+_TOMBSTONES = config.AP_TREE_TOMBSTONES
+
+
+@kernel
+def route(tree: Tree, population: Population, first: int, last: int, way: NDArray[np.int32]) -> Any:
+    """Write the steps that the clauses *first* to *last* take down the tree, level by level; return how many.
+
+    A step leads to a node: that of a slot of its parent, or -1 where that slot is empty. The first ones lead to the
+    root. Returns -1 when there is no room. The clauses go down side by side, so that the waits for nodes overlap.
+    """
+    nodes, floats, lows, children, edges = tree.nodes, tree.node_floats, tree.lows, tree.children, tree.edges
+    boxes, offsets, words = population.boxes, population.offsets, population.words
+    if last - first > len(way):
+        return -1
+    for c in range(first, last):
+        i = c - first
+        way[i, CLAUSE], way[i, PARENT], way[i, SLOT], way[i, NODE] = c, -1, -1, 0
+    steps, done = last - first, 0
+    while done < steps:
+        c, node = way[done, CLAUSE], way[done, NODE]
+        done += 1
+        if node < 0 or nodes[node, KIND] == LEAF:
+            continue
+        begin, size, rows = nodes[node, SLOTS], nodes[node, SIZE], nodes[node, ROOM]
+        left = right = low = high = 0
+        if nodes[node, KIND] == K_NODE:
+            at = offsets[c] + nodes[node, OFFSET]
+            left = size
+            if at < offsets[c + 1]:
+                left = max(cut_of(lows, begin, begin + size, words[at]) - begin, 0)
+            right = left
+        else:
+            edge = nodes[node, START]
+            left, right = strip_of(edges, edge, size, boxes[c, 0]), strip_of(edges, edge, size, boxes[c, 2])
+            edge += size - 1
+            low, high = strip_of(edges, edge, rows, boxes[c, 1]), strip_of(edges, edge, rows, boxes[c, 3])
+            if dummy(boxes, c, floats, node, (right - left + 1) * (high - low + 1)):
+                left = right = size * rows
+                low = high = 0
+        if steps + (right - left + 1) * (high - low + 1) > len(way):
+            return -1
+        for y in range(low, high + 1):
+            for slot in range(begin + y * size + left, begin + y * size + right + 1):
+                child = children[slot]
+                _prefetch_node(nodes, child)
+                way[steps, CLAUSE], way[steps, PARENT] = c, node
+                way[steps, SLOT], way[steps, NODE] = slot, child
+                steps += 1
+    return steps
+
+
+@kernel
+def _prefetch_node(nodes: NDArray[np.int32], node: int) -> None:
+    """Begin to load the two cache lines (at most three) that a node stands in."""
+    prefetch(nodes, node)
+    prefetch(nodes.reshape(-1), node * WIDTH + 15)
+
+
+@kernel
+def _note(
+    nodes: NDArray[np.int32],
+    node: int,
+    change: int,
+    leaf: int,
+    large: int,
+    list_: NDArray[np.int32],
+    listed: int,
+) -> Any:
+    """Count a change of a node, and list it when it is to be looked at; return the length of the list."""
+    nodes[node, WEIGHT] += change
+    nodes[node, CHANGES] += 1
+    weight, built, changes = nodes[node, WEIGHT], nodes[node, BUILT], nodes[node, CHANGES]
+    if nodes[node, KIND] == LEAF:
+        wanted = change > 0 and weight > leaf and 2 * weight > 3 * built and nodes[node, FLAGS] > 0
+        wanted = wanted and nodes[node, CHECKED] == 0
+    elif weight < leaf:
+        wanted = 2 * changes >= weight and nodes[node, CHECKED] >= 0
+    else:
+        wanted = (weight >= large or weight > 2 * built) and (changes - nodes[node, CHECKED]) * _LOOK > built
+    if wanted and listed < list_.size:
+        nodes[node, CHECKED] = changes if weight >= leaf else -1
+        list_[listed] = node
+        listed += 1
+    return listed
+
+
+@kernel
+def add(
+    tree: Tree,
+    population: Population,
+    way: NDArray[np.int32],
+    begin: int,
+    leaf: int,
+    large: int,
+    list_: NDArray[np.int32],
+    listed: int,
+) -> Any:
+    """Insert clauses along the steps from *begin* on; return (next, nodes listed) when done or when an array is full.
+
+    *leaf* is θ_p, *large* how many clauses a node must cover to be looked at for its divergence.
+    """
+    nodes, floats, children, weights, used = (
+        tree.nodes,
+        tree.node_floats,
+        tree.children,
+        tree.weights,
+        tree.used,
+    )
+    lows, highs, postings, posting_boxes = tree.lows, tree.highs, tree.postings, tree.posting_boxes
+    boxes, rows, marks = population.boxes, population.rows, population.marks
+    offsets, words = population.offsets, population.words
+    for i in range(begin, len(way)):
+        node = way[i, NODE]
+        if node >= 0 and nodes[node, KIND] == LEAF:
+            prefetch(postings, nodes[node, START] + nodes[node, SIZE])
+    for i in range(begin, len(way)):
+        c, parent, slot, node = way[i, CLAUSE], way[i, PARENT], way[i, SLOT], way[i, NODE]
+        if node < 0:
+            node = children[slot]  # a clause before this one may have opened it
+        if node < 0:
+            if used[USED_NODES] == len(nodes):
+                return i, listed
+            node = used[USED_NODES]
+            used[USED_NODES] = node + 1
+            open_child(tree, parent, slot, node)
+        is_leaf = nodes[node, KIND] == LEAF
+        if is_leaf and nodes[node, SIZE] == nodes[node, ROOM] and not _widen(tree, node):
+            return i, listed
+        if slot >= 0:
+            weights[slot] += 1
+            at = offsets[c] + nodes[parent, OFFSET]
+            if nodes[parent, KIND] == K_NODE and at < offsets[c + 1]:
+                lows[slot] = min(lows[slot], words[at])
+                highs[slot] = max(highs[slot], words[at])
+        if is_leaf:
+            at = nodes[node, START] + nodes[node, SIZE]
+            for k in range(4):
+                posting_boxes[at, k] = boxes[c, k]
+            for k in range(2):
+                floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], boxes[c, k])
+                floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], boxes[c, 2 + k])
+            postings[at, ROW] = rows[c]
+            for k in range(MARKS):
+                postings[at, SIGNATURE + k] = marks[c, k]
+            nodes[node, SIZE] += 1
+        listed = _note(nodes, node, 1, leaf, large, list_, listed)
+    return len(way), listed
+
+
+@kernel
+def _widen(tree: Tree, node: int) -> Any:
+    """Make room in a full leaf: that of its tombstones if they are many, else more room at the end of the pool.
+
+    Tells whether the pool had that room.
+    """
+    nodes, postings, used = tree.nodes, tree.postings, tree.used
+    start, size, at = nodes[node, START], nodes[node, SIZE], nodes[node, START]
+    if nodes[node, DEAD] * 2 * _TOMBSTONES < size or nodes[node, DEAD] == 0:
+        at = used[USED_POSTINGS]
+        room = size + max(size >> 2, _START)
+        if at + room > len(postings):
+            return False
+        used[WASTED] += nodes[node, ROOM]
+        used[USED_POSTINGS] = at + room
+        nodes[node, START] = at
+        nodes[node, ROOM] = room
+    nodes[node, SIZE] = _copy_living(tree.posting_boxes, postings, start, size, postings, at)
+    nodes[node, DEAD] = 0
+    return True
+
+
+@kernel
+def _copy_living(
+    posting_boxes: NDArray[np.float32],
+    postings: NDArray[np.int32],
+    start: int,
+    size: int,
+    out: NDArray[np.int32],
+    at: int,
+) -> Any:
+    """Copy the living postings of a leaf; return how many there are."""
+    kept = 0
+    for i in range(start, start + size):
+        if not np.isnan(posting_boxes[i, 0]):
+            for k in range(POSTING):
+                out[at + kept, k] = postings[i, k]
+            kept += 1
+    return kept
+
+
+@kernel
+def drop(
+    tree: Tree,
+    population: Population,
+    way: NDArray[np.int32],
+    begin: int,
+    leaf: int,
+    large: int,
+    list_: NDArray[np.int32],
+    listed: int,
+) -> Any:
+    """Remove clauses along all the steps of a way, from *begin* = 0; return (how many, nodes listed)."""
+    nodes, weights, posting_boxes = tree.nodes, tree.weights, tree.posting_boxes
+    leaves, spans, rows = _spans(tree, population, way)
+    _find(tree.postings, spans, rows)
+    for i in range(begin, len(way)):
+        if way[i, SLOT] >= 0:
+            weights[way[i, SLOT]] -= 1
+        listed = _note(nodes, way[i, NODE], -1, leaf, large, list_, listed)
+    for i in range(leaves.size):
+        nodes[leaves[i], DEAD] += 1
+        for k in range(4):
+            posting_boxes[spans[i, 0], k] = np.nan
+    for node in leaves:  # when all are found and marked, for this moves postings
+        if nodes[node, DEAD] * _TOMBSTONES > nodes[node, SIZE]:
+            start = nodes[node, START]
+            nodes[node, SIZE] = _copy_living(
+                posting_boxes, tree.postings, start, nodes[node, SIZE], tree.postings, start
+            )
+            nodes[node, DEAD] = 0
+    return len(way), listed
+
+
+@kernel
+def _spans(tree: Tree, population: Population, way: NDArray[np.int32]) -> Any:
+    """Return, for each step that leads to a leaf: the leaf, its first and last posting, and the clause row."""
+    nodes, clause_rows = tree.nodes, population.rows
+    leaves, rows = np.empty(len(way), np.int32), np.empty(len(way), np.int32)
+    spans = np.empty((len(way), 2), np.int32)
+    count = 0
+    for i in range(len(way)):
+        node = way[i, NODE]
+        if node >= 0 and nodes[node, KIND] == LEAF:
+            leaves[count], rows[count] = node, clause_rows[way[i, CLAUSE]]
+            spans[count, 0] = nodes[node, START]
+            spans[count, 1] = nodes[node, START] + nodes[node, SIZE] - 1
+            count += 1
+    return leaves[:count], spans[:count], rows[:count]
+
+
+@kernel
+def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[np.int32]) -> None:
+    """Narrow spans of postings, each by ascending row, to where the given rows stand, or would stand.
+
+    All are halved by turns, so that the waits for their middles overlap.
+    """
+    for i in range(rows.size):
+        prefetch(postings, (spans[i, 0] + spans[i, 1]) >> 1)
+    busy = rows.size > 0
+    while busy:
+        busy = False
+        for i in range(rows.size):
+            low, high = spans[i, 0], spans[i, 1]
+            if low < high:
+                middle = (low + high) >> 1
+                after = postings[middle, ROW] < rows[i]  # counts as 0 or 1: it cannot be predicted
+                low += (middle + 1 - low) * after
+                high -= (high - middle) * (1 - after)
+                prefetch(postings, (low + high) >> 1)
+                spans[i, 0], spans[i, 1] = low, high
+                busy = True
+
+
+@kernel
+def divergence(tree: Tree, node: int) -> Any:
+    """Return D_KL(w_old | w) of the weights of a node's parts, less what chance explains."""
+    nodes, built, weights = tree.nodes, tree.built, tree.weights
+    first, size = nodes[node, SLOTS], nodes[node, SIZE]
+    by_words = nodes[node, KIND] == K_NODE
+    end = first + (size if by_words else size * nodes[node, ROOM]) + 1
+    opened = end - 2 if by_words else end
+    parts = end - first - by_words
+    # Every part counts for half a clause more than it has, so that an empty one makes no infinity.
+    old = now = 0.5 * parts
+    for slot in range(first, end):
+        if slot != opened:
+            old += built[slot]
+            now += weights[slot]
+    found = 0.0
+    for slot in range(first, end):
+        if slot != opened:
+            share = (built[slot] + 0.5) / old
+            found += share * np.log(share * now / (weights[slot] + 0.5))
+    free = parts - 1
+    chance = (2.0 * free + 3.0 * np.sqrt(2.0 * free)) / 2 * nodes[node, CHANGES] / (old * now)
+    return found - chance * max(1.0, now / max(nodes[node, WEIGHT], 1))
+
+
+@kernel
+def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.int32]) -> Any:
+    """Write the living clause rows below a node, as often as they stand there, and free all nodes below it.
+
+    Returns how many rows there are; when they do not fit, their number is negative and nothing was freed.
+    """
+    nodes, children, used = tree.nodes, tree.children, tree.used
+    postings, posting_boxes = tree.postings, tree.posting_boxes
+    total = 0
+    for turn in range(2):  # count, then take
+        stack[0] = node
+        top = 1
+        while top > 0:
+            top -= 1
+            at = stack[top]
+            first, size = nodes[at, SLOTS], nodes[at, SIZE]
+            if nodes[at, KIND] == LEAF:
+                if turn == 0:
+                    total += size - nodes[at, DEAD]
+                else:
+                    start = nodes[at, START]
+                    for i in range(start, start + size):
+                        if not np.isnan(posting_boxes[i, 0]):
+                            out[total] = postings[i, ROW]
+                            total += 1
+                    used[WASTED] += nodes[at, ROOM]
+            else:
+                parts = size if nodes[at, KIND] == K_NODE else size * nodes[at, ROOM]
+                for slot in range(first, first + parts + 1):
+                    if children[slot] >= 0:
+                        stack[top] = children[slot]
+                        top += 1
+            if turn == 1 and at != node:
+                nodes[at, KIND] = FREE
+        if turn == 0:
+            if total > out.size:
+                return -total
+            total = 0
+    for field in (CHANGES, CHECKED):
+        nodes[node, field] = 0
+    return total
+
+
+@kernel
+def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
+    """Copy the tree to new arrays without free nodes and tombstones; children stand together."""
+    nodes, children = tree.nodes, tree.children
+    new_nodes, new_children, used = out.nodes, out.children, out.used
+    used[:] = 0
+    used[DEEPEST] = tree.used[DEEPEST]
+    new_nodes[0] = nodes[0]
+    used[USED_NODES] = 1
+    stack[0] = 0
+    top = 1
+    while top > 0:
+        top -= 1
+        node = stack[top]  # a new number; its fields still name old places
+        size, first, start = new_nodes[node, SIZE], new_nodes[node, SLOTS], new_nodes[node, START]
+        if new_nodes[node, KIND] == LEAF:
+            at = used[USED_POSTINGS]
+            size = _copy_living(tree.posting_boxes, tree.postings, start, size, out.postings, at)
+            new_nodes[node, START] = at
+            new_nodes[node, SIZE] = size
+            new_nodes[node, ROOM] = room_for(size)
+            new_nodes[node, DEAD] = 0
+            used[USED_POSTINGS] = at + room_for(size)
+            continue
+        parts = size
+        if new_nodes[node, KIND] == S_NODE:
+            rows = new_nodes[node, ROOM]
+            parts = size * rows
+            at = used[USED_EDGES]
+            borders = size + rows - 2
+            out.edges[at : at + borders] = tree.edges[start : start + borders]
+            new_nodes[node, START] = at
+            used[USED_EDGES] = at + borders
+        to = used[USED_SLOTS]
+        new_nodes[node, SLOTS] = to
+        used[USED_SLOTS] = to + parts + 1
+        for k in range(parts + 1):
+            out.lows[to + k] = tree.lows[first + k]
+            out.highs[to + k] = tree.highs[first + k]
+            out.built[to + k] = tree.built[first + k]
+            out.weights[to + k] = tree.weights[first + k]
+            child = children[first + k]
+            new_children[to + k] = -1
+            if child >= 0:
+                at = used[USED_NODES]
+                used[USED_NODES] = at + 1
+                new_nodes[at] = nodes[child]
+                new_children[to + k] = at
+                stack[top] = at
+                top += 1
+
+
+@kernel
+def audit(tree: Tree, population: Population, way: NDArray[np.int32]) -> Any:
+    """Return how many steps lead to no leaf with the clause in it, and how many to leaves."""
+    nodes, postings, posting_boxes = tree.nodes, tree.postings, tree.posting_boxes
+    leaves, spans, rows = _spans(tree, population, way)
+    _find(postings, spans, rows)
+    lost = 0
+    for i in range(len(way)):
+        lost += way[i, NODE] < 0
+    for i in range(leaves.size):
+        at = spans[i, 0]
+        lost += nodes[leaves[i], SIZE] == 0 or postings[at, ROW] != rows[i] or np.isnan(posting_boxes[at, 0])
+    return lost, leaves.size

@@ -1,0 +1,190 @@
+"""The index ``mbr-trie``: an MBRTrie over the clauses, newcomers beside it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.errors import ColumnError, shown
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.index import Progress
+from nearcast.matching.structures.folding import FoldingMatcher, named_arrays, taken_arrays
+from nearcast.matching.structures.mbr_trie.merge import merge_tries
+from nearcast.matching.structures.mbr_trie.search import FULL, clear_bits, match_trie, set_bits, settle
+from nearcast.matching.structures.mbr_trie.trie import (
+    NOWHERE,
+    Postings,
+    Trie,
+    build_trie,
+    check_trie,
+    clause_rows_of,
+    places_of,
+    trie_stats,
+)
+from nearcast.matching.structures.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.structures.packed_list.search import new_scratch
+from nearcast.matching.structures.token_order import message_tokens
+
+__all__ = ["PROBING", "MBRTrie"]
+
+PROBING = ("cost", "token-set", "trie")
+
+
+class MBRTrie(FoldingMatcher):
+    """A trie over the sorted token sets of the clauses, with a bounding box and an id range at each node.
+
+    *probing* says how the children of a node meet the tokens of a message: the children look into the token set
+    (ProbeTokenSet), the tokens into the children (ProbeTrie), or for each node what costs less.
+    """
+
+    name: ClassVar[str] = "mbr-trie"
+    parameters: ClassVar[tuple[str, ...]] = ("probing",)
+    probing = "cost"
+
+    def __init__(
+        self,
+        table: SubscriptionTable,
+        *,
+        messages: MessageBatch | None = None,
+        progress: Progress | None = None,
+        probing: str = "cost",
+    ) -> None:
+        if probing not in PROBING:
+            raise ColumnError(f"probing is one of {', '.join(PROBING)}, not {shown(probing)}")
+        self.probing = probing
+        super().__init__(table, messages=messages, progress=progress)
+
+    def _lay_out(self, rows: NDArray[np.int64]) -> None:
+        self._tell("trie", 0.0)
+        clauses = self.store.clauses
+        offsets, tokens = self._order.arranged(clauses, rows)
+        self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
+        self._places = places_of(self._laid(), self.store.rows)
+        self._tell("trie", 1.0)
+
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        clauses, ranks = self.store.clauses, self._order.size
+        offsets, tokens = self._order.arranged(clauses, rows)
+        small = build_trie(clauses, rows, offsets, tokens, ranks, self._postings.curve)
+        self._trie, self._postings = merge_tries(self._trie, self._postings, *small, ranks)
+        self._places = places_of(self._laid(), self.store.rows)
+
+    def _laid(self) -> NDArray[np.int64]:
+        return clause_rows_of(self._postings)
+
+    def _mark(self, clause_rows: NDArray[np.int64]) -> None:
+        self._postings.boxes[self._places[clause_rows]] = NOWHERE
+
+    @property
+    def trie(self) -> Trie:
+        """The trie, for cost models."""
+        return self._trie
+
+    @property
+    def ranks(self) -> NDArray[np.int32]:
+        """The rank of each word in the order of the tokens, or -1."""
+        return self._order.ranks
+
+    def token_shares(self) -> NDArray[np.float32]:
+        """Return the share of each rank in the tokens of all clauses."""
+        ranks = self._order.ranks[self.store.clauses.keywords]
+        return (np.bincount(ranks, minlength=self._order.size) / max(len(ranks), 1)).astype(np.float32)
+
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        done: tuple[int, int] = _search(
+            self.store.clauses,
+            self._trie,
+            self._postings,
+            self._order.ranks,
+            self._newcomers.lists,
+            PROBING.index(self.probing),
+            probes,
+            start,
+            stop,
+            counts,
+            out,
+            filled,
+        )
+        return done
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every index, and those of the trie."""
+        return super().stats() | {"probing": self.probing} | trie_stats(self._trie)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return super()._arrays() | {
+            "probing": np.array([PROBING.index(self.probing)]),
+            "places": self._places,
+            **named_arrays("node_", self._trie),
+            **named_arrays("posting_", self._postings),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(arrays)
+        self.probing = PROBING[int(arrays["probing"][0])]
+        self._places = arrays["places"]
+        self._trie = Trie(**taken_arrays("node_", Trie._fields, arrays))
+        self._postings = Postings(**taken_arrays("posting_", Postings._fields, arrays))
+
+    def _check(self) -> list[str]:
+        found = super()._check() + check_trie(self._trie, self._postings)
+        laid = self._laid()
+        if not np.array_equal(np.isnan(self._postings.boxes[:, 0]), ~self.store.alive[laid]):
+            found.append("a posting is marked as removed, or is not, against the clause's state")
+        if not np.array_equal(self._places[laid], np.arange(len(laid))):
+            found.append("a clause does not know the place of its posting")
+        return found
+
+
+@kernel
+def _search(
+    clauses: Clauses,
+    trie: Trie,
+    postings: Postings,
+    ranks: NDArray[np.int32],
+    newcomers: NewcomerLists,
+    probing: int,
+    probes: Probes,
+    start: int,
+    stop: int,
+    counts: NDArray[np.int64],
+    out: NDArray[np.int32],
+    filled: int,
+) -> Any:
+    offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
+    bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
+    scratch = new_scratch()
+    longest = 0
+    for p in range(start, stop):
+        longest = max(longest, offsets[p + 1] - offsets[p])
+    tokens = np.empty(longest, np.int32)
+    query = np.empty(4, np.float32)
+    for p in range(start, stop):
+        count = message_tokens(keywords, offsets[p], offsets[p + 1], ranks, tokens)
+        for k in range(4):
+            query[k] = probe_boxes[p, k]
+        set_bits(bits, tokens, count)
+        last = match_trie(trie, postings, probing, tokens, count, bits, query, out, filled)
+        clear_bits(bits, tokens, count)
+        if last == FULL:
+            return p, filled
+        last = settle(clauses, probes, p, out, filled, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
+        if end == FULL:
+            return p, filled
+        counts[p - start] = end - filled
+        filled = end
+    return stop, filled

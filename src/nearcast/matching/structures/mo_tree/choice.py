@@ -1,0 +1,255 @@
+"""Which attributes an MO-Tree indexes, and with which cells: sections 4.2 and 5 of its paper.
+
+The three guidelines (popularity, selectivity, uniformity) are measured together by one figure: the share of clauses
+whose cell a message touches on the average. An attribute that few clauses test, whose intervals are wide, or whose
+intervals crowd in few cells leaves many. The two layers that leave the fewest are the directory, with cells as fine as
+their intervals and as wide as section 5 says; the next ones are kept as runs of equal cells in a code.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.structures.mo_tree.cells import Layers, cell_of
+from nearcast.matching.structures.mo_tree.widths import Law, even_targets, level_counts, optimal_widths
+from nearcast.matching.structures.scale import (
+    ABSENT,
+    Scales,
+    X,
+    Y,
+    clause_positions,
+    knots_of,
+    most_tested,
+    position,
+    scales_of,
+    tests_of,
+)
+from nearcast.matching.structures.sketch import FIELDS, GROUPS, RUN_CELLS
+
+__all__ = ["DIRECTORY", "Choice", "Figures", "choose_layers"]
+
+DIRECTORY = 2  # layers whose cells number the lists of clauses
+
+
+class Figures(NamedTuple):
+    """What section 4.2 asks about a layer; for ``stats()``."""
+
+    source: int
+    cells: int
+    popularity: float  # share of clauses that test it
+    selectivity: float  # share of those that a message is spared
+    uniformity: float  # entropy of their cells, of what it would be if all cells had as many
+
+
+class _Candidate(NamedTuple):
+    source: int
+    knots: NDArray[np.float64]
+    tested: NDArray[np.bool_]  # for each sampled clause
+    lows: NDArray[np.float64]  # positions of the intervals of those that test it
+    highs: NDArray[np.float64]
+    values: NDArray[np.float64] | None  # positions of the messages' values, where a sample tells
+    present: float  # share of the messages that have it
+
+
+class _Layer(NamedTuple):
+    source: int
+    counts: NDArray[np.int64]
+    widths: NDArray[np.float64]
+    left: float  # share of clauses whose cell a message touches
+    figures: Figures
+
+
+class Choice(NamedTuple):
+    """What an MO-Tree is laid out by."""
+
+    layers: Layers  # of the directory
+    scales: Scales  # of all that follows, those of the directory first
+    coded: NDArray[np.int32]  # numbers of the scales whose layers are in the code
+    sketched: NDArray[np.int32]  # and of those in the sketch
+    figures: list[Figures]  # of the directory's layers, then of those in the code
+
+
+def choose_layers(
+    clauses: Clauses,
+    rows: NDArray[np.int64],
+    messages: Probes | None,
+    layers: int,
+    levels: int,
+    threshold: float,
+) -> Choice:
+    """Choose at most *layers* (H), the directory's of *levels* (L), for clause *rows* and a sample of messages."""
+    rng = np.random.default_rng(0)
+    sample = rows if len(rows) <= config.MO_TREE_SAMPLE else np.sort(rng.choice(rows, config.MO_TREE_SAMPLE))
+    tested = most_tested(clauses, sample, config.MO_TREE_CANDIDATES)
+    candidates = _candidates(clauses, sample, [X, Y, *tested], messages)
+    finest = min(max(levels, int(np.sqrt(len(rows)) / config.MO_TREE_STEM)), config.MO_TREE_CELLS)
+    fine = [_layer(candidate, levels, threshold, finest) for candidate in candidates]
+    order = sorted(range(len(fine)), key=lambda i: (fine[i].left, i))
+    directory = [fine[i] for i in order[:DIRECTORY]]
+    runs = level_counts(RUN_CELLS), np.arange(1, RUN_CELLS + 1) / RUN_CELLS
+    further = [_measured(candidates[i], *runs) for i in sorted(order[DIRECTORY:])]
+    further.sort(key=lambda layer: layer.left)
+    code = [
+        layer for layer in further[: min(FIELDS, layers - DIRECTORY)] if layer.left < config.MO_TREE_USEFUL
+    ]
+    sketch = tested[: GROUPS * FIELDS]
+    sources = list(dict.fromkeys([*(layer.source for layer in directory + code), *sketch]))
+    knots = {candidate.source: candidate.knots for candidate in candidates}
+    return Choice(
+        _laid_out(directory),
+        scales_of(sources, [knots[source] for source in sources]),
+        np.array([sources.index(layer.source) for layer in code], np.int32),
+        np.array([sources.index(source) for source in sketch], np.int32),
+        [layer.figures for layer in directory + code],
+    )
+
+
+def _candidates(
+    clauses: Clauses, sample: NDArray[np.int64], sources: list[int], messages: Probes | None
+) -> list[_Candidate]:
+    """Return the sources with the positions of sampled clauses and messages."""
+    tests = tests_of(clauses, sample)
+    knots = []
+    for source in sources:
+        if source < 0:
+            knots.append(knots_of(clauses.boxes[sample][:, source - X :: 2].ravel()))
+        else:
+            own = tests[clauses.test_attributes[tests] == source]
+            knots.append(knots_of(np.concatenate([clauses.test_lows[own], clauses.test_highs[own]])))
+    scales = scales_of(sources, knots)
+    ends = np.empty((len(sample), len(sources), 2))
+    _ends(scales, clauses, sample, ends)
+    candidates = []
+    for number, source in enumerate(sources):
+        tested = ends[:, number, 0] != ABSENT
+        lows, highs = ends[tested, number, 0], ends[tested, number, 1]
+        values, present = None, 1.0
+        if messages is not None and len(messages.boxes):
+            given = np.full(len(messages.boxes), np.nan)
+            if source < 0:
+                given = messages.boxes[:, source - X]
+            elif source < messages.attributes.shape[1]:
+                given = messages.attributes[:, source]
+            there = given[~np.isnan(given)]
+            present = len(there) / len(given)
+            values = np.empty(min(len(there), config.MO_TREE_SAMPLE))
+            _place_all(scales, number, np.ascontiguousarray(there), values)
+        candidates.append(_Candidate(source, knots[number], tested, lows, highs, values, present))
+    return candidates
+
+
+def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int) -> _Layer:
+    """Return a layer with as many cells as its intervals ask for, up to *finest* on a level, or the paper's number."""
+    n = len(candidate.lows)
+    points = np.linspace(0, n - 1, min(n, config.MO_TREE_POINTS)).astype(np.int64)
+    values = None if candidate.values is None else candidate.values[: config.MO_TREE_POINTS]
+    law = Law((candidate.highs - candidate.lows)[points], candidate.lows[points], values)
+    if not n:
+        law = Law(np.ones(1), None, values)
+    counts = paper = level_counts(levels)
+    targets = even_targets(counts, law.widths)
+    for _ in range(2):  # the numbers of cells follow from the targets, and these from them
+        wanted = np.ceil(config.MO_TREE_FINENESS / np.maximum(targets, 1e-6)).astype(np.int64)
+        counts = np.maximum(paper, np.minimum(wanted, finest))
+        counts[-1] = 1
+        targets = even_targets(counts, law.widths)
+    threshold *= config.MO_TREE_FINENESS
+    return _measured(candidate, counts, optimal_widths(counts, targets, threshold, law, config.MO_TREE_STEPS))
+
+
+def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[np.float64]) -> _Layer:
+    """Return the layer with what it leaves of the sampled clauses."""
+    steps = _steps(counts, widths)
+    firsts = np.cumsum(counts) - counts
+    cells = np.empty(len(candidate.lows), np.int64)
+    _cells(
+        counts[None].astype(np.int32),
+        firsts[None].astype(np.int32),
+        steps[None],
+        _rates(steps)[None],
+        widths[None],
+        candidate.lows,
+        candidate.highs,
+        cells,
+    )
+    level = np.searchsorted(firsts, cells, side="right") - 1
+    starts = steps[level] * (cells - firsts[level])
+    if candidate.values is None:
+        touched = widths[level]
+    else:
+        values = np.sort(candidate.values)
+        inside = np.searchsorted(values, starts + widths[level], "right") - np.searchsorted(
+            values, starts, "left"
+        )
+        touched = candidate.present * inside / max(len(values), 1)
+    popularity = float(candidate.tested.mean()) if len(candidate.tested) else 0.0
+    met = float(touched.mean()) if len(touched) else 1.0
+    shares = np.bincount(cells, minlength=int(counts.sum())) / max(len(cells), 1)
+    entropy = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+    uniformity = entropy / float(np.log(len(shares))) if len(shares) > 1 else 0.0
+    figures = Figures(
+        candidate.source, int(counts.sum()), round(popularity, 4), round(1 - met, 4), round(uniformity, 4)
+    )
+    return _Layer(candidate.source, counts, widths, 1 - popularity * (1 - met), figures)
+
+
+def _steps(counts: NDArray[np.int64], widths: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(counts > 1, (1 - widths) / np.maximum(counts - 1, 1), 0.0)
+
+
+def _rates(steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(1.0, steps, out=np.zeros_like(steps), where=steps > 0)
+
+
+def _laid_out(chosen: list[_Layer]) -> Layers:
+    counts = np.array([layer.counts for layer in chosen], np.int32)
+    steps = np.array([_steps(layer.counts, layer.widths) for layer in chosen])
+    return Layers(
+        np.array([layer.source for layer in chosen], np.int32),
+        (np.cumsum(counts, axis=1) - counts).astype(np.int32),
+        counts,
+        steps,
+        _rates(steps),
+        np.array([layer.widths for layer in chosen]),
+        counts.sum(axis=1).astype(np.int32),
+    )
+
+
+@kernel
+def _place_all(scales: Scales, scale: int, values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    _, knots, slopes, _ = scales
+    for i in range(out.size):
+        out[i] = position(knots, slopes, scale, values[i])
+
+
+@kernel
+def _ends(scales: Scales, clauses: Clauses, rows: NDArray[np.int64], out: NDArray[np.float64]) -> None:
+    """Write the positions of each clause on all scales."""
+    _, knots, slopes, numbers = scales
+    boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    attributes, lows, highs, flags = clauses[6:]
+    for i in range(rows.size):
+        clause_positions(
+            knots, slopes, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, out[i]
+        )
+
+
+@kernel
+def _cells(
+    counts: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    steps: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    widths: NDArray[np.float64],
+    lows: NDArray[np.float64],
+    highs: NDArray[np.float64],
+    out: NDArray[np.int64],
+) -> None:
+    for i in range(lows.size):
+        out[i] = cell_of(counts, firsts, steps, rates, widths, 0, lows[i], highs[i])

@@ -1,0 +1,211 @@
+"""The MO-Tree as an index over subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.growable import GrowableArray
+from nearcast.errors import ColumnError, shown
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.index import Matcher, Progress
+from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries
+from nearcast.matching.structures.mo_tree.cells import Layers
+from nearcast.matching.structures.mo_tree.choice import DIRECTORY, Choice, Figures, choose_layers
+from nearcast.matching.structures.mo_tree.search import assign, search, shift
+from nearcast.matching.structures.scale import Scales, source_name
+from nearcast.matching.structures.sketch import FIELDS
+
+__all__ = ["MOTree"]
+
+_WORDS = (2, 2)  # of a clause's sketch: the first and the last cells of its intervals, for each group
+
+
+class MOTree(Matcher):
+    """Multi-level overlapping cells of indexing attributes (section 4 of the MO-Tree paper).
+
+    Parameters
+    ----------
+    layers
+        H, the most attributes that are indexed, both axes of the place among them.
+    levels
+        L, of overlapping cells in a layer of the directory.
+    threshold
+        η, how many cells of such a layer a value may lie in on the average, where it has as many as the paper's.
+    """
+
+    name: ClassVar[str] = "mo-tree"
+    parameters: ClassVar[tuple[str, ...]] = ("layers", "levels", "threshold")
+    _most_layers = config.MO_TREE_LAYERS
+    _levels = config.MO_TREE_LEVELS
+    _threshold = config.MO_TREE_THRESHOLD
+    _rewrites = True
+    _layouts = 0
+
+    def __init__(
+        self,
+        table: SubscriptionTable,
+        *,
+        messages: MessageBatch | None = None,
+        progress: Progress | None = None,
+        layers: int = config.MO_TREE_LAYERS,
+        levels: int = config.MO_TREE_LEVELS,
+        threshold: float = config.MO_TREE_THRESHOLD,
+    ) -> None:
+        for what, value, least, most in (
+            ("layers", layers, DIRECTORY, DIRECTORY + FIELDS),
+            ("levels", levels, 2, 8),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ColumnError(f"{what} must be a whole number from {least} to {most}, not {shown(value)}")
+        if not isinstance(threshold, int | float) or not threshold >= levels:
+            raise ColumnError(
+                f"threshold must be at least the number of levels, {levels}, not {shown(threshold)}: a value lies "
+                "in a cell of each"
+            )
+        self._most_layers, self._levels, self._threshold = layers, levels, float(threshold)
+        super().__init__(table, messages=messages, progress=progress)
+
+    def _build(self) -> None:
+        rows = self._members()
+        clauses = self.store.clauses
+        self._tell("choosing attributes", 0.0)
+        messages = None if self._sample is None else self._sample.probes
+        self._choice = choose_layers(
+            clauses, rows, messages, self._most_layers, self._levels, self._threshold
+        )
+        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
+        self._buckets = Buckets(int(np.prod(self._choice.layers.untested + 1)), _WORDS)
+        self._laid_for = len(rows)
+        self._layouts += 1
+        self._tell("assigning cells", 0.3)
+        entries = self._entries(clauses, rows)
+        self._tell("filling buckets", 0.7)
+        self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
+
+    def _entries(self, clauses: Clauses, rows: NDArray[np.int64]) -> Entries:
+        entries = Entries.room(len(rows), sum(_WORDS))
+        layers, scales, coded, sketched, _ = self._choice
+        assign(layers, scales, coded, sketched, clauses, rows, entries)
+        return entries
+
+    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+        more = self.store.rows - len(self._homes.values)
+        if more > 0:
+            self._homes.fill(more, -1)
+        if self._buckets.entries + len(clause_rows) > max(
+            config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
+        ):
+            self._build()
+        else:
+            entries = self._entries(self.store.clauses, clause_rows)
+            self._buckets.add(self._homes.values, self.store.clauses.boxes, clause_rows, entries)
+
+    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+        self._buckets.remove(self._homes.values, clause_rows)
+
+    def _rewrite(self, clause_rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+        layers, scales, coded, _, _ = self._choice
+        homes = self._homes.values
+        rest = shift(layers, scales, coded, self._buckets.pool, homes, clauses.boxes, clause_rows, changed)
+        if len(rest):
+            entries = self._entries(clauses, rest)
+            self._buckets.rewrite(homes, self.store.clauses.boxes, clause_rows[rest], entries)
+
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        layers, scales, coded, sketched, _ = self._choice
+        done: tuple[int, int] = search(
+            self.store.clauses,
+            layers,
+            scales,
+            coded,
+            sketched,
+            self._buckets.pool,
+            probes,
+            start,
+            stop,
+            counts,
+            out,
+            filled,
+        )
+        return done
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every index, the layers with what section 4.2 asks of them, and the buckets."""
+        heads = self._buckets.pool.heads
+        sizes = heads[heads[:, 1] > 0, 1]
+        return super().stats() | {
+            "layers": [
+                {
+                    "attribute": source_name(source, self.store.attributes),
+                    **dict(zip(Figures._fields[1:], figures)),
+                }
+                for source, *figures in self._choice.figures
+            ],
+            "lists": len(heads),
+            "lists_in_use": len(sizes),
+            "longest_list": int(sizes.max(initial=0)),
+            "layouts": self._layouts,
+        }
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "homes": self._homes.values,
+            "parameters": np.array(
+                [self._most_layers, self._levels, self._threshold, self._laid_for, self._layouts]
+            ),
+            "figures": np.array(self._choice.figures),
+            **{f"layer_{name}": array for name, array in self._choice.layers._asdict().items()},
+            **{f"scale_{name}": array for name, array in self._choice.scales._asdict().items()},
+            "coded": self._choice.coded,
+            "sketched": self._choice.sketched,
+            **self._buckets.arrays(),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        layers, levels, self._threshold, laid_for, layouts = arrays["parameters"].tolist()
+        self._most_layers, self._levels, self._laid_for, self._layouts = (
+            int(number) for number in (layers, levels, laid_for, layouts)
+        )
+        self._choice = Choice(
+            Layers(**{name: arrays[f"layer_{name}"] for name in Layers._fields}),
+            Scales(**{name: arrays[f"scale_{name}"] for name in Scales._fields}),
+            arrays["coded"],
+            arrays["sketched"],
+            [Figures(int(row[0]), int(row[1]), *row[2:]) for row in arrays["figures"].tolist()],
+        )
+        self._homes = GrowableArray(arrays["homes"], borrowed=False)
+        self._buckets = Buckets.restored(arrays)
+
+    def _check(self) -> list[str]:
+        found = []
+        alive = self._members()
+        heads, codes, details, boxes, more, rows = self._buckets.pool
+        if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
+            found.append(f"{self._buckets.entries} entries for {len(alive)} clauses")
+        target, place = self._homes.values[alive].T
+        if (target < 0).any():
+            return [*found, "a clause is in no bucket"]
+        at = heads[target, 0] + place
+        expected = self._entries(self.store.clauses, alive)
+        if (place >= heads[target, 1]).any() or not np.array_equal(rows[at], alive):
+            found.append("an entry is not where its clause says")
+        elif not np.array_equal(target, expected.targets) or not np.array_equal(codes[at], expected.codes):
+            found.append("a clause is in another bucket than its cells say")
+        elif not np.array_equal(np.hstack([details[at, 2:], more[at]]), expected.sketches):
+            found.append("an entry has another sketch than its clause")
+        elif not np.array_equal(boxes[at, :4], self.store.clauses.boxes[alive].astype(np.float32)):
+            found.append("an entry has another box than its clause")
+        return found

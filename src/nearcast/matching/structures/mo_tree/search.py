@@ -1,0 +1,235 @@
+"""Event matching: Algorithm 2 of the MO-Tree paper, and where clauses are stored (section 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
+from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.matching.structures.mo_tree.buckets import Entries, Pool
+from nearcast.matching.structures.mo_tree.cells import Layers, cell_of, cells_touched
+from nearcast.matching.structures.mo_tree.choice import DIRECTORY
+from nearcast.matching.structures.scale import (
+    ABSENT,
+    Scales,
+    box_positions,
+    clause_positions,
+    probe_positions,
+)
+from nearcast.matching.structures.sketch import (
+    GROUPS,
+    RUN_GUARDS,
+    interval_words,
+    passes,
+    run_code,
+    value_code,
+    value_word,
+)
+
+__all__ = ["assign", "search", "shift"]
+
+
+@kernel
+def assign(
+    layers: Layers,
+    scales: Scales,
+    coded: NDArray[np.int32],
+    sketched: NDArray[np.int32],
+    clauses: Clauses,
+    rows: NDArray[np.int64],
+    entries: Entries,
+) -> None:
+    """Write the list, the code and the sketch of clause *rows*: one cell of each layer (sections 4.3.2 and 4.4)."""
+    _, firsts, counts, steps, rates, widths, untested = layers
+    _, knots, slopes, numbers = scales
+    boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    attributes, lows, highs, flags = clauses[6:]
+    targets, codes, sketches = entries
+    ends = np.empty((knots.shape[0], 2))
+    for i in range(rows.size):
+        clause_positions(
+            knots, slopes, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, ends
+        )
+        target = 0
+        for layer in range(DIRECTORY):
+            cell = untested[layer]
+            if ends[layer, 0] != ABSENT:
+                cell = cell_of(counts, firsts, steps, rates, widths, layer, ends[layer, 0], ends[layer, 1])
+            target = target * (untested[layer] + 1) + cell
+        targets[i] = target
+        codes[i] = run_code(coded, ends)
+        for group in range(GROUPS):
+            sketches[i, 2 * group], sketches[i, 2 * group + 1] = interval_words(sketched, ends, group)
+
+
+@kernel
+def shift(
+    layers: Layers,
+    scales: Scales,
+    coded: NDArray[np.int32],
+    pool: Pool,
+    homes: NDArray[np.int32],
+    new_boxes: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    changed: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """Write the new boxes of clause *rows* to their entries, in place; return the numbers of the rows that need more.
+
+    Those are the *changed* ones, whose tests may be others, and those that leave their list. For the rest only cells of
+    the axes are found anew; the sketch has none. All memory is asked for before any of it is written.
+    """
+    sources, firsts, counts, steps, rates, widths, untested = layers
+    scale_sources, knots, slopes, numbers = scales
+    heads, codes, details, boxes, _, _ = pool
+    across = untested[1] + 1
+    ends = np.full((knots.shape[0], 2), ABSENT)
+    of_axes = np.uint64(0)  # the bytes of a code that are cells of an axis
+    for field in range(coded.size):
+        if scale_sources[coded[field]] < 0:
+            of_axes |= np.uint64(0xFF) << np.uint64(8 * field)
+    rest, places = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
+    count = 0
+    for i in range(rows.size):
+        prefetch(homes, rows[i])
+    for i in range(rows.size):
+        prefetch(heads, homes[rows[i], 0])
+    for i in range(rows.size):
+        places[i] = heads[homes[rows[i], 0], 0] + homes[rows[i], 1]
+        prefetch(details, places[i])
+        if of_axes:
+            prefetch(codes, places[i])
+    for i in range(rows.size):
+        stays = not changed[i]
+        if stays:
+            box_positions(knots, slopes, numbers, i, new_boxes, ends)
+            old, target = homes[rows[i], 0], 0
+            for layer in range(DIRECTORY):
+                if sources[layer] < 0:
+                    low, high = ends[layer, 0], ends[layer, 1]
+                    cell = cell_of(counts, firsts, steps, rates, widths, layer, low, high)
+                else:
+                    cell = old // across if layer == 0 else old % across
+                target = target * across + cell
+            stays = target == old
+        if stays:
+            at = places[i]
+            for side in range(4):
+                boxes[at, side] = np.float32(new_boxes[i, side])
+            if of_axes:
+                codes[at] = codes[at] & ~of_axes | run_code(coded, ends)
+        else:
+            rest[count] = i
+            count += 1
+    return rest[:count]
+
+
+@kernel
+def search(
+    clauses: Clauses,
+    layers: Layers,
+    scales: Scales,
+    coded: NDArray[np.int32],
+    sketched: NDArray[np.int32],
+    pool: Pool,
+    probes: Probes,
+    start: int,
+    stop: int,
+    counts: NDArray[np.int64],
+    out: NDArray[np.int32],
+    filled: int,
+) -> Any:
+    """Match the probes from *start* to *stop*; see ``Matcher._search``.
+
+    Filtering: the cells that the message touches in the two layers of the directory give the lists, its cells in the
+    further layers are compared with the codes in them. Verification: sketch and box of the entries that are left, then
+    the clause itself. Each step asks for the memory that the next one reads.
+    """
+    sources, firsts, level_counts, steps, rates, widths, untested = layers
+    scale_sources, knots, slopes, _ = scales
+    heads, codes, details, boxes, more, rows = pool
+    clause_boxes, keyword_offsets, _, _, _, test_offsets = clauses[:6]
+    attributes, lows, highs, flags = clauses[6:]
+    probe_boxes, _, _, values = probes
+    most = untested.max() + 2
+    cells = np.empty((DIRECTORY, most), np.int32)
+    touched = np.zeros(DIRECTORY, np.int64)
+    lists = np.empty(most * most, np.int32)
+    ends = np.empty((knots.shape[0], 2))
+    for p in range(start, stop):
+        probe_positions(scale_sources, knots, slopes, p, probe_boxes, values, ends)
+        for layer in range(DIRECTORY):
+            low, high = ends[layer, 0], ends[layer, 1]
+            found = 0
+            if low != ABSENT:
+                found = cells_touched(
+                    level_counts, firsts, steps, rates, widths, layer, low, high, cells[layer]
+                )
+            if sources[layer] >= 0:
+                cells[layer, found] = untested[layer]
+                found += 1
+            touched[layer] = found
+        # The lists, their memory asked for before the first of them is read.
+        count, candidates = 0, 0
+        for i in range(touched[0]):
+            for j in range(touched[1]):
+                number = cells[0, i] * (untested[1] + 1) + cells[1, j]
+                size = heads[number, 1]
+                if size > 0:
+                    lists[count] = number
+                    count += 1
+                    candidates += size
+                    prefetch(codes, heads[number, 0])
+        if filled + candidates > out.size:
+            return p, filled
+        cell_code = value_code(coded, ends)
+        last = filled
+        for k in range(count):
+            first, before = heads[lists[k], 0], last
+            for at in range(first, first + heads[lists[k], 1]):
+                out[last] = at
+                last += (cell_code - codes[at]) & RUN_GUARDS == RUN_GUARDS
+            for i in range(before, last):
+                prefetch(details, out[i])
+        word, next_word = value_word(sketched, ends, 0), value_word(sketched, ends, 1)
+        xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
+        xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
+        kept = filled
+        for k in range(filled, last):
+            at = out[k]
+            out[kept] = at
+            kept += (
+                (boxes[at, 0] <= xmax)
+                & (boxes[at, 2] >= xmin)
+                & (boxes[at, 1] <= ymax)
+                & (boxes[at, 3] >= ymin)
+                & passes(word, details[at, 2], details[at, 3])
+            )
+        last, kept = kept, filled
+        for k in range(filled, last):
+            prefetch(more, out[k])
+        for k in range(filled, last):
+            at = out[k]
+            out[kept] = at
+            kept += passes(next_word, more[at, 0], more[at, 1])
+        for k in range(filled, kept):
+            prefetch(rows, out[k])
+        for k in range(filled, kept):
+            out[k] = rows[out[k]]
+            prefetch(clause_boxes, out[k])
+            prefetch(keyword_offsets, out[k])
+            prefetch(test_offsets, out[k])
+        if attributes.size > 0:
+            for k in range(filled, kept):
+                first_test = test_offsets[out[k]]
+                prefetch(attributes, first_test)
+                prefetch(lows, first_test)
+                prefetch(highs, first_test)
+                prefetch(flags, first_test)
+        kept = keep_satisfied(clauses, probes, p, out, filled, kept)
+        counts[p - start] = kept - filled
+        filled = kept
+    return stop, filled

@@ -1,0 +1,344 @@
+"""The packed list: ranked lists whose long ones are packed by place, and postings that decide by themselves.
+
+Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers
+do by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list
+lie in blocks that are near in place, so that a message reads only blocks that it touches, and a posting holds enough
+(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the
+arrays, ``pack`` for the order, ``search`` for matching, ``change`` for maintenance.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import ragged_take
+from nearcast.kernels import kernel
+from nearcast.kernels.threads import side_by_side
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.index import Matcher
+from nearcast.matching.structures.packed_list import change
+from nearcast.matching.structures.packed_list.cost import Expected, expected
+from nearcast.matching.structures.packed_list.layout import (
+    BLOCK,
+    BLOCK_BITS,
+    FLAT,
+    LISTS,
+    USED_BLOCKS,
+    USED_SLOTS,
+    Lists,
+    empty_lists,
+    roomy,
+    widened,
+)
+from nearcast.matching.structures.packed_list.pack import pack_range
+from nearcast.matching.structures.packed_list.search import search
+
+__all__ = ["PackedList"]
+
+
+class PackedList(Matcher):
+    """Posting lists by rarest keyword, long ones packed by place."""
+
+    name: ClassVar[str] = "packed-list"
+
+    def _build(self) -> None:
+        clauses = self.store.clauses
+        rows = self._members()
+        words = int(clauses.keywords.max()) + 1 if len(clauses.keywords) else 0
+        self._tell("counting words", 0.0)
+        self._frequency = GrowableArray(
+            np.bincount(clauses.keywords, minlength=words).astype(np.int32), borrowed=False
+        )
+        self._word_lists = GrowableArray(np.full(words, -1, np.int32), borrowed=False)
+        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(
+            roomy(self.store.rows)
+        )
+        self._tell("choosing lists", 0.1)
+        lists, targets, extras = self._assign(rows, 1)
+        self._tell("filling lists", 0.4)
+        sizes = np.bincount(targets, minlength=lists)
+        self._lists = _laid_out(sizes, lists)
+        _fill(self._lists, clauses.boxes, rows, targets, extras, self._homes.values)
+        self._tell("packing lists", 0.6)
+        volume = np.cumsum(np.where(sizes > FLAT, sizes, 0))
+        cores = os.cpu_count() or 1
+        shares = 4 * cores
+        cuts = np.searchsorted(volume, np.linspace(0, volume[-1], shares + 1)[1:-1])
+        edges = [0, *cuts.tolist(), lists]
+
+        def pack(share: int) -> None:
+            pack_range(self._lists, self._homes.values, edges[share], edges[share + 1])
+
+        side_by_side(pack, range(shares), cores)
+
+    def _assign(
+        self, rows: NDArray[np.int64], lists: int
+    ) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
+        """Choose the list and the extras of clause rows; return how many lists there are then, and both."""
+        targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
+        clauses, frequency = self.store.clauses, self._frequency.values
+
+        def describe(start: int) -> None:
+            _describe(clauses, frequency, rows, start, start + config.PACKED_SHARE, targets, extras)
+
+        side_by_side(describe, range(0, len(rows), config.PACKED_SHARE), os.cpu_count() or 1)
+        return _number(self._word_lists.values, lists, targets), targets, extras
+
+    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+        clauses = self.store.clauses
+        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
+        if unseen > 0:
+            self._frequency.fill(unseen, 0)
+            self._word_lists.fill(unseen, -1)
+        _count(self._frequency.values, words, 1)
+        more = self.store.rows - len(self._homes.values)
+        if more > 0:
+            self._homes.fill(more, -1)
+        state = self._lists.state
+        before = int(state[LISTS])
+        lists, targets, extras = self._assign(clause_rows, before)
+        self._reach(lists=lists)
+        self._lists.heads[before:lists] = 0
+        self._lists.changes[before:lists] = 0
+        state[LISTS] = lists
+        done = 0
+        while True:
+            done = change.post(
+                self._lists, self._homes.values, clauses.boxes, clause_rows, targets, extras, done
+            )
+            if done == len(clause_rows):
+                break
+            head = self._lists.heads[targets[done]]
+            self._reach(
+                slots=int(state[USED_SLOTS]) + 2 * FLAT,
+                blocks=int(state[USED_BLOCKS]) + 2 * max(BLOCK, -int(head[2])),
+            )
+
+    def _reach(self, lists: int = 0, slots: int = 0, blocks: int = 0) -> None:
+        """Grow the pools that are smaller than that, by a quarter at the least."""
+        pools = self._lists
+        if lists > len(pools.heads):
+            room = max(lists, roomy(len(pools.heads)))
+            pools = pools._replace(heads=widened(pools.heads, room), changes=widened(pools.changes, room))
+        if slots > len(pools.boxes):
+            chunks = max(slots, roomy(len(pools.boxes))) + BLOCK - 1 >> BLOCK_BITS
+            pools = pools._replace(
+                boxes=widened(pools.boxes, chunks << BLOCK_BITS),
+                rows=widened(pools.rows, chunks << BLOCK_BITS),
+                extras=widened(pools.extras, chunks << BLOCK_BITS),
+                chunk_blocks=widened(pools.chunk_blocks, chunks),
+            )
+        if blocks > len(pools.blocks):
+            supers = max(blocks, roomy(len(pools.blocks))) + BLOCK - 1 >> BLOCK_BITS
+            pools = pools._replace(
+                block_boxes=widened(pools.block_boxes, supers << BLOCK_BITS),
+                blocks=widened(pools.blocks, supers << BLOCK_BITS),
+                super_boxes=widened(pools.super_boxes, supers),
+            )
+        self._lists = pools
+
+    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+        clauses = self.store.clauses
+        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        _count(self._frequency.values, words, -1)
+        change.unpost(self._lists, self._homes.values, clause_rows)
+
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        done: tuple[int, int] = search(
+            self.store.clauses, self._lists, self._word_lists.values, probes, start, stop, counts, out, filled
+        )
+        return done
+
+    def expected(self, probes: Probes) -> Expected:
+        """Return what matching such *probes* is expected to cost."""
+        return expected(self._lists, self._word_lists.values, probes)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        lists = self._lists
+        count, slots, blocks = (int(lists.state[k]) for k in (LISTS, USED_SLOTS, USED_BLOCKS))
+        trimmed = Lists(
+            lists.state,
+            lists.heads[:count],
+            lists.changes[:count],
+            lists.boxes[:slots],
+            lists.rows[:slots],
+            lists.extras[:slots],
+            lists.chunk_blocks[: slots >> BLOCK_BITS],
+            lists.block_boxes[:blocks],
+            lists.blocks[:blocks],
+            lists.super_boxes[: blocks >> BLOCK_BITS],
+        )
+        return {
+            "frequency": self._frequency.values,
+            "word_lists": self._word_lists.values,
+            "homes": self._homes.values,
+            **trimmed._asdict(),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._frequency = GrowableArray(arrays["frequency"], borrowed=False)
+        self._word_lists = GrowableArray(arrays["word_lists"], borrowed=False)
+        self._homes = GrowableArray(arrays["homes"], borrowed=False)
+        self._lists = Lists(**{name: arrays[name] for name in Lists._fields})
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every index, and how the lists are laid out."""
+        lists = self._lists
+        heads = lists.heads[: int(lists.state[LISTS])]
+        packed = heads[:, 2] < 0
+        sizes = heads[:, 1]
+        return super().stats() | {
+            "flat_lists": int(np.count_nonzero(~packed & (sizes > 0))),
+            "packed_lists": int(np.count_nonzero(packed)),
+            "packed_postings": int(sizes[packed].sum()),
+            "longest_list": int(sizes.max(initial=0)),
+            "blocks": int(heads[packed, 3].sum()),
+        }
+
+    def _check(self) -> list[str]:
+        found = []
+        lists, homes = self._lists, self._homes.values
+        alive = self._members()
+        heads = lists.heads[: int(lists.state[LISTS])]
+        if int(heads[:, 1].sum()) != len(alive):
+            found.append(f"{int(heads[:, 1].sum())} postings for {len(alive)} clauses")
+        slots = homes[alive, 1]
+        rows = lists.rows[slots]
+        if (homes[alive, 0] < 0).any() or not np.array_equal(np.where(rows < 0, ~rows, rows), alive):
+            return [*found, "a posting is not where its clause says"]
+        if not np.array_equal(lists.boxes[slots], self.store.clauses.boxes[alive].astype(np.float32)):
+            found.append("a posting has another box than its clause")
+        for number in np.flatnonzero(heads[:, 2] < 0):
+            first, size, _, count = heads[number]
+            own = slice(first, first + count)
+            if int(lists.blocks[own, 1].sum()) != size:
+                found.append(f"the blocks of list {number} do not add up")
+            if not np.array_equal(lists.chunk_blocks[lists.blocks[own, 0]], np.arange(first, first + count)):
+                found.append(f"a chunk of list {number} names another block")
+        packed = heads[homes[alive, 0], 2] < 0
+        block = lists.chunk_blocks[slots[packed] >> BLOCK_BITS]
+        for what, around in (
+            ("block", lists.block_boxes[block]),
+            ("super-block", lists.super_boxes[block >> BLOCK_BITS]),
+        ):
+            inner = lists.boxes[slots[packed]]
+            if (around[:, :2] > inner[:, :2]).any() or (around[:, 2:] < inner[:, 2:]).any():
+                found.append(f"a posting lies outside its {what}")
+        return found
+
+
+@kernel
+def _count(frequency: NDArray[np.int32], words: NDArray[np.int32], change: int) -> None:
+    for word in words:
+        frequency[word] += change
+
+
+def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
+    """Return pools for lists of the given sizes: flat ones without spare room, then the chunks of packed ones."""
+    packed = sizes > FLAT
+    flat = np.where(packed, 0, sizes)
+    chunks = np.where(packed, -(-sizes // BLOCK), 0)
+    blocks = -(-chunks // BLOCK) * BLOCK  # each list's blocks begin at a super-block
+    first_chunk = -(-int(flat.sum()) // BLOCK)
+    slots, all_blocks = (first_chunk + int(chunks.sum())) * BLOCK, int(blocks.sum())
+    pools = empty_lists(roomy(lists), roomy(slots), roomy(all_blocks))
+    heads = pools.heads[:lists]
+    heads[:, 0] = np.where(packed, np.cumsum(blocks) - blocks, np.cumsum(flat) - flat)
+    heads[:, 1] = sizes
+    heads[:, 2] = np.where(packed, -blocks, sizes)
+    heads[:, 3] = chunks
+    chunk = first_chunk + np.cumsum(chunks) - chunks
+    number = np.arange(int(chunks.sum())) - np.repeat(np.cumsum(chunks) - chunks, chunks)
+    block = np.repeat(heads[:, 0], chunks) + number
+    pools.blocks[block, 0] = np.repeat(chunk, chunks) + number
+    pools.chunk_blocks[pools.blocks[block, 0]] = block
+    pools.state[LISTS], pools.state[USED_SLOTS], pools.state[USED_BLOCKS] = lists, slots, all_blocks
+    return pools
+
+
+@kernel
+def _describe(
+    clauses: Clauses,
+    frequency: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    start: int,
+    stop: int,
+    words: NDArray[np.int32],
+    extras: NDArray[np.int32],
+) -> None:
+    """Write the rarest keyword of clause rows (-1: none), and what else they need; see ``layout``."""
+    _, keyword_offsets, keywords, forbidden_offsets, _, test_offsets = clauses[:6]
+    any_forbidden, any_tests = clauses.forbidden.size > 0, clauses.test_attributes.size > 0
+    for i in range(start, min(stop, rows.size)):
+        c = rows[i]
+        first, second, third = -1, -1, -1  # the rarest keywords, rarest first
+        for k in range(keyword_offsets[c], keyword_offsets[c + 1]):
+            word = keywords[k]
+            if first < 0 or frequency[word] < frequency[first]:
+                first, second, third = word, first, second
+            elif second < 0 or frequency[word] < frequency[second]:
+                second, third = word, second
+            elif third < 0 or frequency[word] < frequency[third]:
+                third = word
+        more = (
+            keyword_offsets[c + 1] - keyword_offsets[c] > 3
+            or (any_forbidden and forbidden_offsets[c + 1] > forbidden_offsets[c])
+            or (any_tests and test_offsets[c + 1] > test_offsets[c])
+        )
+        words[i] = first
+        extras[i, 0] = second
+        extras[i, 1] = -3 - third if more else third
+
+
+@kernel
+def _number(word_lists: NDArray[np.int32], lists: int, targets: NDArray[np.int32]) -> int:
+    """Turn words into the numbers of their lists; a word's first list gets the next number, -1 is list 0."""
+    for i in range(targets.size):
+        word = targets[i]
+        if word < 0:
+            targets[i] = 0
+        else:
+            if word_lists[word] < 0:
+                word_lists[word] = lists
+                lists += 1
+            targets[i] = word_lists[word]
+    return lists
+
+
+@kernel
+def _fill(
+    lists: Lists,
+    clause_boxes: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    targets: NDArray[np.int32],
+    extras: NDArray[np.int32],
+    homes: NDArray[np.int32],
+) -> None:
+    """Write the postings of new lists, in the order of the rows."""
+    heads, boxes, blocks = lists.heads, lists.boxes, lists.blocks
+    ends = np.empty(lists.state[LISTS], np.int32)
+    for number in range(ends.size):
+        packed = heads[number, 2] < 0
+        ends[number] = blocks[heads[number, 0], 0] << BLOCK_BITS if packed else heads[number, 0]
+    for i in range(rows.size):
+        row, number = rows[i], targets[i]
+        slot = ends[number]
+        ends[number] = slot + 1
+        for side in range(4):
+            boxes[slot, side] = clause_boxes[row, side]
+        change.write(lists, homes, number, slot, row, extras, i)

@@ -1,0 +1,152 @@
+"""Packing: which postings of a long list share a block.
+
+The order of a k-d tree: the list is cut at the median of the axis along which the centres of its boxes lie further
+apart, at a whole number of blocks, and so are the halves, until a block is left. So blocks are full, and small where
+the postings are dense, however unevenly they lie.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.kernels import kernel
+from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, NO_PLACE, Lists
+
+__all__ = ["arrange", "enlarge", "lay", "pack_range", "settle", "within"]
+
+_FAR = 1e30
+_DEPTH = 64
+
+
+@kernel
+def within(value: float) -> float:
+    """Return a coordinate that can be added and subtracted: boxes without end end far away."""
+    return min(max(float(value), -_FAR), _FAR)
+
+
+@kernel
+def _select(order: NDArray[np.int32], keys: NDArray[np.float64], low: int, high: int, middle: int) -> None:
+    """Arrange order[low:high] so that the keys before *middle* are no larger than those from it on (Hoare)."""
+    first, last = low, high - 1
+    while first < last:
+        pivot = keys[order[(first + last) >> 1]]
+        i, j = first, last
+        while i <= j:
+            while keys[order[i]] < pivot:
+                i += 1
+            while keys[order[j]] > pivot:
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            last = j
+        elif middle >= i:
+            first = i
+        else:
+            return
+
+
+@kernel
+def arrange(boxes: NDArray[np.float32], n: int, run: int, order: NDArray[np.int32]) -> None:
+    """Write to *order* the numbers of the *n* boxes so that each *run* of them lies close together."""
+    x, y = np.empty(n), np.empty(n)
+    for i in range(n):
+        order[i] = i
+        x[i] = within(boxes[i, 0]) + within(boxes[i, 2])
+        y[i] = within(boxes[i, 1]) + within(boxes[i, 3])
+    lows, highs = np.empty(_DEPTH, np.int64), np.empty(_DEPTH, np.int64)
+    lows[0], highs[0] = 0, n
+    depth = 1
+    while depth:
+        depth -= 1
+        low, high = lows[depth], highs[depth]
+        while high - low > run:
+            xmin = xmax = x[order[low]]
+            ymin = ymax = y[order[low]]
+            for i in range(low + 1, high):
+                at = order[i]
+                xmin, xmax = min(xmin, x[at]), max(xmax, x[at])
+                ymin, ymax = min(ymin, y[at]), max(ymax, y[at])
+            middle = low + ((high - low + run - 1) // run + 1) // 2 * run
+            if xmax - xmin >= ymax - ymin:
+                _select(order, x, low, high, middle)
+            else:
+                _select(order, y, low, high, middle)
+            lows[depth], highs[depth] = middle, high  # the later half waits
+            depth += 1
+            high = middle
+
+
+@kernel
+def enlarge(into: NDArray[np.float32], i: int, boxes: NDArray[np.float32], j: int) -> None:
+    """Make box into[i] contain box boxes[j]."""
+    into[i, 0] = min(into[i, 0], boxes[j, 0])
+    into[i, 1] = min(into[i, 1], boxes[j, 1])
+    into[i, 2] = max(into[i, 2], boxes[j, 2])
+    into[i, 3] = max(into[i, 3], boxes[j, 3])
+
+
+@kernel
+def settle(homes: NDArray[np.int32], row: int, number: int, slot: int) -> None:
+    """Note where the posting of a clause row, which may be complemented, stands."""
+    clause = row if row >= 0 else ~row
+    homes[clause, 0] = number
+    homes[clause, 1] = slot
+
+
+@kernel
+def lay(
+    lists: Lists,
+    homes: NDArray[np.int32],
+    number: int,
+    boxes: NDArray[np.float32],
+    rows: NDArray[np.int32],
+    extras: NDArray[np.int32],
+    n: int,
+    run: int,
+) -> None:
+    """Lay *n* postings into the blocks of a packed list, *run* in each; its blocks are enough, later ones get none."""
+    slot_boxes, slot_rows, slot_extras = lists.boxes, lists.rows, lists.extras
+    block_boxes, blocks, super_boxes = lists.block_boxes, lists.blocks, lists.super_boxes
+    first, count = lists.heads[number, 0], lists.heads[number, 3]
+    order = np.empty(n, np.int32)
+    arrange(boxes, n, run, order)
+    for k in range(count):
+        block = first + k
+        if k & (BLOCK - 1) == 0:
+            for side in range(4):
+                super_boxes[block >> BLOCK_BITS, side] = NO_PLACE[side]
+        for side in range(4):
+            block_boxes[block, side] = NO_PLACE[side]
+        low, high = min(k * run, n), min((k + 1) * run, n)
+        blocks[block, 1] = high - low
+        slot = blocks[block, 0] << BLOCK_BITS
+        for i in range(low, high):
+            at = order[i]
+            for side in range(4):
+                slot_boxes[slot, side] = boxes[at, side]
+            slot_rows[slot] = rows[at]
+            slot_extras[slot, 0] = extras[at, 0]
+            slot_extras[slot, 1] = extras[at, 1]
+            settle(homes, rows[at], number, slot)
+            enlarge(block_boxes, block, boxes, at)
+            slot += 1
+        enlarge(super_boxes, block >> BLOCK_BITS, block_boxes, block)
+    lists.heads[number, 1] = n
+    lists.changes[number] = 0
+
+
+@kernel
+def pack_range(lists: Lists, homes: NDArray[np.int32], start: int, stop: int) -> None:
+    """Pack those lists from *start* to *stop* that have blocks; their postings lie in a row, in the order of rows."""
+    heads = lists.heads
+    for number in range(start, stop):
+        if heads[number, 2] >= 0:
+            continue
+        n = heads[number, 1]
+        slot = lists.blocks[heads[number, 0], 0] << BLOCK_BITS
+        boxes, rows = lists.boxes[slot : slot + n].copy(), lists.rows[slot : slot + n].copy()
+        lay(lists, homes, number, boxes, rows, lists.extras[slot : slot + n].copy(), n, BLOCK)

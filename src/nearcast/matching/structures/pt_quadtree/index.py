@@ -1,0 +1,220 @@
+"""The index ``pt-quadtree``: a PT-Quadtree over the clauses, newcomers beside it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.clauses import words_alone
+from nearcast.kernels import kernel
+from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.index import Progress
+from nearcast.matching.structures.folding import FoldingMatcher, named_arrays, taken_arrays
+from nearcast.matching.structures.mbr_trie.search import FULL, clear_bits, set_bits, settle
+from nearcast.matching.structures.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.structures.packed_list.search import new_scratch
+from nearcast.matching.structures.pt_quadtree.fold import fold_quadtree
+from nearcast.matching.structures.pt_quadtree.quadtree import (
+    Entries,
+    Frame,
+    Quadtree,
+    build_quadtree,
+    check_quadtree,
+    check_thresholds,
+    crowded,
+    quadtree_stats,
+)
+from nearcast.matching.structures.pt_quadtree.search import (
+    corner_of,
+    filter_nodes,
+    mark_ranks,
+    query_cells,
+    unmark_ranks,
+    verify_list,
+)
+from nearcast.matching.structures.token_order import message_tokens
+
+__all__ = ["PTQuadtree"]
+
+
+class PTQuadtree(FoldingMatcher):
+    """A quadtree over the clauses' boxes, with pivotal tokens at each node.
+
+    A region with at most *tau_num* clauses to divide, or with less than the share *tau_area* of the whole area, is a
+    leaf.
+    """
+
+    name: ClassVar[str] = "pt-quadtree"
+    parameters: ClassVar[tuple[str, ...]] = ("tau_num", "tau_area")
+
+    def __init__(
+        self,
+        table: SubscriptionTable,
+        *,
+        messages: MessageBatch | None = None,
+        progress: Progress | None = None,
+        tau_num: int = config.QUADTREE_TAU_NUM,
+        tau_area: float = config.QUADTREE_TAU_AREA,
+    ) -> None:
+        self.tau_num, self.tau_area = check_thresholds(tau_num, tau_area)
+        super().__init__(table, messages=messages, progress=progress)
+
+    def _lay_out(self, rows: NDArray[np.int64]) -> None:
+        self._tell("quadtree", 0.0)
+        self._frame, self._tree, self._entries = build_quadtree(
+            *self._described(rows), self.tau_num, self.tau_area
+        )
+        self._listed = rows.astype(np.int32)
+        self._tell("quadtree", 1.0)
+
+    def _described(
+        self, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64], NDArray[np.int32]]:
+        """Return what a quadtree takes of clause rows: as they are listed, the boxes, and the tokens."""
+        clauses = self.store.clauses
+        with np.errstate(over="ignore"):
+            boxes = clauses.boxes[rows].astype(np.float32)
+        listed = np.where(words_alone(clauses, rows), rows, ~rows).astype(np.int32)
+        return listed, boxes, *self._order.arranged(clauses, rows)
+
+    def _fold(self, rows: NDArray[np.int64]) -> None:
+        left = self.store.alive[self._listed]
+        moved = np.where(left, np.cumsum(left) - 1, -1).astype(np.int32)
+        self._listed = np.concatenate([self._listed[left], rows.astype(np.int32)])
+        items = np.arange(len(self._listed) - len(rows), len(self._listed), dtype=np.int32)
+        self._tree, self._entries = fold_quadtree(
+            self._frame, self._tree, self._entries, moved, items, *self._described(rows)
+        )
+        if crowded(self._tree, self.tau_num, self.tau_area):
+            self._lay_out(self._members())
+
+    def _laid(self) -> NDArray[np.int64]:
+        return self._listed.astype(np.int64)
+
+    def _mark(self, clause_rows: NDArray[np.int64]) -> None:
+        """Leave it to the store, which marks the dead."""
+
+    def _search(
+        self,
+        probes: Probes,
+        start: int,
+        stop: int,
+        counts: NDArray[np.int64],
+        out: NDArray[np.int32],
+        filled: int,
+    ) -> tuple[int, int]:
+        done: tuple[int, int] = _search(
+            self.store.clauses,
+            self.store.alive,
+            self._frame,
+            self._tree,
+            self._entries,
+            self._order.ranks,
+            self._order.size,
+            self._newcomers.lists,
+            probes,
+            start,
+            stop,
+            counts,
+            out,
+            filled,
+        )
+        return done
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of every index, and those of the quadtree."""
+        return (
+            super().stats()
+            | {"tau_num": self.tau_num, "tau_area": self.tau_area}
+            | quadtree_stats(self._tree, len(self._listed))
+        )
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return super()._arrays() | {
+            "thresholds": np.array([self.tau_num, self.tau_area]),
+            "rows": self._listed,
+            "frame": np.array(self._frame),
+            **named_arrays("node_", self._tree),
+            **named_arrays("entry_", self._entries),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        super()._restore(arrays)
+        self.tau_num, self.tau_area = check_thresholds(*arrays["thresholds"].tolist())
+        self._listed = arrays["rows"]
+        self._frame = Frame(*arrays["frame"].tolist())
+        self._tree = Quadtree(**taken_arrays("node_", Quadtree._fields, arrays))
+        self._entries = Entries(**taken_arrays("entry_", Entries._fields, arrays))
+
+    def _check(self) -> list[str]:
+        offsets, tokens = self._order.arranged(self.store.clauses, self._laid())
+        return super()._check() + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
+
+
+@kernel
+def _search(
+    clauses: Clauses,
+    alive: NDArray[np.bool_],
+    frame: Frame,
+    tree: Quadtree,
+    entries: Entries,
+    ranks: NDArray[np.int32],
+    size: int,
+    newcomers: NewcomerLists,
+    probes: Probes,
+    start: int,
+    stop: int,
+    counts: NDArray[np.int64],
+    out: NDArray[np.int32],
+    filled: int,
+) -> Any:
+    offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
+    starts = tree.starts
+    bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
+    scratch = new_scratch()
+    longest = 0
+    for p in range(start, stop):
+        longest = max(longest, offsets[p + 1] - offsets[p])
+    tokens = np.empty(longest, np.int32)
+    query, cells = np.empty(4, np.float32), np.empty(4, np.int64)
+    nodes, corner = np.empty(tree.first.size, np.int32), np.empty(2, np.float32)
+    for p in range(start, stop):
+        count = message_tokens(keywords, offsets[p], offsets[p + 1], ranks, tokens)
+        for k in range(4):
+            query[k] = probe_boxes[p, k]
+        query_cells(frame, query, cells)
+        set_bits(bits, tokens, count)
+        mark_ranks(present, tokens, count)
+        last = filled
+        for i in range(filter_nodes(tree, query, cells, tokens, count, bits, nodes)):
+            node = nodes[i]
+            corner_of(frame, tree, node, cells, corner)
+            last = verify_list(
+                entries,
+                alive,
+                corner,
+                starts[node],
+                starts[node + 1],
+                bits,
+                present,
+                query,
+                out,
+                last,
+            )
+            if last == FULL:
+                break
+        clear_bits(bits, tokens, count)
+        unmark_ranks(present, tokens, count)
+        if last == FULL:
+            return p, filled
+        last = settle(clauses, probes, p, out, filled, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
+        if end == FULL:
+            return p, filled
+        counts[p - start] = end - filled
+        filled = end
+    return stop, filled

@@ -1,0 +1,503 @@
+"""Expressions over keywords and attributes, and their normal form.
+
+An expression is built with :func:`word`, :func:`phrase` and :func:`attribute`, and combined with ``&``, ``|``
+and ``~``:
+
+>>> wish = word("coffee") & (word("discount") | phrase("happy hour")) & (attribute("price") < 3)
+>>> wish.matches({"coffee", "happy", "hour"}, {"price": 2.5})
+True
+>>> [sorted(clause.keywords) for clause in wish.clauses()]
+[['coffee', 'discount'], ['coffee', 'happy', 'hour']]
+
+Logic is three-valued, as in SQL: a test of an attribute that the message lacks (or has as the other type) is
+*unknown*, the negation of unknown is unknown, and a message matches only if the whole is true. So neither
+``price < 3`` nor its negation holds for a message without a price. Keywords are known: a message has a word
+or has it not.
+
+The normal form (:meth:`Expression.clauses`) is a disjunction of :class:`Clause`; a message matches the
+expression if and only if it matches one of them. ``Expression.matches`` evaluates the tree directly and is
+the specification of that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nearcast import config, text
+from nearcast.errors import ExpressionError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Set
+
+__all__ = [
+    "ANYTHING",
+    "AllOf",
+    "AnyOf",
+    "Anything",
+    "Attribute",
+    "Clause",
+    "Expression",
+    "Interval",
+    "Not",
+    "Test",
+    "Value",
+    "Word",
+    "attribute",
+    "phrase",
+    "word",
+]
+
+Value: TypeAlias = float | str
+
+
+# --- Intervals ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The values that a test accepts: a range of numbers, or one string; *negated*, all others of that type.
+
+    Parameters
+    ----------
+    low, high
+        The ends: two numbers (infinite for no bound), or twice the same string.
+    low_open, high_open
+        Whether the end itself is left out.
+    negated
+        Whether the value must lie outside.
+
+    >>> Interval(100, 256).holds(256)
+    True
+    >>> Interval(3, 3, negated=True).holds(None) is None
+    True
+    """
+
+    low: Value
+    high: Value
+    low_open: bool = False
+    high_open: bool = False
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        low, high = _value(self.low), _value(self.high)
+        if isinstance(low, str) or isinstance(high, str):
+            if low != high or self.low_open or self.high_open:
+                raise ExpressionError(
+                    f"an interval of strings is one string, not from {shown(low)} to {shown(high)}; strings "
+                    "have no order here: use ==, != or one_of"
+                )
+        elif low > high:
+            raise ExpressionError(f"the interval's low end {low!r} is above its high end {high!r}; swap them")
+        elif low == high and (self.low_open or self.high_open or math.isinf(low)):
+            raise ExpressionError(
+                f"no number lies between {low!r} and {high!r} with an open end; close both ends"
+            )
+        for name, value in (
+            ("low", low),
+            ("high", high),
+            ("low_open", bool(self.low_open) and low != -math.inf),  # an infinite end is never reached:
+            ("high_open", bool(self.high_open) and high != math.inf),  # one way to write it
+            ("negated", bool(self.negated)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def textual(self) -> bool:
+        """Whether it asks for a string."""
+        return isinstance(self.low, str)
+
+    def holds(self, value: Value | None) -> bool | None:
+        """Return whether *value* is accepted; ``None`` (unknown) if it is missing or of the other type."""
+        if value is None or isinstance(value, str) != self.textual:
+            return None
+        return self._contains(value) != self.negated
+
+    def _contains(self, value: Any) -> bool:
+        low: Any = self.low
+        high: Any = self.high
+        return (low < value or (low == value and not self.low_open)) and (
+            value < high or (value == high and not self.high_open)
+        )
+
+    def _covers(self, other: Interval) -> bool:
+        """Return whether this range contains the other's (both of one type; negation aside)."""
+        low: Any = (self.low, self.low_open)
+        high: Any = (self.high, not self.high_open)
+        return bool(low <= (other.low, other.low_open) and high >= (other.high, not other.high_open))
+
+    def _intersection(self, other: Interval) -> Interval | None:
+        """Return what two ranges have in common (both of one type; negation aside), ``None`` if nothing."""
+        low: Any = max((self.low, self.low_open), (other.low, other.low_open))
+        high: Any = min((self.high, not self.high_open), (other.high, not other.high_open))
+        empty = low[0] > high[0] or (low[0] == high[0] and (low[1] or not high[1]))
+        return None if empty else Interval(low[0], high[0], low[1], not high[1])
+
+    def _positive(self) -> Interval:
+        """Return a negated range without lower or upper bound as the range on its other side."""
+        if self.negated and not self.textual:
+            if self.low == -math.inf and self.high != math.inf:
+                return Interval(self.high, math.inf, low_open=not self.high_open)
+            if self.high == math.inf and self.low != -math.inf:
+                return Interval(-math.inf, self.low, high_open=not self.low_open)
+        return self
+
+
+def _value(value: Any) -> Value:
+    """Return *value* as a float or a string."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Real):
+        raise ExpressionError(
+            f"{shown(value)} is neither a number nor a string; attributes have no other values"
+        )
+    try:
+        number = float(value) + 0.0  # -0.0 becomes 0.0
+    except OverflowError:
+        raise ExpressionError(f"{shown(value)} is too large for a number of 64 bits") from None
+    if math.isnan(number):
+        raise ExpressionError("nan is not a value that can be compared; leave the attribute out instead")
+    return number
+
+
+# --- Expressions --------------------------------------------------------------------------------------------
+class Expression:
+    """What is asked of a message's keywords and attributes; immutable; combined with ``&``, ``|``, ``~``."""
+
+    __slots__ = ()
+
+    depth: int
+
+    def __and__(self, other: Expression) -> Expression:
+        return AllOf((self, other)) if isinstance(other, Expression) else NotImplemented
+
+    def __or__(self, other: Expression) -> Expression:
+        return AnyOf((self, other)) if isinstance(other, Expression) else NotImplemented
+
+    def __invert__(self) -> Expression:
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        raise ExpressionError(
+            "an expression is not true or false by itself; combine with &, | and ~ (not with and, or, not), "
+            "and write 100 <= capacity <= 256 as attribute('capacity').between(100, 256)"
+        )
+
+    def matches(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool:
+        """Return whether a message with these keywords and attributes satisfies the expression."""
+        return self.truth(keywords, attributes) is True
+
+    def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
+        """Return ``True``, ``False``, or ``None`` for unknown (Kleene's logic)."""
+        raise NotImplementedError
+
+    def clauses(self, limit: int = config.MAX_CLAUSES) -> tuple[Clause, ...]:
+        """Return the normal form: the conjunctions of which a matching message satisfies at least one.
+
+        The order is that of the expression. Contradictions, duplicates and clauses that another one makes
+        superfluous are dropped. Raises :class:`ExpressionError` when more than *limit* clauses are needed, or
+        when nothing can ever match.
+        """
+        from nearcast.predicates.normal_form import normal_form
+
+        return normal_form(self, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Word(Expression):
+    """The message has this keyword."""
+
+    keyword: str
+    depth: int = field(default=1, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keyword", text.keyword(self.keyword))
+
+    def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
+        """Return whether the keyword is there."""
+        return self.keyword in keywords
+
+
+@dataclass(frozen=True, slots=True)
+class Test(Expression):
+    """The message's attribute has a value that the interval accepts."""
+
+    __test__ = False  # not a test of pytest
+
+    attribute: str
+    interval: Interval
+    depth: int = field(default=1, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_attribute(self.attribute)
+        if not isinstance(self.interval, Interval):
+            raise ExpressionError(f"{shown(self.interval)} is not an Interval")
+
+    def __invert__(self) -> Test:
+        return Test(self.attribute, replace(self.interval, negated=not self.interval.negated))
+
+    def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
+        """Return whether the interval holds; unknown without the attribute."""
+        return self.interval.holds(attributes.get(self.attribute))
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Expression):
+    """Every part holds; nested ones are flattened."""
+
+    parts: tuple[Expression, ...]
+    depth: int = field(default=1, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _flatten(self, AllOf)
+
+    def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
+        """Return the smallest truth of the parts, with false < unknown < true."""
+        known: bool | None = True
+        for part in self.parts:
+            truth = part.truth(keywords, attributes)
+            if truth is False:
+                return False
+            if truth is None:
+                known = None
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf(Expression):
+    """At least one part holds; nested ones are flattened."""
+
+    parts: tuple[Expression, ...]
+    depth: int = field(default=1, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _flatten(self, AnyOf)
+
+    def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
+        """Return the largest truth of the parts, with false < unknown < true."""
+        known: bool | None = False
+        for part in self.parts:
+            truth = part.truth(keywords, attributes)
+            if truth is True:
+                return True
+            if truth is None:
+                known = None
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Expression):
+    """The part does not hold; unknown stays unknown."""
+
+    part: Expression
+    depth: int = field(default=1, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.part, Expression):
+            raise ExpressionError(
+                f"{shown(self.part)} is not an expression; use word(…), phrase(…) or attribute(…)"
+            )
+        object.__setattr__(self, "depth", _deeper((self.part,)))
+
+    def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
+        """Return the opposite."""
+        truth = self.part.truth(keywords, attributes)
+        return None if truth is None else not truth
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Anything(Expression):
+    """Every message. Use the one instance, :data:`ANYTHING`."""
+
+    depth: int = field(default=1, init=False, repr=False, compare=False)
+
+    def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
+        """Return ``True``."""
+        return True
+
+    def __repr__(self) -> str:
+        return "ANYTHING"
+
+    def __reduce__(self) -> str:
+        return "ANYTHING"
+
+
+ANYTHING = Anything()
+
+
+def _flatten(node: AllOf | AnyOf, kind: type[AllOf | AnyOf]) -> None:
+    parts: list[Expression] = []
+    for part in node.parts:
+        if not isinstance(part, Expression):
+            raise ExpressionError(
+                f"{shown(part)} is not an expression; use word(…), phrase(…) or attribute(…)"
+            )
+        parts.extend(part.parts if isinstance(part, kind) else (part,))
+    if len(parts) < 2:
+        raise ExpressionError(
+            f"{kind.__name__} joins at least two expressions, not {len(parts)}; use the part itself"
+        )
+    object.__setattr__(node, "parts", tuple(parts))
+    object.__setattr__(node, "depth", _deeper(parts))
+
+
+def _deeper(parts: Iterable[Expression]) -> int:
+    depth = 1 + max(part.depth for part in parts)
+    if depth > config.MAX_EXPRESSION_DEPTH:
+        raise ExpressionError(
+            f"the expression is nested more than {config.MAX_EXPRESSION_DEPTH} levels deep "
+            "(config.MAX_EXPRESSION_DEPTH); flatten it, or split it into several subscriptions"
+        )
+    return depth
+
+
+def _check_attribute(name: object) -> None:
+    if not isinstance(name, str) or not name or len(name) > config.MAX_KEYWORD_CHARS:
+        raise ExpressionError(
+            f"{shown(name)} is not the name of an attribute; give a string of 1 to "
+            f"{config.MAX_KEYWORD_CHARS} characters"
+        )
+
+
+# --- Builders -----------------------------------------------------------------------------------------------
+def word(keyword: str) -> Word:
+    """Return the expression for one keyword.
+
+    >>> word("Coffee")
+    Word(keyword='coffee')
+    """
+    return Word(keyword)
+
+
+def phrase(words: str) -> Expression:
+    """Return the expression for all words of a text, in any order.
+
+    >>> phrase("Happy hour")
+    AllOf(parts=(Word(keyword='happy'), Word(keyword='hour')))
+    """
+    found = tuple(Word(token) for token in dict.fromkeys(text.asked_words(words)))
+    if not found:
+        raise ExpressionError(f"{shown(words)} has no letter and no digit, so it is not a phrase")
+    return AllOf(found) if len(found) > 1 else found[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """A named attribute, to be compared: ``attribute("price") < 3300``; comparing gives an expression."""
+
+    name: str
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        _check_attribute(self.name)
+
+    def __lt__(self, value: float) -> Test:
+        return self._between(-math.inf, value, high_open=True)
+
+    def __le__(self, value: float) -> Test:
+        return self._between(-math.inf, value)
+
+    def __gt__(self, value: float) -> Test:
+        return self._between(value, math.inf, low_open=True)
+
+    def __ge__(self, value: float) -> Test:
+        return self._between(value, math.inf)
+
+    def __eq__(self, value: object) -> Test:  # type: ignore[override]
+        return Test(self.name, Interval(value, value))  # type: ignore[arg-type]
+
+    def __ne__(self, value: object) -> Test:  # type: ignore[override]
+        return Test(self.name, Interval(value, value, negated=True))  # type: ignore[arg-type]
+
+    def between(self, low: float, high: float) -> Test:
+        """Return the test for ``low <= value <= high``."""
+        return self._between(low, high)
+
+    def one_of(self, *values: Value) -> Expression:
+        """Return the expression for "equal to one of these".
+
+        >>> attribute("rating").one_of(4, 5) == (attribute("rating") == 4) | (attribute("rating") == 5)
+        True
+        """
+        tests = tuple(dict.fromkeys(self == value for value in values))
+        if not tests:
+            raise ExpressionError(f"one_of for {self.name!r} needs at least one value")
+        return AnyOf(tests) if len(tests) > 1 else tests[0]
+
+    def _between(self, low: Any, high: Any, low_open: bool = False, high_open: bool = False) -> Test:
+        for end in (low, high):
+            if isinstance(end, str):
+                raise ExpressionError(
+                    f"{self.name!r} cannot be above or below {shown(end)}: strings have no order here; "
+                    "use ==, != or one_of"
+                )
+        return Test(self.name, Interval(low, high, low_open, high_open))
+
+
+def attribute(name: str) -> Attribute:
+    """Return the attribute *name*, to be compared with a number or a string.
+
+    >>> attribute("capacity").between(100, 256).matches(set(), {"capacity": 128.0})
+    True
+    """
+    return Attribute(name)
+
+
+# --- Normal form --------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One conjunction: all keywords, none of the forbidden ones, every test. The unit that indexes hold."""
+
+    keywords: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    tests: tuple[Test, ...] = ()
+    attributes: frozenset[str] = field(init=False, repr=False, compare=False)  # the names in the tests
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", frozenset(test.attribute for test in self.tests))
+
+    @property
+    def _size(self) -> int:
+        return len(self.keywords) + len(self.forbidden) + len(self.tests)
+
+    def matches(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool:
+        """Return whether a message with these keywords and attributes satisfies the clause."""
+        return (
+            self.keywords <= keywords
+            and self.forbidden.isdisjoint(keywords)
+            and all(test.interval.holds(attributes.get(test.attribute)) for test in self.tests)
+        )
+
+    def expression(self) -> Expression:
+        """Return the clause as an expression, words in alphabetical order."""
+        parts: list[Expression] = [Word(keyword) for keyword in sorted(self.keywords)]
+        parts += self.tests
+        parts += [Not(Word(keyword)) for keyword in sorted(self.forbidden)]
+        return ANYTHING if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+
+    def _implies(self, other: Clause) -> bool:
+        """Return whether every message that matches this clause is seen to match *other* too."""
+        if not (
+            other.keywords <= self.keywords
+            and other.forbidden <= self.forbidden
+            and other.attributes <= self.attributes
+        ):
+            return False
+        mine: dict[str, set[Interval]] = {}
+        for test in self.tests:
+            mine.setdefault(test.attribute, set()).add(test.interval)
+        return all(
+            test.interval in (intervals := mine[test.attribute])
+            or any(_narrower(interval, test.interval) for interval in intervals)
+            for test in other.tests
+        )
+
+
+def _narrower(mine: Interval, other: Interval) -> bool:
+    """Return whether every value that *mine* accepts is accepted by *other*."""
+    if mine.textual != other.textual:
+        return False
+    if mine.negated:
+        return mine._covers(other) if other.negated else other.low == -math.inf and other.high == math.inf
+    return mine._intersection(other) is None if other.negated else other._covers(mine)

@@ -1,0 +1,127 @@
+"""Distributions: which shards store a subscription, and which shards a message goes to.
+
+=====================  ================================  =====================================  ====================
+name                   a subscription is stored in       a message is sent to                   good for
+=====================  ================================  =====================================  ====================
+``hash``               the shard of its id               all shards                             few shards
+``location``           the cells that it touches         the cell of its place                  small regions
+``keyword``            the shards of its rarest words    the shards of its words                rare words
+``location-keyword``   cells, then words                 its cell's shards of its words         crowded places
+``keyword-location``   words, then cells                 its words' cells of its place          frequent words
+``auto``               the one of these whose busiest shard has least to do, without storing too many copies
+=====================  ================================  =====================================  ====================
+
+All are exact: a message and a subscription that match have a shard in common, and the first of these delivers.
+
+>>> from nearcast import SubscriptionTable
+>>> table = SubscriptionTable.from_arrays([[0, 0, 1, 1], [2, 2, 3, 3]], [0, 1, 2], [7, 7])
+>>> spread = distribute("location", table, 2)
+>>> spread, spread.subscriptions(table).shards  # the cut goes through the second box
+(<location distribution over 2 shards>, array([0, 0, 1], dtype=int32))
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.ragged import ragged_take
+from nearcast.errors import InputError, UnknownError, shown
+from nearcast.sharding.distribution.base import Distribution, Sample
+from nearcast.sharding.distribution.figures import Figures, measured
+from nearcast.sharding.distribution.hashed import Hash
+from nearcast.sharding.distribution.hybrid import KeywordLocation, LocationKeyword
+from nearcast.sharding.distribution.keyword import Keyword
+from nearcast.sharding.distribution.location import Location
+from nearcast.sharding.distribution.routes import Routes, delivering_shards
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "Distribution",
+    "Figures",
+    "Routes",
+    "Sample",
+    "compared",
+    "delivering_shards",
+    "distribute",
+    "fitted",
+    "measured",
+    "preference",
+    "sampled",
+]
+
+DISTRIBUTIONS: dict[str, type[Distribution]] = {
+    distribution.name: distribution
+    for distribution in (Hash, Location, Keyword, LocationKeyword, KeywordLocation)
+}
+
+
+def distribute(
+    name: str, table: SubscriptionTable, shards: int, *, messages: MessageBatch | None = None
+) -> Distribution:
+    """Return the distribution of this name over so many shards, fitted to *table*.
+
+    Parameters
+    ----------
+    name
+        One of :data:`DISTRIBUTIONS`, or ``auto``.
+    table
+        All subscriptions.
+    shards
+        How many, from 1 to 1,024.
+    messages
+        A sample of what is going to be matched, coded like *table*; without it the subscriptions stand for it.
+    """
+    sample = sampled(table, messages)
+    if name == "auto":
+        name = compared(sample, shards)[0].distribution
+    return fitted(name, sample, shards)
+
+
+def compared(sample: Sample, shards: int) -> list[Figures]:
+    """Return the figures of every distribution over so many shards, the best first."""
+    return sorted((measured(fitted(name, sample, shards), sample) for name in DISTRIBUTIONS), key=preference)
+
+
+def preference(figures: Figures) -> tuple[bool, float]:
+    """Return what ``auto`` goes by, less is better: not too many copies, then what the busiest shard has to do."""
+    return figures.replication > config.SHARD_COPIES, figures.bottleneck_ns
+
+
+def fitted(name: str, sample: Sample, shards: int) -> Distribution:
+    """Return the distribution of this name, fitted to *sample*."""
+    if name not in DISTRIBUTIONS:
+        raise UnknownError(
+            f"there is no distribution {shown(name)}; there are {', '.join(DISTRIBUTIONS)}, auto"
+        )
+    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= config.SHARDS_MOST:
+        raise InputError(
+            f"shards must be a whole number from 1 to {config.SHARDS_MOST:,}, not {shown(shards)}"
+        )
+    return DISTRIBUTIONS[name].fitted(sample, shards)
+
+
+def sampled(table: SubscriptionTable, messages: MessageBatch | None = None) -> Sample:
+    """Return what distributions are fitted to: all subscriptions, and so many messages as are enough.
+
+    Without messages, some clauses stand for them: each asked for is a message in the middle of its box.
+    """
+    if messages is None:
+        finite = np.flatnonzero(np.isfinite(table.clauses.boxes).all(axis=1))
+        rows = finite[_spread(len(finite))]
+        boxes = table.clauses.boxes[rows]
+        words = ragged_take(table.clauses.keyword_offsets, table.clauses.keywords, rows)
+        messages = MessageBatch.from_arrays((boxes[:, :2] + boxes[:, 2:]) / 2, *words, space=table.space)
+        messages = replace(messages, vocabulary=table.vocabulary, attributes=table.attributes)
+    else:
+        messages = messages.take(_spread(len(messages)))
+    return Sample(table, messages)
+
+
+def _spread(size: int) -> NDArray[np.int64]:
+    """Return at most as many rows as a sample has, evenly from all."""
+    return np.arange(size)[:: max(1, -(-size // config.SHARD_SAMPLE))]

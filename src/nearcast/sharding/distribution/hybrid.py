@@ -1,0 +1,123 @@
+"""The hybrids: one distribution over groups of shards, and in each group another one.
+
+``location-keyword`` cuts the space into cells and gives each cell several shards, between which words decide: a message
+meets few shards, and a crowded place is shared. ``keyword-location`` gives words to groups and cuts the space inside a
+group, by its own subscriptions and messages: a frequent word is shared.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.sharding.distribution.base import Distribution, Sample
+from nearcast.sharding.distribution.keyword import Keyword
+from nearcast.sharding.distribution.location import Location
+from nearcast.sharding.distribution.routes import Routes
+
+__all__ = ["KeywordLocation", "LocationKeyword"]
+
+
+class Hybrid(Distribution):
+    """*outer* over groups, and ``inner[g]`` over the shards of group g, which follow those of the groups before.
+
+    There are as many groups as the greatest divisor of the number of shards that is at most its square root; where that
+    is 1, the inner distribution is all there is.
+    """
+
+    outer_class: ClassVar[type[Distribution]]
+    inner_class: ClassVar[type[Distribution]]
+
+    def __init__(self, outer: Distribution, inner: list[Distribution]) -> None:
+        super().__init__(sum(part.shards for part in inner))
+        self._outer, self._inner = outer, inner
+
+    @classmethod
+    def fitted(cls, sample: Sample, shards: int) -> Self:
+        """Fit the groups to all, and each group to what comes to it."""
+        groups = max(g for g in range(1, math.isqrt(shards) + 1) if shards % g == 0)
+        outer = cls.outer_class.fitted(sample, groups)
+        stored = outer.route_clauses(sample.table, sample.clauses)
+        sent = outer.route_probes(sample.batch, sample.probes)
+        inner: list[Distribution] = []
+        for group in range(groups):
+            part = sample.part(
+                sample.clauses[stored.rows[stored.shards == group]],
+                sample.probes[sent.rows[sent.shards == group]],
+            )
+            inner.append(cls.inner_class.fitted(part, shards // groups))
+        return cls(outer, inner)
+
+    def grown(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Self:
+        """Let the groups grow, and each group by the rows that come to it."""
+        outer = self._outer.grown(table, rows)
+        stored = outer.route_clauses(table, rows)
+        inner = [
+            part.grown(table, rows[stored.rows[stored.shards == group]])
+            for group, part in enumerate(self._inner)
+        ]
+        return type(self)(outer, inner)
+
+    def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
+        """Each row to the groups it belongs to, and in each to its shards."""
+        routes = self._outer.route_clauses(table, rows)
+        return self._routed(
+            routes, rows, [lambda some, part=part: part.route_clauses(table, some) for part in self._inner]
+        )
+
+    def route_probes(self, batch: MessageBatch, rows: NDArray[np.int64]) -> Routes:
+        """Each row to the groups it belongs to, and in each to its shards."""
+        routes = self._outer.route_probes(batch, rows)
+        return self._routed(
+            routes, rows, [lambda some, part=part: part.route_probes(batch, some) for part in self._inner]
+        )
+
+    def _routed(self, groups: Routes, rows: NDArray[np.int64], routes: list[Any]) -> Routes:
+        owners, shards, first = [np.empty(0, np.int64)], [np.empty(0, np.int32)], 0
+        for group, part in enumerate(self._inner):
+            members = groups.rows[groups.shards == group]
+            found = routes[group](rows[members])
+            owners.append(members[found.rows])
+            shards.append(found.shards + np.int32(first))
+            first += part.shards
+        return Routes.from_pairs(np.concatenate(owners), np.concatenate(shards), len(rows))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of all parts, with the name of the part before them."""
+        parts = {"outer": self._outer} | {str(g): part for g, part in enumerate(self._inner)}
+        named = {
+            f"{key}.{name}": array for key, part in parts.items() for name, array in part.arrays().items()
+        }
+        return named | {"sizes": np.array([part.shards for part in self._inner])}
+
+    @classmethod
+    def restored(cls, shards: int, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the parts again."""
+
+        def of(key: str) -> dict[str, NDArray[Any]]:
+            return {name.removeprefix(key): a for name, a in arrays.items() if name.startswith(key)}
+
+        sizes = arrays["sizes"].tolist()
+        outer = cls.outer_class.restored(len(sizes), of("outer."))
+        inner = [cls.inner_class.restored(size, of(f"{g}.")) for g, size in enumerate(sizes)]
+        return cls(outer, inner)
+
+
+class LocationKeyword(Hybrid):
+    """Cells first, words inside a cell."""
+
+    name: ClassVar[str] = "location-keyword"
+    outer_class: ClassVar[type[Distribution]] = Location
+    inner_class: ClassVar[type[Distribution]] = Keyword
+
+
+class KeywordLocation(Hybrid):
+    """Words first, cells inside a group of words."""
+
+    name: ClassVar[str] = "keyword-location"
+    outer_class: ClassVar[type[Distribution]] = Keyword
+    inner_class: ClassVar[type[Distribution]] = Location

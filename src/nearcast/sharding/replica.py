@@ -1,0 +1,137 @@
+"""A version of an index and the changes since, in this process.
+
+Changes come as *deltas*, each a Parquet file that is never changed: rows of subscriptions with the columns of the
+version's ``subscriptions.parquet``, each id once, and ``_put`` (the subscription is now this) or not (it is gone). A
+:class:`Replica` holds one shard, a :class:`Router` the distribution; both are brought to a list of deltas, and back if
+need be: the same version and the same deltas give the same answers, in every process and every time. A delta does not
+say which shards store its subscriptions: that depends on the version that it is applied to.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.ragged import offsets_of, ragged_take
+from nearcast.columns.vocabulary import Vocabulary
+from nearcast.sharding.distribution import Routes, delivering_shards
+from nearcast.sharding.version import ROW, SHARDS, Sharded
+
+__all__ = ["PUT", "Replica", "Router", "subscriptions_of"]
+
+PUT = "_put"  # the column of a delta that tells what is from what is gone
+
+
+def subscriptions_of(rows: pa.Table, like: SubscriptionTable) -> SubscriptionTable:
+    """Return rows of a version or a delta as subscriptions."""
+    return SubscriptionTable.from_arrow(
+        rows.drop([name for name in (ROW, SHARDS, PUT) if name in rows.column_names]), like=like
+    )
+
+
+class _Following(ABC):
+    """What can be brought to a list of deltas."""
+
+    def __init__(self) -> None:
+        self._applied: list[Path] = []
+        self._start()
+
+    def reach(self, deltas: Sequence[Path]) -> None:
+        """Apply the deltas that are missing; where others were applied than these, begin again."""
+        known = len(self._applied)
+        if list(deltas[:known]) != self._applied:
+            self._applied, known = [], 0
+            self._start()
+        for delta in deltas[known:]:
+            self._apply(delta)
+            self._applied.append(delta)
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Begin with the version alone."""
+
+    @abstractmethod
+    def _apply(self, path: Path) -> None:
+        """Apply one delta."""
+
+
+class Router(_Following):
+    """Which shards messages are sent to, and subscriptions stored in."""
+
+    def __init__(self, version: Sharded) -> None:
+        self._version = version
+        super().__init__()
+
+    def _start(self) -> None:
+        self.distribution, self.like = self._version.open_distribution()
+        self.stored: dict[Path, Routes] = {}  # the shards of the subscriptions that each delta puts there
+
+    def _apply(self, path: Path) -> None:
+        delta = pq.read_table(path)
+        table = subscriptions_of(delta.filter(delta[PUT]), self.like)
+        self.distribution = self.distribution.grown(table, np.arange(len(table.owners)))
+        self.stored[path] = self.distribution.subscriptions(table)
+
+    def messages(self, batch: pa.RecordBatch | pa.Table) -> Routes:
+        """Return the shards that each message is sent to."""
+        return self.distribution.messages(MessageBatch.from_arrow(batch, like=self.like))
+
+
+class Replica(_Following):
+    """One shard of a version with the changes since."""
+
+    def __init__(self, version: Sharded, number: int, router: Router) -> None:
+        self._version, self._number, self._router = version, number, router
+        super().__init__()
+
+    def reach(self, deltas: Sequence[Path]) -> None:
+        """Apply the deltas that are missing, after the router has."""
+        self._router.reach(deltas)
+        super().reach(deltas)
+
+    def _start(self) -> None:
+        self._matcher, rows, self._stored = self._version.open_shard(self._number)
+        self.ids = self._version.ids.take(pa.array(rows))
+        self._names = Vocabulary()
+        self._row_of = np.empty(0, np.int64)  # the row of each name, or -1
+        self._note(self.ids, np.arange(len(rows)))
+
+    def _note(self, ids: pa.Array, rows: np.ndarray) -> None:
+        """Let these ids stand for these rows."""
+        codes = self._names.add(ids.cast(pa.string()))
+        missing = len(self._names) - len(self._row_of)
+        self._row_of = np.concatenate([self._row_of, np.full(missing, -1)])
+        self._row_of[codes] = rows
+
+    def _apply(self, path: Path) -> None:
+        delta = pq.read_table(path)
+        codes = self._names.encode(delta["id"].combine_chunks().cast(pa.string()))
+        old = self._row_of[codes[codes >= 0]]
+        self._matcher.remove(old[old >= 0])
+        self._row_of[codes[codes >= 0]] = -1
+        routes = self._router.stored[path]
+        mine = routes.rows[routes.shards == self._number]
+        if not len(mine):
+            return
+        here = delta.filter(delta[PUT]).take(mine)
+        rows = self._matcher.insert(subscriptions_of(here, self._matcher.like))
+        ids = here["id"].combine_chunks().cast(self.ids.type)
+        self._note(ids, rows)
+        self.ids = pa.concat_arrays([self.ids, ids])
+        offsets, shards = ragged_take(*routes, mine)
+        self._stored = Routes(
+            np.concatenate([self._stored.offsets, self._stored.offsets[-1] + offsets[1:]]),
+            np.concatenate([self._stored.shards, shards]),
+        )
+
+    def match(self, batch: pa.RecordBatch | pa.Table, sent: Routes) -> Matches:
+        """Return what this shard delivers of messages; *sent* says to which shards each went."""
+        found = self._matcher.match(MessageBatch.from_arrow(batch, like=self._matcher.like))
+        mine = delivering_shards(self._stored, sent, found.rows, found.messages) == self._number
+        return Matches(offsets_of(np.bincount(found.messages[mine], minlength=len(batch))), found.rows[mine])

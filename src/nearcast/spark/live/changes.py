@@ -1,0 +1,140 @@
+"""Records of change to a delta: what became of each subscription in one micro-batch.
+
+A record has ``change``, ``id``, ``changed_at`` (a time or a number: the order of the records) and, but for one that
+unsubscribes, columns of a subscription:
+
+===============  ====================================================================================================
+``subscribe``    the whole subscription; it takes the place of one with the same id
+``update``       the same
+``move``         the region alone; everything else stays
+``unsubscribe``  nothing more
+===============  ====================================================================================================
+
+Records of the same instant are taken in the order of what they say, so that a repeat comes to the same result. One that
+cannot be applied (a change that does not exist, an expression that cannot be read, a move of nobody) is refused with
+the reason, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from nearcast.columns.from_arrow import SUBSCRIPTION_COLUMNS
+from nearcast.errors import ColumnError, shown
+from nearcast.preparation import Preparation
+from nearcast.sharding.replica import PUT
+
+__all__ = ["KINDS", "Resolved", "check_columns", "resolved"]
+
+KINDS = ("subscribe", "update", "move", "unsubscribe")
+_WORDS = ("expression", "keywords")
+
+
+class Resolved(NamedTuple):
+    """What the records of one micro-batch come to."""
+
+    delta: pa.Table  # each changed id once: the subscription as it is now, and whether it is at all
+    before: pa.Table  # subscriptions that were there and are another now, as they were
+    refused: pa.Table  # records that could not be applied: id, change, reason, detail
+
+
+def check_columns(names: Sequence[str], subscriptions: Sequence[str]) -> None:
+    """Raise unless records of change have the columns that they need, and none that the subscriptions lack."""
+    missing = [name for name in ("change", "id", "changed_at") if name not in names]
+    if missing:
+        raise ColumnError(f"changes need a column {missing[0]}; the columns are {', '.join(names)}")
+    stray = [name for name in names if name in SUBSCRIPTION_COLUMNS and name not in subscriptions]
+    if stray:
+        raise ColumnError(
+            f"changes have a column {stray[0]}, which the subscriptions do not have, so what it says would be lost; "
+            f"theirs are {', '.join(subscriptions)}"
+        )
+
+
+def resolved(
+    records: pa.Table, schema: pa.Schema, current: Callable[[list[Any]], dict[Any, dict[str, Any]]]
+) -> Resolved:
+    """Apply records in their order to subscriptions.
+
+    *schema* is that of subscriptions at rest; *current* returns those of the given ids that there are, as rows by id.
+    """
+    refused: list[tuple[Any, str, str, str]] = []
+    good = [
+        (record["changed_at"], record["change"], json.dumps(record, default=str, sort_keys=True), record)
+        for record in _read(records, schema, refused)
+    ]
+    good.sort(key=lambda entry: entry[:3])
+    before = current([record["id"] for *_, record in good])
+    now: dict[Any, dict[str, Any] | None] = dict(before)
+    changed: dict[Any, None] = {}
+    for _, change, _, record in good:
+        key = record["id"]
+        if change == "unsubscribe":
+            if now.get(key) is None:
+                continue
+            now[key] = None
+        elif change == "move":
+            there = now.get(key)
+            if there is None:
+                refused.append((key, change, "unknown", f"there is no subscription {shown(key)} to move"))
+                continue
+            now[key] = {name: (there if name in _WORDS else record)[name] for name in schema.names} | {
+                "id": key
+            }
+        else:
+            now[key] = {name: record[name] for name in schema.names}
+        changed[key] = None
+    ids = [key for key in changed if now[key] is not None or key in before]
+    empty = dict.fromkeys(schema.names)
+    rows = [now[key] or {**empty, "id": key} for key in ids]
+    delta = pa.Table.from_pylist(rows, schema).append_column(
+        PUT, pa.array([now[key] is not None for key in ids], pa.bool_())
+    )
+    others = [before[key] for key in ids if key in before and now[key] is not None]
+    return Resolved(
+        delta,
+        pa.Table.from_pylist(others, schema),
+        pa.Table.from_pylist(
+            [dict(zip(_REFUSED.names, (str(entry[0]), *entry[1:]))) for entry in refused], _REFUSED
+        ),
+    )
+
+
+_REFUSED = pa.schema([(name, pa.string()) for name in ("id", "change", "reason", "detail")])
+
+
+def _read(
+    records: pa.Table, schema: pa.Schema, refused: list[tuple[Any, str, str, str]]
+) -> list[dict[str, Any]]:
+    """Return the records that can be read, each with all columns of a subscription; note the others."""
+    given = [name for name in records.column_names if name in SUBSCRIPTION_COLUMNS]
+    rows = records.to_pylist()
+    for row in rows:
+        if row["change"] == "move" and "expression" in schema.names:
+            row["expression"] = "*"  # so that it can be read; what it asks for stays
+        elif row["change"] == "unsubscribe":
+            row |= dict.fromkeys(given) | {"id": row["id"]}
+            if "expression" in schema.names:
+                row["expression"] = "*"
+    full = pa.Table.from_pylist(
+        rows, pa.schema([records.schema.field(name) for name in records.column_names])
+    )
+    prepared = Preparation(full.select(given).schema, "subscriptions").apply(full.select(given)).to_pylist()
+    good = []
+    for row, typed in zip(rows, prepared):
+        change = row["change"]
+        if change not in KINDS:
+            detail = f"the change is {shown(change)}; there are {', '.join(KINDS)}"
+            refused.append((row["id"], str(change), "change", detail))
+        elif row["changed_at"] is None:
+            refused.append((row["id"], change, "no-time", "changed_at is null: the order is not known"))
+        elif typed["reason"] is not None:
+            refused.append((row["id"], change, typed["reason"], typed["detail"]))
+        else:
+            columns = {name: typed.get(name) for name in schema.names}
+            good.append({**columns, "change": change, "changed_at": row["changed_at"]})
+    return good

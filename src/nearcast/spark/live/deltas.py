@@ -1,0 +1,113 @@
+"""The changes of micro-batches since a version, and the subscriptions that both come to.
+
+===================  ================================================================================================
+``deltas/``          for each micro-batch that changed subscriptions, a Parquet file of them
+``before/``          beside it, the changed subscriptions as they were
+``refused/``         records of change that could not be applied, with the reason
+===================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearcast.sharding.replica import PUT
+from nearcast.sharding.version import ROW, SHARDS, SUBSCRIPTIONS
+from nearcast.spark.live.changes import resolved
+from nearcast.storage.atomic import write_durably
+
+__all__ = ["Deltas", "subscription_schema"]
+
+_PARTS = ("deltas", "before", "refused")
+
+
+def subscription_schema(version: Path) -> pa.Schema:
+    """Return the columns of a version's subscriptions."""
+    schema = pq.read_schema(version / SUBSCRIPTIONS)
+    return pa.schema([field for field in schema if field.name not in (ROW, SHARDS)])
+
+
+class Deltas:
+    """The deltas in a directory; each is written once and never changed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        for part in _PARTS:
+            (home / part).mkdir(parents=True, exist_ok=True)
+
+    def paths(self, numbers: Sequence[int], part: str = "deltas") -> list[Path]:
+        """Return the files of micro-batches."""
+        return [self._home / part / f"{number:012}.parquet" for number in numbers]
+
+    def apply(self, records: pa.Table, number: int, version: Path, earlier: Sequence[int]) -> bool:
+        """Write the delta that the records of a micro-batch come to; tell whether anything changed.
+
+        The files are on disk when this returns.
+        """
+        schema = subscription_schema(version)
+        done = resolved(
+            records, schema.remove_metadata(), lambda ids: self._current(ids, version, schema, earlier)
+        )
+        if len(done.refused):
+            _write(done.refused, *self.paths([number], "refused"))
+        if not len(done.delta):
+            return False
+        _write(done.before, *self.paths([number], "before"))
+        _write(done.delta, *self.paths([number]))
+        return True
+
+    def _current(
+        self, ids: list[Any], version: Path, schema: pa.Schema, earlier: Sequence[int]
+    ) -> dict[Any, dict[str, Any]]:
+        """Return the subscriptions of these ids, as they are before the micro-batch."""
+        chosen = pc.field("id").isin(pa.array(ids, schema.field("id").type))
+        rows = pq.read_table(version / SUBSCRIPTIONS, filters=chosen, columns=schema.names).to_pylist()
+        found = {row["id"]: row for row in rows}
+        for path in self.paths(earlier):
+            for row in pq.read_table(path, filters=chosen).to_pylist():
+                if row.pop(PUT):
+                    found[row["id"]] = row
+                else:
+                    found.pop(row["id"], None)
+        return found
+
+    def subscriptions(self, version: Path, numbers: Sequence[int]) -> pa.Table:
+        """Return all subscriptions of a version with the deltas since."""
+        schema = subscription_schema(version)
+        rows = pq.read_table(version / SUBSCRIPTIONS, columns=schema.names)
+        for path in self.paths(numbers):
+            delta = pq.read_table(path)
+            rows = rows.filter(pc.invert(pc.is_in(rows["id"], delta["id"].combine_chunks())))
+            rows = pa.concat_tables([rows, delta.filter(delta[PUT]).select(schema.names).cast(rows.schema)])
+        return rows
+
+    def there(self, number: int) -> pa.Table:
+        """Return the subscriptions that a micro-batch put there, as they are now."""
+        delta = pq.read_table(*self.paths([number]))
+        return delta.filter(delta[PUT])
+
+    def rows(self, numbers: Sequence[int], part: str = "deltas") -> int:
+        """Return how many rows the files of micro-batches have."""
+        return sum(pq.read_metadata(path).num_rows for path in self.paths(numbers, part))
+
+    def refused(self) -> int:
+        """Return how many records could not be applied, since the beginning."""
+        return self.rows([int(path.stem) for path in (self._home / "refused").glob("*.parquet")], "refused")
+
+    def forget(self, upto: int) -> None:
+        """Remove the deltas of micro-batches up to this one."""
+        for part in ("deltas", "before"):
+            for path in (self._home / part).glob("*.parquet"):
+                if int(path.stem) <= upto:
+                    path.unlink()
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with write_durably(path) as file:
+        pq.write_table(table, file)
