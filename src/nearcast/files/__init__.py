@@ -13,8 +13,8 @@ The format is told by the ending:
 
 Whatever the format, reading gives the columns of :mod:`nearcast.columns.from_arrow`. A file may carry more than
 Nearcast asks for: other columns of messages are attributes; other columns of subscriptions are left out, and the
-caller is told. Places are WGS84; a file that declares another coordinate system is refused. An error names the file, and the
-row (from 0), the line (from 1) or the feature (from 0).
+caller is told. Places are WGS84; a file that declares another coordinate system is refused. An error names the file,
+and the row (from 0), the line (from 1) or the feature (from 0).
 """
 
 from __future__ import annotations
