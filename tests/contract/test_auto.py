@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from answers import answers
-from nearcast import MessageBatch, SubscriptionTable, UnknownError, build_index, open_index
-from nearcast.bench import workloads
+from nearcast import MessageBatch, SubscriptionTable, UnknownError, build_index, open_index, workloads
 
 EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
 

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from nearcast.bench import floors, matching, measure, plots, report, vocabulary, workloads
+from nearcast import workloads
+from nearcast.bench import floors, matching, measure, pictures, report, vocabulary
 from nearcast.cli import app
 from nearcast.columns import Matches, MessageBatch
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import InputError, RuntimeUnavailableError, UnknownError
 from nearcast.matching import INDEXES, build_index
 from nearcast.matching.structures.ranked_list import RankedList
+from nearcast.report import plots
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -286,11 +288,11 @@ def test_the_floors_of_the_repository():
 @pytest.mark.parametrize(("ending", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
 def test_plots(tmp_path, document, ending, magic):
     path = tmp_path / f"run.{ending}"
-    plots.draw(document, path)
+    pictures.draw(document, path)
     content = path.read_bytes()
     assert content.startswith(magic)
     assert len(content) > 2000
-    plots.draw(document, path)
+    pictures.draw(document, path)
     assert path.read_bytes() == content  # the same figures give the same picture
 
 

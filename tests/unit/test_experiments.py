@@ -18,7 +18,6 @@ from nearcast.bench import (
     experiments,
     lfilter_figures,
     mo_tree_figures,
-    plots,
     report,
     running,
     sampling,
@@ -27,13 +26,14 @@ from nearcast.bench import (
 from nearcast.bench.experiments import Cell, Experiment
 from nearcast.bench.mo_tree_figures import AttributeScene, AttributeSetting
 from nearcast.bench.scenes import scene
-from nearcast.bench.workloads import Recipe
 from nearcast.cli import app
 from nearcast.columns import Matches
 from nearcast.matching import INDEXES, STORES
 from nearcast.matching.messages.scan import MessageScan
 from nearcast.matching.structures.ranked_list import RankedList
 from nearcast.matching.structures.scan import Scan
+from nearcast.report import plots
+from nearcast.workloads import Recipe
 
 PAPERS = {"ap-tree": ap_tree_figures, "lfilter": lfilter_figures, "attributes": mo_tree_figures}
 FIGURES = [(benchmark, name) for benchmark, paper in PAPERS.items() for name in paper.FIGURES]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import nearcast
+from nearcast.matching import INDEXES, STORES
+from nearcast.ranking.topk import FINDERS, POLICIES
 
 SOURCE = Path(nearcast.__file__).parent
 
@@ -39,65 +41,127 @@ def test_import_is_light():
     assert best < 0.3
 
 
-# What each room may not import: imports point down.
-BELOW = {
-    "value types": (
-        [
-            "errors.py",
-            "config.py",
-            "clock.py",
-            "text.py",
-            "predicates.py",
-            "model.py",
-            "geometry",
-            "language",
-        ],
-        [
-            "columns",
-            "kernels",
-            "vocabulary",
-            "tables",
-            "matching",
-            "engine",
-            "spark",
-            "bench",
-            "cli",
-            "demo",
-            "files",
-        ],
-    ),
-    "kernels": (["kernels"], ["columns", "model", "tables", "matching", "engine", "spark", "bench", "cli"]),
-    "core": (
-        [
-            "columns.py",
-            "ragged.py",
-            "shapes.py",
-            "tables",
-            "objects.py",
-            "vocabulary.py",
-            "attributes.py",
-            "matching",
-            "ranking",
-        ],
-        ["engine", "spark", "bench", "cli", "demo"],
-    ),
-    "engine": (["engine.py", "explain.py"], ["spark", "bench", "cli", "demo"]),
-}
+# The rooms of the house. A module imports only from its own room and from rooms further up in this list.
+ROOMS = [
+    "_version",
+    "errors",
+    "registry",
+    "config",
+    "clock",
+    "geometry",
+    "text",
+    "predicates",
+    "language",
+    "model",
+    "kernels",
+    "columns",
+    "storage",
+    "matching",
+    "ranking",
+    "covering",
+    "engine",
+    "sharding",
+    "files",
+    "preparation",
+    "spark",
+    "workloads",
+    "report",
+    "demo",
+    "bench",
+    "cli",
+    "__init__",  # the door: it names what stands in every room, and loads it at first use
+    "__main__",
+]
+
+MODULES = sorted(SOURCE.rglob("*.py"))
 
 
-def test_imports_point_down():
-    for room, (places, forbidden) in BELOW.items():
-        for place in places:
-            path = SOURCE / place
-            for module in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-                for node in ast.walk(ast.parse(module.read_text())):
-                    names = []
-                    if isinstance(node, ast.ImportFrom) and node.module:
-                        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-                    elif isinstance(node, ast.Import):
-                        names = [alias.name for alias in node.names]
-                    for name in names:
-                        parts = name.split(".")
-                        bad = parts[0] == "nearcast" and len(parts) > 1 and parts[1] in forbidden
-                        assert not bad, f"{room}: {module.name} imports {name}"
-                        assert "pyspark" not in parts
+def room_of(module: Path) -> str:
+    return module.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(code: str) -> list[str]:
+    """Return the full names of all that is imported, wherever the import stands; relative ones are refused."""
+    names = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno} has a relative import; write the full name"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return names
+
+
+def rooms_named(code: str) -> set[str]:
+    """Return the rooms that a module imports from; what the door exports counts as taken from its home."""
+    homes = {name: home for home, names in nearcast._HOMES.items() for name in names}
+    homes["__version__"] = "_version"
+    rooms = set()
+    for name in imports_of(code):
+        package, *rest = name.split(".")
+        if package == "nearcast":
+            first = rest[0] if rest else "__init__"
+            rooms.add(homes.get(first, first).split(".")[0])
+    return rooms
+
+
+def test_every_module_has_a_room():
+    assert {room_of(module) for module in MODULES} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_point_up_the_list(room):
+    known = set(ROOMS[: ROOMS.index(room) + 1])
+    for module in MODULES:
+        if room_of(module) == room:
+            beyond = rooms_named(module.read_text()) - known
+            assert not beyond, f"{module.relative_to(SOURCE)} imports from {sorted(beyond)}, below {room}"
+
+
+def test_the_core_imports_neither_spark_nor_typer():
+    """The core has neither Spark nor a command line in it, not even in functions."""
+    allowed = {"pyspark": {"spark", "demo", "bench", "cli"}, "typer": {"bench", "cli"}}
+    for module in MODULES:
+        packages = {name.split(".")[0] for name in imports_of(module.read_text())}
+        for package, rooms in allowed.items():
+            assert package not in packages or room_of(module) in rooms, f"{module} imports {package}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from nearcast.spark import session",
+        "import nearcast.spark.session",
+        "from nearcast import spark",
+        "def later():\n    from nearcast.spark.live import worker",
+        "if TYPE_CHECKING:\n    from nearcast.spark import Live",
+    ],
+)
+def test_no_import_is_overlooked(code):
+    assert rooms_named(code) == {"spark"}
+
+
+def test_the_door_stands_for_the_rooms_behind_it():
+    assert rooms_named("from nearcast import Engine, Vocabulary, config, open_index, __version__") == {
+        "engine",
+        "columns",
+        "config",
+        "sharding",
+        "_version",
+    }
+
+
+def test_rivals_load_when_they_are_named():
+    code = """
+import sys, nearcast.matching, nearcast.ranking
+assert not [name for name in sys.modules if ".rivals." in name or ".structures." in name]
+nearcast.matching.INDEXES["tama"]
+assert "nearcast.matching.rivals.tama" in sys.modules
+assert "nearcast.matching.rivals.op_index" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_classes_have_the_names_they_are_listed_by():
+    for listed in (INDEXES, STORES, FINDERS, POLICIES):
+        assert {name: found.name for name, found in listed.items()} == {name: name for name in listed}

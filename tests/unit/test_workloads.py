@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast.bench import sampling, workloads
-from nearcast.bench.sampling import Extent, Ragged
+from nearcast import workloads
 from nearcast.errors import InputError, UnknownError
+from nearcast.workloads import sampling
+from nearcast.workloads.sampling import Extent, Ragged
 
 
 def rows_of(offsets, values):

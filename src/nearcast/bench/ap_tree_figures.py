@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nearcast import config
 from nearcast.bench.experiments import Cell, Experiment
-from nearcast.bench.workloads import Recipe
+from nearcast.workloads import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -80,8 +80,8 @@ def matching(
     """
 
     def run(tell: Progress) -> dict[str, Any]:
+        from nearcast import workloads
         from nearcast.bench import matching as benchmark
-        from nearcast.bench import workloads
 
         tell(f"making the {workload} workload", 0.0)
         made = workloads.make(workload, subscriptions, messages, seed=seed, data=data)
@@ -134,8 +134,8 @@ def turnover(
     """
 
     def run(tell: Progress) -> dict[str, Any]:
+        from nearcast import workloads
         from nearcast.bench import turnover as benchmark
-        from nearcast.bench import workloads
 
         tell(f"making the {workload} workload", 0.0)
         made = workloads.make(
@@ -402,7 +402,7 @@ def _index_names(given: str) -> list[str]:
 
 
 def _known_workload(name: str) -> None:
-    from nearcast.bench.workloads import WORKLOADS
+    from nearcast.workloads import WORKLOADS
 
     if name not in WORKLOADS:
         raise UnknownError(f"no workload {shown(name)}; there are {', '.join(WORKLOADS)}")

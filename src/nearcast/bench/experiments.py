@@ -18,9 +18,9 @@ import numpy as np
 from nearcast import config
 from nearcast.bench import changes
 from nearcast.bench.measure import Progress, Structure, affordable, resident_bytes, timed
-from nearcast.bench.report import label
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.matching import build_index, build_store
+from nearcast.report.plots import label
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast import config
 from nearcast.bench.experiments import Cell, Experiment
-from nearcast.bench.workloads import PLAIN, Recipe
+from nearcast.workloads import PLAIN, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from nearcast.matching import Matcher, build_index
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.workloads import Workload
+    from nearcast.workloads import Workload
 
 __all__ = ["run", "touch"]
 

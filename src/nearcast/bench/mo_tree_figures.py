@@ -13,8 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from nearcast import config
-from nearcast.bench import workloads
+from nearcast import config, workloads
 from nearcast.bench.experiments import Case, Cell, Experiment, Side
 from nearcast.bench.measure import Columns
 

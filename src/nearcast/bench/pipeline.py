@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearcast import MessageBatch, config, open_index
-from nearcast.bench import workloads
+from nearcast import MessageBatch, config, open_index, workloads
 from nearcast.bench.measure import Progress, best_of, timed
 from nearcast.matching import Matcher
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearcast.bench.measure import machine, versions
+from nearcast.report.plots import label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,6 @@ __all__ = [
     "experiment_tables",
     "floors_as_json",
     "floors_table",
-    "label",
     "machine_line",
     "markdown",
     "table",
@@ -534,14 +534,3 @@ def _figure(value: float | None) -> str:
     if size >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3g}"
-
-
-def label(value: float | str) -> str:
-    """Return a value of an axis as people write it.
-
-    >>> label(200_000), label(1e-08), label(0.5), label(float("inf")), label("places")
-    ('200,000', '1e-08', '0.5', 'inf', 'places')
-    """
-    if isinstance(value, str):
-        return value
-    return f"{value:,.0f}" if isinstance(value, int) or value.is_integer() else f"{value:g}"

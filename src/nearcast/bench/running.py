@@ -127,7 +127,8 @@ def run_figures(
 
     *run* measures an experiment: ``experiments.run``, unless given.
     """
-    from nearcast.bench import experiments, plots, report
+    from nearcast.bench import experiments, report
+    from nearcast.report import plots
 
     measure = run or experiments.run
     names = figure_names(asked, list(figures))
@@ -210,7 +211,8 @@ def run_table(
 ) -> None:
     """Run, then show, write, draw and check; what cannot work is said before the measurement."""
     from nearcast.bench import floors as floor_files
-    from nearcast.bench import plots, report
+    from nearcast.bench import pictures, report
+    from nearcast.report import plots
 
     limits = floor_files.read(floors) if floors else []
     if plot:
@@ -234,7 +236,7 @@ def run_table(
         if json:
             Path(json).write_text(report.to_json(document), encoding="utf-8")
     if plot:
-        plots.draw(document, plot)
+        pictures.draw(document, plot)
     if floors:
         data.print(report.floors_table(verdicts) if verdicts else "no floor applies to this run")
     for mismatch in document["mismatches"]:

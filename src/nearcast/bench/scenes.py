@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast import config
-from nearcast.bench import workloads
+from nearcast import config, workloads
 from nearcast.bench.experiments import Case, Side
-from nearcast.bench.workloads import PLAIN, Recipe, Workload
+from nearcast.workloads import PLAIN, Recipe, Workload
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import config
-from nearcast.bench import sampling
 from nearcast.bench.experiments import Case
-from nearcast.bench.sampling import Ragged
 from nearcast.bench.scenes import scene
-from nearcast.bench.workloads import Recipe
 from nearcast.columns import MessageBatch
 from nearcast.geometry import Geographic
 from nearcast.ranking.frequencies import DocumentFrequencies
 from nearcast.ranking.windows import CountWindow, TimeWindow
+from nearcast.workloads import Recipe, sampling
+from nearcast.workloads.sampling import Ragged
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ from nearcast.matching import build_index
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.workloads import Workload
     from nearcast.columns import SubscriptionTable
     from nearcast.matching import Matcher
+    from nearcast.workloads import Workload
 
 __all__ = ["run"]
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import config
-from nearcast.bench import sampling
 from nearcast.bench.measure import Progress, best_of
 from nearcast.columns.vocabulary import NO_CODE, Vocabulary
 from nearcast.errors import InputError
+from nearcast.workloads import sampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -48,7 +48,7 @@ def profile(
     fitted to a profile (nearcast build --profile). Without --messages and --subscriptions the latest version is shown.
     """
     if plot:
-        from nearcast.bench import plots
+        from nearcast.report import plots
 
         plots.check(plot)
     started = time.perf_counter()

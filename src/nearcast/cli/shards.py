@@ -63,7 +63,7 @@ def shards(
     names = list(DISTRIBUTIONS) if distribution in ("all", "auto") else distribution.split(",")
     counts = _counts(count)
     if plot:
-        from nearcast.bench import plots
+        from nearcast.report import plots
 
         plots.check(plot)
     with talk.progress() as show:
@@ -102,8 +102,7 @@ def _counts(text: str) -> list[int]:
 
 
 def _data(subscriptions: str | None, messages: str | None) -> tuple[SubscriptionTable, MessageBatch | None]:
-    from nearcast import files
-    from nearcast.bench import workloads
+    from nearcast import files, workloads
 
     if subscriptions is None:
         made = workloads.ap_tree(config.CLI_SHARD_SUBSCRIPTIONS, config.SHARD_SAMPLE)
@@ -141,7 +140,7 @@ def _shown(document: dict[str, Any]) -> Table:
 
 
 def _draw(document: dict[str, Any], path: Path) -> None:
-    from nearcast.bench import plots
+    from nearcast.report import plots
 
     points = [
         {"panel": "", "x": figures["shards"], "line": figures["distribution"], **figures}

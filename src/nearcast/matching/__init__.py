@@ -35,7 +35,7 @@ from nearcast.errors import IndexFileError, UnknownError, shown
 from nearcast.matching.index import Matcher, Progress
 from nearcast.matching.messages import STORES, build_store
 from nearcast.matching.messages.store import MessageStore
-from nearcast.matching.registry import Registry
+from nearcast.registry import Registry
 from nearcast.storage.directory import read
 
 __all__ = ["INDEXES", "STORES", "Matcher", "MessageStore", "build_index", "build_store", "open_one"]

@@ -15,18 +15,15 @@ from nearcast.errors import ColumnError, InputError, UnknownError, shown
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
 from nearcast.kernels.threads import side_by_side
-from nearcast.ranking.blocks import Blocks
-from nearcast.ranking.finder import Finder, Found, Scan, joined
+from nearcast.ranking.finder import Finder, Found, joined
 from nearcast.ranking.frequencies import DocumentFrequencies
-from nearcast.ranking.igpt import IGPT
-from nearcast.ranking.policies import CostBased, Policy
+from nearcast.ranking.policies import Policy
 from nearcast.ranking.recall import Recall
 from nearcast.ranking.results import Results
-from nearcast.ranking.rivals.ciq import CIQ
-from nearcast.ranking.rivals.policies import KMax, Skyband
 from nearcast.ranking.scoring import Metric, lengths, metric_of, places_of
 from nearcast.ranking.subscribers import Subscribers
 from nearcast.ranking.windows import CountWindow, Messages, TimeWindow, in_order
+from nearcast.registry import Registry
 from nearcast.text import tokens
 
 if TYPE_CHECKING:
@@ -44,8 +41,21 @@ __all__ = ["FINDERS", "POLICIES", "TopK"]
 
 _Made = TypeVar("_Made")
 
-FINDERS: dict[str, type[Finder]] = {one.name: one for one in (Blocks, IGPT, CIQ, Scan)}
-POLICIES: dict[str, type[Policy]] = {one.name: one for one in (CostBased, KMax, Skyband)}
+FINDERS: Registry[type[Finder]] = Registry(
+    {
+        "blocks": "nearcast.ranking.blocks:Blocks",
+        "igpt": "nearcast.ranking.igpt:IGPT",
+        "ciq": "nearcast.ranking.rivals.ciq:CIQ",
+        "scan": "nearcast.ranking.finder:Scan",
+    }
+)
+POLICIES: Registry[type[Policy]] = Registry(
+    {
+        "cost-based": "nearcast.ranking.policies:CostBased",
+        "kmax": "nearcast.ranking.rivals.policies:KMax",
+        "skyband": "nearcast.ranking.rivals.policies:Skyband",
+    }
+)
 
 
 # What finders count: blocks or leaves, those not skipped, postings in these, and subscriptions that were verified.

@@ -17,7 +17,7 @@ from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.errors import UnknownError, shown
 from nearcast.matching.index import Progress
 from nearcast.matching.messages.store import MessageStore
-from nearcast.matching.registry import Registry
+from nearcast.registry import Registry
 
 __all__ = ["STORES", "build_store"]
 

@@ -1,17 +1,16 @@
-"""Pictures of a benchmark: bars or lines on a logarithmic axis, as SVG or PNG by the ending of the file's name."""
+"""Pictures of figures: bars or lines on a logarithmic axis, maps; as SVG or PNG by the ending of the file's name."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nearcast.bench.report import label
 from nearcast.errors import InputError, RuntimeUnavailableError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["check", "draw", "draw_experiment", "draw_places"]
+__all__ = ["check", "draw_bars", "draw_experiment", "draw_places", "label"]
 
 _ENDINGS = (".svg", ".png")
 _BAR, _OTHER, _LINE, _INK = "#2f6f9f", "#b8c4ce", "#c2402f", "#3b3b3b"
@@ -40,123 +39,7 @@ def check(path: Path) -> None:
         ) from None
 
 
-def draw(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the document of a benchmark into *path*."""
-    check(path)
-    pictures = {
-        "matching": _matching,
-        "turnover": _turnover,
-        "vocabulary": _vocabulary,
-        "attributes": _attributes,
-        "topk": _topk,
-        "covering": _covering,
-        "spark": _spark,
-    }
-    pictures[report["benchmark"]](report, path)
-
-
-def _matching(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the microseconds a message of each index, with the floor as a line."""
-    sizes, workload = report["sizes"], report["workload"]
-    _bars(
-        path,
-        names=[result["index"] for result in report["results"]],
-        values=[result["microseconds_per_message"] for result in report["results"]],
-        title=f"Matching {workload['name']} messages against {sizes['subscriptions']:,} subscriptions",
-        axis="µs a message (logarithmic)",
-        line=(report["floor"]["microseconds_per_message"], "floor: touching the answers"),
-        highlight=lambda name: name != "scan",
-    )
-
-
-def _turnover(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the microseconds a message of each index before and after the changes, and of a fresh build."""
-    rows = [(result, when) for result in report["results"] for when in ("before", "after", "fresh")]
-    _bars(
-        path,
-        names=[f"{result['index']}, {when}" for result, when in rows],
-        values=[result[f"microseconds_{when}"] for result, when in rows],
-        title=f"Matching before and after {report['sizes']['operations']:,} inserts and removals",
-        axis="µs a message (logarithmic)",
-        line=None,
-        highlight=lambda name: name.endswith("after"),
-    )
-
-
-def _vocabulary(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the million keywords a second of each method."""
-    _bars(
-        path,
-        names=[f"{result['index']}, {result['workload']}" for result in report["results"]],
-        values=[result["keywords_per_second"] / 1e6 for result in report["results"]],
-        title=f"From strings to codes, vocabulary of {report['sizes']['words']:,} words",
-        axis="million keywords a second, one core (logarithmic)",
-        line=None,
-        highlight=lambda name: name.startswith("Vocabulary"),
-    )
-
-
-def _spark(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the messages a second of each way to match."""
-    rows = [result for result in report["results"] if "messages_per_second" in result]
-    _bars(
-        path,
-        names=[result["index"] for result in rows],
-        values=[result["messages_per_second"] for result in rows],
-        title=f"Matching against {report['sizes']['subscriptions']:,} subscriptions on two cores",
-        axis="messages a second (logarithmic)",
-        line=None,
-        highlight=lambda name: name != "in process",
-    )
-
-
-def _attributes(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the microseconds a query of each index and each store."""
-    sizes = report["sizes"]
-    _bars(
-        path,
-        names=[result["index"] for result in report["results"]],
-        values=[result["microseconds"] for result in report["results"]],
-        title=f"{sizes['subscriptions']:,} subscriptions, {sizes['messages']:,} stored messages",
-        axis="µs a query (logarithmic)",
-        line=None,
-        highlight=lambda name: name.startswith(("mo-tree", "auto")),
-    )
-
-
-def _topk(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the microseconds of an arriving and of an expired message, for each index and each buffer."""
-    rows = [
-        (f"{result['index']}, {name}", result[f"{name}_microseconds"])
-        for result in report["results"]
-        for name in ("amp", "emp")
-    ]
-    _bars(
-        path,
-        names=[name for name, _ in rows],
-        values=[value for _, value in rows],
-        title=f"{report['sizes']['subscriptions']:,} subscriptions, window of {report['sizes']['window']:,} messages",
-        axis="µs a message, arriving (amp) and expired (emp), logarithmic",
-        line=None,
-        highlight=lambda name: name.startswith("blocks"),
-    )
-
-
-def _covering(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the microseconds of a command, and of a question for a cover, of each index."""
-    sizes = report["sizes"]
-    _bars(
-        path,
-        names=[result["name"] for result in report["results"]],
-        values=[result["microseconds"] for result in report["results"]],
-        title=f"{sizes['operations']:,} commands on rectangles; {sizes['subscriptions']:,} full subscriptions",
-        axis="µs a command, or a question for a cover (logarithmic)",
-        line=None,
-        highlight=lambda name: "scan" not in name,
-    )
-
-
-def _bars(
+def draw_bars(
     path: Path,
     *,
     names: Sequence[str],
@@ -166,6 +49,8 @@ def _bars(
     line: tuple[float, str] | None,
     highlight: Callable[[str], bool],
 ) -> None:
+    """Draw a bar for each name, with a line across them where one is given."""
+    check(path)
     figure = _figure(8, 1.6 + 0.42 * len(names))
     axes = figure.subplots()
     colours = [_BAR if highlight(name) else _OTHER for name in names]
@@ -243,6 +128,17 @@ def draw_places(counts: Any, title: str, path: Path) -> None:
     axes.set_ylabel("latitude", fontsize=9, color=_INK)
     _style(axes, "both")
     _save(figure, path)
+
+
+def label(value: float | str) -> str:
+    """Return a value of an axis as people write it.
+
+    >>> label(200_000), label(1e-08), label(0.5), label(float("inf")), label("places")
+    ('200,000', '1e-08', '0.5', 'inf', 'places')
+    """
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if isinstance(value, int) or value.is_integer() else f"{value:g}"
 
 
 def _panel(

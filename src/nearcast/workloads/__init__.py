@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearcast import config
-from nearcast.bench import sampling
-from nearcast.bench.sampling import Extent, Ragged, Regions
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.geometry import WGS84, Planar, Space
+from nearcast.workloads import sampling
+from nearcast.workloads.sampling import Extent, Ragged, Regions
 
 if TYPE_CHECKING:
     from pathlib import Path
