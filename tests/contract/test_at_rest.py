@@ -178,9 +178,7 @@ class TestDamage:
 def test_the_empty_string_as_a_value(name, tmp_path):
     index = build_index(name, SubscriptionTable.from_subscriptions([Subscription("a", 'brand = ""')]))
     for one in (index, open_index(index.save(tmp_path / "index"))):
-        batch = MessageBatch.from_messages(
-            [Message(1, "", Point(lon=0, lat=0), {"brand": ""})], like=one.like
-        )
+        batch = MessageBatch.from_messages([Message(1, "", Point(lon=0, lat=0), {"brand": ""})], like=one)
         assert one.match(batch).rows.tolist() == [0]
 
 

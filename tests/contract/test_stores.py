@@ -20,12 +20,11 @@ from nearcast import (
     Polygon,
     Subscription,
     SubscriptionTable,
-    Vocabulary,
     build_store,
     config,
 )
 from nearcast.columns import NEVER
-from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.coding import Coding
 from nearcast.errors import ColumnError, UnknownError
 from nearcast.matching import STORES
 from strategies import batches, messages, ragged, subscriptions, tables
@@ -83,10 +82,10 @@ def test_equals_naive_on_objects(name, data):
     """Circles, polygons and boxes across the antimeridian, words and values that nobody had asked for before."""
     msgs = [data.draw(messages(id=i)) for i in range(data.draw(st.integers(1, 5)))]
     subs = [data.draw(subscriptions(id=i)) for i in range(data.draw(st.integers(1, 4)))]
-    like = SubscriptionTable.empty(Vocabulary(), AttributeNames())
+    like = Coding.new()
     store = build_store(name, MessageBatch.from_messages(msgs[:2], like=like, learn=True))
     store.insert(MessageBatch.from_messages(msgs[2:], like=like, learn=True))
-    table = SubscriptionTable.from_subscriptions(subs, like=store.like)
+    table = SubscriptionTable.from_subscriptions(subs, like=store)
     expected = [{i for i, message in enumerate(msgs) if naive.wants(sub, message)} for sub in subs]
     assert answers(store, table) == expected
     assert store.check() == []
@@ -251,9 +250,9 @@ def test_shapes(name, region, who):
         Message("corner", "surf", Polygon("POLYGON ((-1 -1, 0 -1, 0 0, -1 -1))")),
         Message("in the box only", "surf", Point(lon=7, lat=7)),
     ]
-    like = SubscriptionTable.empty(Vocabulary(), AttributeNames())
+    like = Coding.new()
     store = build_store(name, MessageBatch.from_messages(msgs, like=like, learn=True))
-    table = SubscriptionTable.from_subscriptions([Subscription(1, "surf OR swim", region)], like=store.like)
+    table = SubscriptionTable.from_subscriptions([Subscription(1, "surf OR swim", region)], like=store)
     assert {msgs[row].id for row in answers(store, table)[0]} == who
     store.remove([2, 3, 5])  # the areas; what is left has no shapes
     assert {msgs[row].id for row in answers(store, table)[0]} == who - {"strait", "disc", "corner"}
@@ -322,8 +321,8 @@ def test_wrong_arguments(name):
         store.sweep(1, -1)
     with pytest.raises(ColumnError, match="MessageBatch"):
         store.insert(square())
-    other = MessageBatch.from_messages([], like=SubscriptionTable.empty(Vocabulary(), AttributeNames()))
-    with pytest.raises(ColumnError, match=r"like=store\.like"):
+    other = MessageBatch.from_messages([], like=Coding.new())
+    with pytest.raises(ColumnError, match=r"like=store"):
         store.insert(other)
     with pytest.raises(ColumnError, match="Planar"):
         store.insert(points(1, space=Planar(0, 0, 9, 9)))
@@ -359,4 +358,4 @@ def test_spaces_do_not_mix(name):
         [Subscription(1, None, Circle(x=1, y=1, radius=3, space=plane))]
     )
     with pytest.raises(ColumnError, match="Planar"):
-        store.match(replace(circle, vocabulary=None))
+        store.match(replace(circle, coding=Coding()))

@@ -140,13 +140,13 @@ class TestWords:
         top = TopK(CountWindow(10), document_frequency=frequencies)
         (row,) = top.subscribe([[0, 0]], words=[["Tea", "sale"]], alpha=0.0, k=5)
         table = {"id": ["a", "b", "c"], "lon": [0, 0, 0], "lat": [0, 0, 0], "text": ["SALE!", "tea", "milk"]}
-        top.publish(MessageBatch.from_arrow(table, like=top.like, learn=True))
+        top.publish(MessageBatch.from_arrow(table, like=top, learn=True))
         assert names(top, row) == ["b", "a"]
 
     def test_those_of_others_are_refused(self):
         table = {"id": ["a"], "lon": [0], "lat": [0], "text": ["tea"]}
-        like = TopK(CountWindow(10)).like
-        with pytest.raises(ColumnError, match=r"like=top\.like"):
+        like = TopK(CountWindow(10))
+        with pytest.raises(ColumnError, match=r"like=top"):
             TopK(CountWindow(10)).publish(MessageBatch.from_arrow(table, like=like, learn=True))
 
     def test_codes_and_words_at_once(self, top):

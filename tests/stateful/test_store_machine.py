@@ -32,7 +32,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(msgs=st.lists(st.tuples(messages(), st.sampled_from([-1, 0, 1, 2, 5, None])), max_size=4))
     def insert(self, msgs):
-        batch = MessageBatch.from_messages([msg for msg, _ in msgs], like=self.store.like, learn=True)
+        batch = MessageBatch.from_messages([msg for msg, _ in msgs], like=self.store, learn=True)
         ends = [NEVER if life is None else self.now + life for _, life in msgs]
         rows = self.store.insert(replace(batch, expires_at=np.array(ends, np.int64))).tolist()
         assert not set(rows) & set(self.model)
@@ -69,7 +69,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(subs=st.lists(subscriptions(), min_size=1, max_size=3), timed=st.booleans())
     def match(self, subs, timed):
-        table = SubscriptionTable.from_subscriptions(subs, like=self.store.like)
+        table = SubscriptionTable.from_subscriptions(subs, like=self.store)
         expected = [
             {
                 row

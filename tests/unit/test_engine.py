@@ -164,7 +164,7 @@ def test_columns_pass_through():
     table = SubscriptionTable.from_subscriptions([Subscription("a", "tea")])
     engine.subscribe(table)
     engine.subscribe(Subscription("b", "tea"))
-    batch = MessageBatch.from_messages([Message("m", "tea", HERE)], like=engine.like)
+    batch = MessageBatch.from_messages([Message("m", "tea", HERE)], like=engine)
     assert who(engine.publish(batch)) == ["a", "b"]
 
 
@@ -173,7 +173,7 @@ def test_codes_of_another_vocabulary_are_refused():
     engine.subscribe(Subscription("z", "milk"))
     table = SubscriptionTable.from_subscriptions([Subscription("a", "tea")])
     engine.subscribe(table)  # translated
-    with pytest.raises(ColumnError, match=r"like=index\.like"):
+    with pytest.raises(ColumnError, match=r"like=index"):
         engine.publish(MessageBatch.from_messages([Message(1, "tea", HERE)], like=table))
     assert engine.stats()["published"] == 0
     assert who(engine.publish(Message(1, "tea", HERE))) == ["a"]
@@ -186,9 +186,9 @@ def test_a_refused_call_leaves_no_trace():
         engine.subscribe([Subscription("b", 'milk AND price < 3 AND brand = "x"'), Subscription("a", "tea")])
     with pytest.raises(DuplicateError):
         engine.subscribe({"id": ["c", "a"], "expression": ["milk", "tea"]})
-    assert list(engine.like.vocabulary) == ["tea"]
-    assert engine.like.vocabulary.counts.tolist() == [1]
-    assert len(engine.like.attributes) == 0
+    assert list(engine.coding.vocabulary) == ["tea"]
+    assert engine.coding.vocabulary.counts.tolist() == [1]
+    assert len(engine.coding.attributes) == 0
 
 
 def test_ids_of_both_kinds_and_a_schema_that_stays():

@@ -190,9 +190,9 @@ def test_memory_does_not_depend_on_subscribers(engine, clock):
 def test_columns_pass_through(engine):
     """A batch is kept as it is; with learn=True it has the words that nobody has asked for yet."""
     message = Message("m", "tea xyzzy", HERE, expires_at=ONE)
-    engine.publish(MessageBatch.from_messages([message], like=engine.like))
+    engine.publish(MessageBatch.from_messages([message], like=engine))
     assert told(engine.subscribe(Subscription(1, "xyzzy"))) == []
-    engine.publish(MessageBatch.from_messages([message], like=engine.like, learn=True))
+    engine.publish(MessageBatch.from_messages([message], like=engine, learn=True))
     other = SubscriptionTable.from_subscriptions([Subscription(2, "sun AND tea"), Subscription(3, "tea")])
     assert told(engine.subscribe(other)) == [(3, "m")]  # translated to the engine's words
 
@@ -201,8 +201,8 @@ def test_nothing_is_learnt_that_is_not_kept(engine):
     engine.publish(Message(1, "tea", HERE, {"brand": "x"}))
     engine.publish({"id": [1], "text": ["tea"], "lon": [0.0], "lat": [0.0], "brand": ["x"]})
     engine.match(Message(1, "tea", HERE, {"brand": "x"}, expires_at=ONE))
-    assert len(engine.like.vocabulary) == 0
-    assert len(engine.like.attributes) == 0
+    assert len(engine.coding.vocabulary) == 0
+    assert len(engine.coding.attributes) == 0
 
 
 def test_a_refused_call_changes_nothing(engine):
@@ -214,7 +214,7 @@ def test_a_refused_call_changes_nothing(engine):
         engine.publish([Message("m", "new", HERE, expires_at=ONE), "tea"])
     with pytest.raises(ColumnError, match="not after its publication"):
         engine.publish({"text": ["new"], "lon": [0.0], "lat": [0.0], "published_at": [5], "expires_at": [5]})
-    assert list(engine.like.vocabulary) == ["tea"]
+    assert list(engine.coding.vocabulary) == ["tea"]
     engine.subscribe(Subscription("a", "tea"))
     with pytest.raises(DuplicateError):
         engine.subscribe([Subscription("b", "tea"), Subscription("a", "tea")])

@@ -151,7 +151,7 @@ def _in_process(version: Path, directory: Path) -> int:
     index = _matcher(version)
     found = 0
     for file in sorted(directory.iterdir()):
-        batch = MessageBatch.from_arrow(pq.read_table(file), like=index.like)
+        batch = MessageBatch.from_arrow(pq.read_table(file), like=index)
         found += len(index.match(batch, threads=THREADS).to_arrow(batch.ids, index.store.ids))
     return found
 

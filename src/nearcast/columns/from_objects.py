@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from nearcast.columns.attributes import AttributeNames
 from nearcast.columns.clause_rows import code_clauses, cross, place, probe_rows
 from nearcast.columns.clauses import distinct_conjunctions
+from nearcast.columns.coding import Coding, coding_of
 from nearcast.columns.ids import id_array
 from nearcast.columns.messages import NEVER, MessageBatch
 from nearcast.columns.ragged import code_sets, offsets_of
 from nearcast.columns.shapes import region_of_boxes
 from nearcast.columns.subscriptions import SubscriptionTable
-from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError, ModelError, shown
 from nearcast.geometry import WGS84, Everywhere, Planar, Region, Space
 from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
@@ -26,11 +26,9 @@ from nearcast.predicates import AnyOf, Clause, Expression, Interval, Test
 
 __all__ = [
     "clauses_of",
-    "codes_like",
     "expression_of",
     "ids_of",
     "messages_from_objects",
-    "needed_codes",
     "region_of",
     "rows_by_owner",
     "subscriptions_from_objects",
@@ -39,23 +37,25 @@ __all__ = [
 
 
 def subscriptions_from_objects(
-    subscriptions: Iterable[Subscription], *, like: SubscriptionTable | None = None, with_ids: bool = True
+    subscriptions: Iterable[Subscription], *, like: Any = None, with_ids: bool = True
 ) -> SubscriptionTable:
-    """Build a table; words and attributes get codes of *like*'s vocabulary, which grows, or of a new one."""
+    """Build a table in the coding of *like*, which grows, or in a new one."""
     subs = list(subscriptions)
     for sub in subs:
         if not isinstance(sub, Subscription):
             raise ModelError(f"{shown(sub)} is not a Subscription")
-    vocabulary, attributes = codes_like(like)
-    space = _common_space([sub.region for sub in subs], like)
+    coding = None if like is None else coding_of(like)
+    space = _common_space([sub.region for sub in subs], coding)
+    coding = coding or Coding.new(space)
+    vocabulary, attributes = coding.words()
     ids = ids_of([sub.id for sub in subs]) if with_ids else None
     lists = code_clauses([sub.clauses for sub in subs], vocabulary, attributes)
     clauses, owners, shapes = cross(lists, np.arange(len(subs)), place([sub.region for sub in subs]))
-    return SubscriptionTable(clauses, owners, len(subs), shapes, ids, vocabulary, attributes, space)
+    return SubscriptionTable(clauses, owners, len(subs), shapes, ids, coding)
 
 
 def messages_from_objects(
-    messages: Iterable[Message], *, like: SubscriptionTable, with_ids: bool = True, learn: bool = False
+    messages: Iterable[Message], *, like: Any, with_ids: bool = True, learn: bool = False
 ) -> MessageBatch:
     """Build a batch in the codes of *like*.
 
@@ -65,9 +65,10 @@ def messages_from_objects(
     for message in batch:
         if not isinstance(message, Message):
             raise ModelError(f"{shown(message)} is not a Message")
-    vocabulary, attributes = needed_codes(like)
+    coding = coding_of(like)
+    vocabulary, attributes = coding.words()
     m = len(batch)
-    space = _common_space([message.place for message in batch], like)
+    _common_space([message.place for message in batch], coding)
     ids = ids_of([message.id for message in batch]) if with_ids else None
     words = [word for message in batch for word in message.keywords]
     known = vocabulary.add(words) if learn else vocabulary.encode(words)
@@ -85,9 +86,7 @@ def messages_from_objects(
         np.array(
             [NEVER if message.expires_at is None else message.expires_at for message in batch], np.int64
         ),
-        vocabulary,
-        attributes,
-        space,
+        coding,
     )
 
 
@@ -179,18 +178,6 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
     return Clause(keywords, words(columns.forbidden_offsets, columns.forbidden), tuple(tests))
 
 
-def codes_like(like: SubscriptionTable | None) -> tuple[Vocabulary, AttributeNames]:
-    """Return the vocabulary and the attributes of a table, or new ones."""
-    return (Vocabulary(), AttributeNames()) if like is None else needed_codes(like)
-
-
-def needed_codes(like: SubscriptionTable) -> tuple[Vocabulary, AttributeNames]:
-    """Return the vocabulary and the attributes of a table that has them."""
-    if like.vocabulary is None or like.attributes is None:
-        raise ColumnError("the subscriptions speak in bare codes; give messages as arrays of the same codes")
-    return like.vocabulary, like.attributes
-
-
 def ids_of(ids: Sequence[Id]) -> pa.Array:
     """Return ids as an Arrow array: integers where all are, else strings."""
     if ids and all(isinstance(key, int) for key in ids):
@@ -201,7 +188,7 @@ def ids_of(ids: Sequence[Id]) -> pa.Array:
     return id_array(pa.array(ids, pa.string()), len(ids), "ids")
 
 
-def _common_space(places: Sequence[Any], like: SubscriptionTable | None) -> Space:
+def _common_space(places: Sequence[Any], like: Coding | None) -> Space:
     """Return the one space that all places live in."""
     spaces = {place.space for place in places if not isinstance(place, Everywhere)}
     planar = [space for space in spaces if isinstance(space, Planar)]

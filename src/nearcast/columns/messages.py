@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast.columns.coding import Coded, Coding
 from nearcast.columns.ids import id_array
 from nearcast.columns.ragged import (
     box_rows,
@@ -27,9 +28,6 @@ from nearcast.kernels.verify import Probes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearcast.columns.attributes import AttributeNames
-    from nearcast.columns.subscriptions import SubscriptionTable
-    from nearcast.columns.vocabulary import Vocabulary
     from nearcast.model import Message
 
 __all__ = ["NEVER", "MessageBatch"]
@@ -38,7 +36,7 @@ NEVER = np.iinfo(np.int64).max  # when a message without an end expires
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MessageBatch:
+class MessageBatch(Coded):
     """Messages as columns; immutable.
 
     Build one from arrays, from tables or from :class:`Message` objects. Words and attributes are coded *like* the
@@ -56,9 +54,7 @@ class MessageBatch:
     ids: pa.Array | None
     published_at: NDArray[np.int64] | None  # microseconds since the epoch
     expires_at: NDArray[np.int64] | None  # microseconds; NEVER where a message does not expire
-    vocabulary: Vocabulary | None  # of the subscriptions that it is coded like; None: codes are the caller's
-    attributes: AttributeNames | None  # likewise
-    space: Space
+    coding: Coding  # that of the subscriptions which it is to meet
 
     def __len__(self) -> int:
         return self.size
@@ -122,13 +118,12 @@ class MessageBatch:
             if time is not None and len(time) != m:
                 raise ColumnError(f"{name} has {len(time)} rows for {m} messages")
             times.append(time)
-        return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), times[0], times[1], None, None, space)
+        coding = Coding(space=space)
+        return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), times[0], times[1], coding)
 
     @classmethod
-    def from_messages(
-        cls, messages: Iterable[Message], *, like: SubscriptionTable, learn: bool = False
-    ) -> MessageBatch:
-        """Build from objects, with the codes of *like*'s vocabulary and attributes.
+    def from_messages(cls, messages: Iterable[Message], *, like: Any, learn: bool = False) -> MessageBatch:
+        """Build from objects, in the coding of *like*: a coding, an index, an engine, a table of subscriptions.
 
         With *learn*, words and attributes that no subscription has get codes too (the vocabulary grows): for messages
         that are kept, since somebody may ask for them later.
@@ -138,10 +133,10 @@ class MessageBatch:
         return from_objects.messages_from_objects(messages, like=like, learn=learn)
 
     @classmethod
-    def from_arrow(cls, table: Any, *, like: SubscriptionTable, learn: bool = False) -> MessageBatch:
+    def from_arrow(cls, table: Any, *, like: Any, learn: bool = False) -> MessageBatch:
         """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`.from_arrow`.
 
-        *learn* as in :meth:`from_messages`.
+        *like* and *learn* as in :meth:`from_messages`.
         """
         from nearcast.columns import from_arrow
 
@@ -167,9 +162,7 @@ class MessageBatch:
             None if self.ids is None else self.ids.take(rows),
             None if self.published_at is None else self.published_at[rows],
             None if self.expires_at is None else self.expires_at[rows],
-            self.vocabulary,
-            self.attributes,
-            self.space,
+            self.coding,
         )
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns.clauses import take_clauses
+from nearcast.columns.coding import Coded, Coding
 from nearcast.columns.ids import id_array
 from nearcast.columns.ragged import box_rows, code_sets, integers, interval_rows, offsets_of, row_numbers
 from nearcast.columns.shapes import NO_SHAPES, Shapes
@@ -20,15 +21,13 @@ from nearcast.kernels.verify import Clauses
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearcast.columns.attributes import AttributeNames
-    from nearcast.columns.vocabulary import Vocabulary
     from nearcast.model import Subscription
 
 __all__ = ["SubscriptionTable"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SubscriptionTable:
+class SubscriptionTable(Coded):
     """Subscriptions as columns; immutable.
 
     Build one from arrays of integer codes, from Arrow, pandas or GeoPandas tables, or from :class:`Subscription`
@@ -45,9 +44,7 @@ class SubscriptionTable:
     size: int  # subscription rows; one may be without clauses (it matches nothing)
     shapes: Shapes  # what the boxes of some clause rows only contain
     ids: pa.Array | None  # of the subscriptions; None: the row number is the id
-    vocabulary: Vocabulary | None  # of the keywords; None: the caller speaks in codes
-    attributes: AttributeNames | None  # of the tests; None: the caller speaks in column numbers
-    space: Space
+    coding: Coding  # what the codes of keywords and tests mean
 
     def __len__(self) -> int:
         return self.size
@@ -100,32 +97,24 @@ class SubscriptionTable:
         tests = interval_rows(intervals, n)
         clauses = Clauses(box_array, *words, *unwanted, tests[0], tests[1], tests[2], tests[3], tests[4])
         owner_rows, size = _owners(owners, n, "owners")
-        return cls(clauses, owner_rows, size, NO_SHAPES, id_array(ids, size, "ids"), None, None, space)
+        return cls(clauses, owner_rows, size, NO_SHAPES, id_array(ids, size, "ids"), Coding(space=space))
 
     @classmethod
-    def empty(
-        cls,
-        vocabulary: Vocabulary | None = None,
-        attributes: AttributeNames | None = None,
-        space: Space = WGS84,
-    ) -> SubscriptionTable:
-        """Build a table without rows: what others are coded *like*."""
-        bare = cls.from_arrays(np.empty((0, 4)), [0], [], space=space)
-        return replace(bare, vocabulary=vocabulary, attributes=attributes)
+    def empty(cls, coding: Coding | None = None) -> SubscriptionTable:
+        """Build a table without rows."""
+        return replace(cls.from_arrays(np.empty((0, 4)), [0], []), coding=coding or Coding())
 
     @classmethod
     def from_subscriptions(
-        cls, subscriptions: Iterable[Subscription], *, like: SubscriptionTable | None = None
+        cls, subscriptions: Iterable[Subscription], *, like: Any = None
     ) -> SubscriptionTable:
-        """Build from objects; words and attributes get codes of *like*'s vocabulary (which grows), or of a new one."""
+        """Build from objects, in the coding of *like* (a coding, an index, a table), which grows, or in a new one."""
         from nearcast.columns import from_objects
 
         return from_objects.subscriptions_from_objects(subscriptions, like=like)
 
     @classmethod
-    def from_arrow(
-        cls, table: Any, *, like: SubscriptionTable | None = None, space: Space = WGS84
-    ) -> SubscriptionTable:
+    def from_arrow(cls, table: Any, *, like: Any = None, space: Space = WGS84) -> SubscriptionTable:
         """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`.from_arrow`."""
         from nearcast.columns import from_arrow
 
@@ -162,9 +151,7 @@ class SubscriptionTable:
             len(rows),
             self.shapes.take(picks),
             None if self.ids is None else self.ids.take(rows),
-            self.vocabulary,
-            self.attributes,
-            self.space,
+            self.coding,
         )
 
 

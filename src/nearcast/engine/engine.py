@@ -14,11 +14,10 @@ import pyarrow as pa
 from nearcast import config
 from nearcast.clock import Clock, SystemClock
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import id_array
-from nearcast.columns.vocabulary import Vocabulary
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.valid_messages import KeptMessages
 from nearcast.errors import DuplicateError, ModelError, UnknownError, shown
@@ -123,8 +122,8 @@ class Engine:
         clock: Clock | None = None,
     ) -> None:
         self._clock = SystemClock() if clock is None else clock
-        self._index = build_index(index, SubscriptionTable.empty(Vocabulary(), AttributeNames(), space))
-        self._kept = KeptMessages(build_store(store, messages_from_objects([], like=self.like)))
+        self._index = build_index(index, SubscriptionTable.empty(Coding.new(space)))
+        self._kept = KeptMessages(build_store(store, messages_from_objects([], like=self)))
         self._rows: dict[Id, int] = {}
         self._ids: list[Id | None] = []  # by row; None where it was unsubscribed
         self._texts = [False, False]  # has a subscription, has a message come with an id that is a string?
@@ -148,9 +147,9 @@ class Engine:
         return Subscription(id, found.expression, found.region)
 
     @property
-    def like(self) -> SubscriptionTable:
-        """An empty table with the engine's codes: what a :class:`MessageBatch` for it is coded *like*."""
-        return self._index.like
+    def coding(self) -> Coding:
+        """What words and attributes are coded by here: ``like=engine`` makes a :class:`MessageBatch` for it."""
+        return self._index.coding
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self):,} subscription{'s' * (len(self) != 1)}, index {self._index.name!r}>"
@@ -279,12 +278,12 @@ class Engine:
             if wrong:
                 raise ModelError(f"{shown(wrong[0])} is not a Subscription")
             return [sub.id for sub in subs], lambda: subscriptions_from_objects(
-                subs, like=self.like, with_ids=False
+                subs, like=self, with_ids=False
             )
         table = arrow_table(given)
         ids = id_array(table["id"], len(table), "id") if "id" in table.column_names else None
         named = list(range(len(table))) if ids is None else ids.to_pylist()
-        return named, lambda: replace(SubscriptionTable.from_arrow(table, like=self.like), ids=None)
+        return named, lambda: replace(SubscriptionTable.from_arrow(table, like=self), ids=None)
 
     def _messages(self, given: Any, learn: bool = False) -> tuple[MessageBatch, list[Id]]:
         """Return messages as a batch in the engine's codes, and their ids.
@@ -296,11 +295,11 @@ class Engine:
         if isinstance(given, Message) or _is_objects(given):
             messages = [given] if isinstance(given, Message) else list(given)
             learn = learn and any(getattr(message, "expires_at", None) is not None for message in messages)
-            batch = messages_from_objects(messages, like=self.like, with_ids=False, learn=learn)
+            batch = messages_from_objects(messages, like=self, with_ids=False, learn=learn)
             return batch, [message.id for message in messages]
         table = arrow_table(given)
         learn = learn and "expires_at" in table.column_names
-        batch = MessageBatch.from_arrow(table, like=self.like, learn=learn)
+        batch = MessageBatch.from_arrow(table, like=self, learn=learn)
         return batch, _ids_of(batch)
 
 

@@ -77,7 +77,7 @@ def read_table(path: Source, kind: Kind) -> pa.Table:
 
 
 def read_subscriptions(
-    path: Source, *, like: SubscriptionTable | None = None, tell: Callable[[str], None] | None = None
+    path: Source, *, like: Any = None, tell: Callable[[str], None] | None = None
 ) -> SubscriptionTable:
     """Return the subscriptions of a file; *tell* hears, in one sentence, which of its columns are left out.
 
@@ -95,7 +95,7 @@ def read_subscriptions(
         return subscriptions
 
 
-def read_messages(path: Source, *, like: SubscriptionTable) -> MessageBatch:
+def read_messages(path: Source, *, like: Any) -> MessageBatch:
     """Return the messages of a file, in the codes of the subscriptions that they are to meet."""
     table = read_table(path, "message")
     with _about(path):

@@ -101,7 +101,7 @@ def build_index(
             f"an index is built over a SubscriptionTable, not {shown(table)}; "
             "make one with SubscriptionTable.from_arrow, from_subscriptions or from_arrays"
         )
-    if messages is not None and messages.vocabulary is not table.vocabulary:
+    if messages is not None and not messages.coding.fits(table.coding):
         raise UnknownError(
             "the sample of messages is coded by another vocabulary than the subscriptions; "
             "make it with like=table"

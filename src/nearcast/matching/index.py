@@ -15,6 +15,7 @@ from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.clause_rows import ClauseLists, Placed, cross, place
 from nearcast.columns.clauses import distinct_conjunctions, take_clauses
+from nearcast.columns.coding import Coding
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import box_rows, row_numbers
 from nearcast.columns.rows.clauses import ClauseStore
@@ -91,10 +92,9 @@ class Matcher(ABC):
         return self.store.table
 
     @property
-    def like(self) -> SubscriptionTable:
-        """An empty table with the codes of this index: what messages are coded *like*, at no cost."""
-        store = self.store
-        return SubscriptionTable.empty(store.vocabulary, store.attributes, store.space)
+    def coding(self) -> Coding:
+        """What the words and attributes here are coded by: ``like=index`` makes messages for it."""
+        return self.store.coding
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -108,10 +108,10 @@ class Matcher(ABC):
                 f"match takes a MessageBatch, not {shown(batch)}; "
                 "make one with MessageBatch.from_messages, from_arrow or from_arrays"
             )
-        if batch.vocabulary is not self.store.vocabulary:
+        if not batch.coding.fits(self.store.coding):
             raise ColumnError(
                 "the messages are coded by another vocabulary than this index; "
-                "make the batch with like=index.like, or, for bare codes, both sides from arrays"
+                "make the batch with like=index, or, for bare codes, both sides from arrays"
             )
         if isinstance(batch.space, Planar) != isinstance(self.store.space, Planar) and (
             batch.shapes or self.store.shapes
@@ -224,9 +224,7 @@ class Matcher(ABC):
         bare = take_clauses(store.clauses, conjunctions)._replace(boxes=np.empty((0, 4)))
         lists = ClauseLists(np.array([0, len(conjunctions)]), bare)
         clauses, owners, shapes = cross(lists, np.zeros(1, np.int64), placed)
-        return SubscriptionTable(
-            clauses, owners, 1, shapes, None, store.vocabulary, store.attributes, store.space
-        )
+        return SubscriptionTable(clauses, owners, 1, shapes, None, store.coding)
 
     def _rows(self, rows: Any) -> NDArray[np.int64]:
         """Check subscription rows."""

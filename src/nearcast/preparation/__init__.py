@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow import (
     MESSAGE_COLUMNS,
     SUBSCRIPTION_COLUMNS,
@@ -232,8 +233,7 @@ class Preparation:
         read = typed.select(
             [name for name in names if name != "id" and not self._attributes.get(name)]
         )  # no string is refused
-        nobody = SubscriptionTable.from_arrow({"id": pa.array([], pa.string())})
-        return messages_from_arrow(read, like=nobody, learn=True, refusals=refusals)
+        return messages_from_arrow(read, like=Coding.new(), learn=True, refusals=refusals)
 
     def _result(self, typed: pa.Table, read: MessageBatch | SubscriptionTable) -> pa.Table:
         """Return the typed columns in their order, with the keywords that were read."""

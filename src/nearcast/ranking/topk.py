@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns import MessageBatch
+from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import code_sets, integers, matrix, offsets_of
 from nearcast.errors import ColumnError, InputError, UnknownError, shown
 from nearcast.geometry import WGS84
@@ -118,8 +119,8 @@ class TopK:
         self._metric = metric_of(self.space, max_distance)
         self._frequencies = document_frequency
         self._clock = clock
-        #: What batches of tables are made like: ``MessageBatch.from_arrow(table, like=top.like, learn=True)``.
-        self.like = SubscriptionTable.from_arrow({"id": pa.array([], pa.int64())}, space=self.space)
+        #: What batches of tables are made like: ``MessageBatch.from_arrow(table, like=top, learn=True)``.
+        self.coding = Coding.new(self.space)
         if document_frequency is not None and document_frequency.words is not None:
             self.vocabulary.add(document_frequency.words)
         self._idf = np.empty(0)
@@ -144,7 +145,7 @@ class TopK:
     @property
     def vocabulary(self) -> Vocabulary:
         """The words that have codes."""
-        known = self.like.vocabulary
+        known = self.coding.vocabulary
         assert known is not None
         return known
 
@@ -399,9 +400,9 @@ class TopK:
             raise InputError(f"publish takes a MessageBatch, not {shown(batch)}")
         if batch.space != self.space:
             raise ColumnError(f"the messages are in {batch.space!r}, the subscriptions in {self.space!r}")
-        if batch.vocabulary is not None and batch.vocabulary is not self.vocabulary:
+        if batch.vocabulary is not None and not batch.coding.fits(self.coding):
             raise ColumnError(
-                "the words of the messages are coded otherwise; make the batch with like=top.like, learn=True"
+                "the words of the messages are coded otherwise; make the batch with like=top, learn=True"
             )
         boxes = batch.probes.boxes
         if len(boxes) != len(batch) or not np.array_equal(boxes[:, :2], boxes[:, 2:]):

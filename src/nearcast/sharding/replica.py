@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ __all__ = ["PUT", "Replica", "Router", "subscriptions_of"]
 PUT = "_put"  # the column of a delta that tells what is from what is gone
 
 
-def subscriptions_of(rows: pa.Table, like: SubscriptionTable) -> SubscriptionTable:
+def subscriptions_of(rows: pa.Table, like: Any) -> SubscriptionTable:
     """Return rows of a version or a delta as subscriptions."""
     return SubscriptionTable.from_arrow(
         rows.drop([name for name in (ROW, SHARDS, PUT) if name in rows.column_names]), like=like
@@ -69,18 +70,18 @@ class Router(_Following):
         super().__init__()
 
     def _start(self) -> None:
-        self.distribution, self.like = self._version.open_distribution()
+        self.distribution, self.coding = self._version.open_distribution()
         self.stored: dict[Path, Routes] = {}  # the shards of the subscriptions that each delta puts there
 
     def _apply(self, path: Path) -> None:
         delta = pq.read_table(path)
-        table = subscriptions_of(delta.filter(delta[PUT]), self.like)
+        table = subscriptions_of(delta.filter(delta[PUT]), self.coding)
         self.distribution = self.distribution.grown(table, np.arange(len(table.owners)))
         self.stored[path] = self.distribution.subscriptions(table)
 
     def messages(self, batch: pa.RecordBatch | pa.Table) -> Routes:
         """Return the shards that each message is sent to."""
-        return self.distribution.messages(MessageBatch.from_arrow(batch, like=self.like))
+        return self.distribution.messages(MessageBatch.from_arrow(batch, like=self.coding))
 
 
 class Replica(_Following):
@@ -120,7 +121,7 @@ class Replica(_Following):
         if not len(mine):
             return
         here = delta.filter(delta[PUT]).take(mine)
-        rows = self._matcher.insert(subscriptions_of(here, self._matcher.like))
+        rows = self._matcher.insert(subscriptions_of(here, self._matcher))
         ids = here["id"].combine_chunks().cast(self.ids.type)
         self._note(ids, rows)
         self.ids = pa.concat_arrays([self.ids, ids])
@@ -132,6 +133,6 @@ class Replica(_Following):
 
     def match(self, batch: pa.RecordBatch | pa.Table, sent: Routes) -> Matches:
         """Return what this shard delivers of messages; *sent* says to which shards each went."""
-        found = self._matcher.match(MessageBatch.from_arrow(batch, like=self._matcher.like))
+        found = self._matcher.match(MessageBatch.from_arrow(batch, like=self._matcher))
         mine = delivering_shards(self._stored, sent, found.rows, found.messages) == self._number
         return Matches(offsets_of(np.bincount(found.messages[mine], minlength=len(batch))), found.rows[mine])

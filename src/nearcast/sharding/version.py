@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast._version import __version__
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import ragged_take
 from nearcast.errors import ColumnError, IndexFileError, shown
 from nearcast.matching import Matcher, build_index, open_one
@@ -83,11 +84,11 @@ def start(
 
 def build_shard(draft: Path, shard: int, rows: pa.Table, index: str) -> int:
     """Build the index of one shard over its *rows* of ``subscriptions.parquet``; return how many there are."""
-    _, like = open_distribution(draft / _DISTRIBUTION)
+    _, coding = open_distribution(draft / _DISTRIBUTION)
     name = _shard_name(shard)
     rows = rows.sort_by(ROW).combine_chunks()
     lists = rows[SHARDS].combine_chunks()
-    build_index(index, SubscriptionTable.from_arrow(rows.drop([ROW, SHARDS]), like=like)).save(draft / name)
+    build_index(index, SubscriptionTable.from_arrow(rows.drop([ROW, SHARDS]), like=coding)).save(draft / name)
     stored = {
         "rows": rows[ROW].to_numpy(),
         "offsets": np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())]).astype(np.int64),
@@ -150,7 +151,7 @@ class Shard(NamedTuple):
 class Sharded:
     """A sharded version, open: it answers as one index over all subscriptions would, row by row of their ids' order.
 
-    It cannot be changed. Messages are coded like :attr:`like`.
+    It cannot be changed. Messages are coded like :attr:`coding`.
     """
 
     def __init__(self, directory: str | Path, *, verify: bool = False) -> None:
@@ -171,7 +172,7 @@ class Sharded:
                 raise IndexFileError(f"{path} is missing or cut off; build the version again")
             if verify and _sum(path) != expected:
                 raise IndexFileError(f"{path} is damaged: its checksum is not the manifest's; build it again")
-        self.distribution, self.like = self.open_distribution()
+        self.distribution, self.coding = self.open_distribution()
         self.shard = lru_cache(maxsize=None)(self.open_shard)
         if verify:
             for shard in range(self.distribution.shards):
@@ -193,8 +194,8 @@ class Sharded:
         """Whether a subscription is stored in several shards."""
         return bool(self.manifest["stored"] > self.manifest["subscriptions"])
 
-    def open_distribution(self) -> tuple[Distribution, SubscriptionTable]:
-        """Return the distribution, and what messages are coded like before they are sent; each time another one."""
+    def open_distribution(self) -> tuple[Distribution, Coding]:
+        """Return the distribution, and what messages are coded by before they are sent; each time another one."""
         return open_distribution(self.directory / _DISTRIBUTION)
 
     def open_shard(self, number: int) -> Shard:
@@ -205,9 +206,9 @@ class Sharded:
 
     def match(self, batch: MessageBatch, threads: int = 1) -> Matches:
         """Return the subscription rows that each message of *batch* matches, as :meth:`Matcher.match` does."""
-        if batch.vocabulary is not self.like.vocabulary:
+        if not batch.coding.fits(self.coding):
             raise ColumnError(
-                "the messages are coded by another vocabulary; make the batch with like=version.like"
+                "the messages are coded by another vocabulary; make the batch with like=version"
             )
         sent = self.distribution.messages(batch)
         found = [np.empty((2, 0), np.int64)]
@@ -229,7 +230,7 @@ class Sharded:
         """
         matcher, _, stored = self.shard(number)
         # All shards were coded by the same words.
-        own = replace(batch, vocabulary=matcher.store.vocabulary, attributes=matcher.store.attributes)
+        own = replace(batch, coding=matcher.coding)
         found = matcher.match(own, threads=threads)
         if sent is None or len(stored.shards) == len(stored.offsets) - 1:
             return found

@@ -8,7 +8,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, NumericType, StringType
 
-from nearcast import MessageBatch, SubscriptionTable
+from nearcast import MessageBatch
+from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow import MESSAGE_COLUMNS
 from nearcast.errors import ColumnError
 
@@ -34,10 +35,10 @@ def without_rows(frame: DataFrame) -> pa.Table:
     return to_arrow_schema(frame.schema, timezone="UTC").empty_table()
 
 
-def message_columns(messages: DataFrame, like: SubscriptionTable | None = None) -> DataFrame:
+def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFrame:
     """Return the columns of *messages* that matching asks for; raise if they do not make messages.
 
-    Of the attributes, those that subscriptions coded *like* this ask for; all of them where that is not known.
+    Of the attributes, those that subscriptions coded by this ask for; all of them where that is not known.
     """
     columns = messages.columns
     require_id(columns, "messages")
@@ -47,7 +48,7 @@ def message_columns(messages: DataFrame, like: SubscriptionTable | None = None) 
             f"among the columns {', '.join(columns)}"
         )
     unread = {*_TIMES, "text"} if "keywords" in columns else {*_TIMES}
-    asked = None if like is None else {name for name, _ in like.attributes or ()}
+    asked = None if coding is None else {name for name, _ in coding.attributes or ()}
     names = [
         field.name
         for field in messages.schema
@@ -60,8 +61,5 @@ def message_columns(messages: DataFrame, like: SubscriptionTable | None = None) 
     ]
     needed = messages.select(*(f"`{name.replace('`', '``')}`" for name in names))
     # checks the columns as the workers will
-    MessageBatch.from_arrow(without_rows(needed), like=like or SubscriptionTable.from_arrow(_NOBODY))
+    MessageBatch.from_arrow(without_rows(needed), like=coding or Coding.new())
     return needed
-
-
-_NOBODY = pa.table({"id": pa.array([], pa.string()), "expression": pa.array([], pa.string())})

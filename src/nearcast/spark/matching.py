@@ -88,7 +88,7 @@ def match(
         version = current(Path(subscriptions).absolute())
     # A directory that is missing or damaged is reported here, not by a task.
     opened, ids = worker.opened(str(version))
-    needed = message_columns(messages, opened.like)
+    needed = message_columns(messages, opened.coding)
     schema = StructType(
         [
             StructField("message_id", needed.schema["id"].dataType, nullable=False),

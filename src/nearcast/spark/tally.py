@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast import MessageBatch, SubscriptionTable, config
+from nearcast.columns.coding import Coding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +37,7 @@ class _Tally:
 
     def __init__(self) -> None:
         # Words and attributes get their codes here, as they come.
-        self._like = SubscriptionTable.from_arrow({"id": pa.array([], pa.string()), "keywords": []})
+        self._coding = Coding.new()
         self.rows = 0
         self._words = np.zeros(0, np.int64)
         self._places = np.zeros(2 * config.PROFILE_CELLS**2, np.int64)
@@ -44,17 +45,17 @@ class _Tally:
 
     def add_messages(self, batch: pa.RecordBatch) -> None:
         """Count the messages of a batch."""
-        made = MessageBatch.from_arrow(batch, like=self._like, learn=True)
+        made = MessageBatch.from_arrow(batch, like=self._coding, learn=True)
         self._add(len(batch), made.probes.boxes, made.probes.keywords)
-        for (name, textual), values in zip(self._like.attributes or (), made.probes.attributes.T):
+        for (name, textual), values in zip(self._coding.attributes or (), made.probes.attributes.T):
             values = values[~np.isnan(values)]
             self._note(name, textual, values, values)
 
     def add_subscriptions(self, table: pa.Table) -> None:
         """Count the clauses of subscriptions."""
-        clauses = SubscriptionTable.from_arrow(table, like=self._like).clauses
+        clauses = SubscriptionTable.from_arrow(table, like=self._coding).clauses
         self._add(len(table), clauses.boxes, clauses.keywords)
-        for number, (name, textual) in enumerate(self._like.attributes or ()):
+        for number, (name, textual) in enumerate(self._coding.attributes or ()):
             tests = clauses.test_attributes == number
             self._note(name, textual, clauses.test_lows[tests], clauses.test_highs[tests])
 
@@ -74,14 +75,14 @@ class _Tally:
 
     def counts(self, side: str) -> pa.Table:
         """Return all counts as rows of a profile."""
-        assert self._like.vocabulary is not None
+        assert self._coding.vocabulary is not None
         words, cells = np.flatnonzero(self._words), np.flatnonzero(self._places)
         wide = 2 * config.PROFILE_CELLS
         found = {name: ends for name, ends in self._attributes.items() if ends[0]}
         return pa.concat_tables(
             [
                 _rows(side, "rows", [""], [self.rows]),
-                _rows(side, "word", self._like.vocabulary.words.take(pa.array(words)), self._words[words]),
+                _rows(side, "word", self._coding.vocabulary.words.take(pa.array(words)), self._words[words]),
                 _rows(
                     side, "place", [f"{cell % wide},{cell // wide}" for cell in cells], self._places[cells]
                 ),

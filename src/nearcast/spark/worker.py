@@ -60,7 +60,7 @@ def deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.R
     """Match each batch of messages against the index in *version*; yield the deliveries in batches of bounded size."""
     index, ids = opened(version)
     for batch in batches:
-        yield from _pairs(index.match(MessageBatch.from_arrow(batch, like=index.like)), batch["id"], ids)
+        yield from _pairs(index.match(MessageBatch.from_arrow(batch, like=index)), batch["id"], ids)
 
 
 def sent(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
@@ -70,7 +70,7 @@ def sent(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordB
     """
     index, _ = _opened_shards(version)
     for batch in batches:
-        routes = index.distribution.messages(MessageBatch.from_arrow(batch, like=index.like))
+        routes = index.distribution.messages(MessageBatch.from_arrow(batch, like=index))
         rows = pa.array(routes.rows)
         out = batch.take(rows).append_column(SHARD, pa.array(routes.shards))
         if index.copies:
@@ -92,7 +92,7 @@ def shard_deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterato
                 others = Routes(
                     offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy()
                 )
-            found = index.matched(number, MessageBatch.from_arrow(plain, like=index.like), others)
+            found = index.matched(number, MessageBatch.from_arrow(plain, like=index), others)
             yield from _pairs(found, here["id"], ids, index.shard(number).rows)
 
 

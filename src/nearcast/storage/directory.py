@@ -32,8 +32,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast._version import __version__
-from nearcast.columns import SubscriptionTable
 from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.coding import Coding
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import IndexFileError, InputError, shown
@@ -180,8 +180,7 @@ def restored_store(manifest: dict[str, Any], arrays: Arrays) -> ClauseStore:
 
             wkb = _read_arrow(arrays.directory / _POLYGONS)
             polygons = shapely.from_wkb(np.array(wkb.to_pylist(), object))
-        table = SubscriptionTable.empty(words, names, space)
-        return ClauseStore.restored(table, ids, arrays.store, polygons)
+        return ClauseStore.restored(Coding(words, names, space), ids, arrays.store, polygons)
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise IndexFileError(f"{arrays.directory} is damaged ({error}); save the index again") from None
 

@@ -35,10 +35,11 @@ from nearcast import config, language
 from nearcast.clock import iso
 from nearcast.columns.attributes import AttributeNames
 from nearcast.columns.clause_rows import ClauseLists, code_clauses, cross, probe_rows
+from nearcast.columns.coding import coding_of, coding_or_new
 from nearcast.columns.from_arrow.places import BOX, places, regions
 from nearcast.columns.from_arrow.source import Refusals, Source, arrow_table, is_number, is_text
 from nearcast.columns.from_arrow.words import asked_words, message_words, text_codes
-from nearcast.columns.from_objects import codes_like, expression_of, needed_codes, region_of, rows_by_owner
+from nearcast.columns.from_objects import expression_of, region_of, rows_by_owner
 from nearcast.columns.messages import NEVER, MessageBatch
 from nearcast.columns.ragged import code_sets, interval_rows
 from nearcast.columns.subscriptions import SubscriptionTable
@@ -66,7 +67,7 @@ MESSAGE_COLUMNS = ("id", "text", "keywords", *_REGION, "published_at", "expires_
 def subscriptions_from_arrow(
     table: Any,
     *,
-    like: SubscriptionTable | None = None,
+    like: Any = None,
     space: Space = WGS84,
     refusals: Refusals | None = None,
 ) -> SubscriptionTable:
@@ -87,19 +88,19 @@ def subscriptions_from_arrow(
         )
     if "expression" in source and "keywords" in source:
         raise ColumnError("a table of subscriptions has either expressions or keywords, not both")
-    space = space if like is None else like.space
-    vocabulary, attributes = codes_like(like)
-    placed = regions(source, space)
+    coding = coding_or_new(like, space)
+    vocabulary, attributes = coding.words()
+    placed = regions(source, coding.space)
     if "expression" in source:
         lists, expression_of_row = _expression_clauses(source, vocabulary, attributes)
     else:
         lists, expression_of_row = _keyword_clauses(source, vocabulary), np.arange(source.size)
     clauses, owners, shapes = cross(lists, expression_of_row, placed)
-    return SubscriptionTable(clauses, owners, source.size, shapes, source.ids, vocabulary, attributes, space)
+    return SubscriptionTable(clauses, owners, source.size, shapes, source.ids, coding)
 
 
 def messages_from_arrow(
-    table: Any, *, like: SubscriptionTable, learn: bool = False, refusals: Refusals | None = None
+    table: Any, *, like: Any, learn: bool = False, refusals: Refusals | None = None
 ) -> MessageBatch:
     """Read messages in the codes of *like*; see the module's list of columns.
 
@@ -108,8 +109,9 @@ def messages_from_arrow(
     result.
     """
     source = Source(table, "message", refusals)
-    vocabulary, attributes = needed_codes(like)
-    placed = places(source, like.space)
+    coding = coding_of(like)
+    vocabulary, attributes = coding.words()
+    placed = places(source, coding.space)
     published_at, expires_at = _lifetimes(source)
     m = source.size
     code = vocabulary.add if learn else vocabulary.encode
@@ -139,9 +141,7 @@ def messages_from_arrow(
         source.ids,
         published_at,
         expires_at,
-        vocabulary,
-        attributes,
-        like.space,
+        coding,
     )
 
 

@@ -9,6 +9,7 @@ the chains from subscriptions to clause rows while both have the same numbers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.clauses import take_clauses, with_offsets
+from nearcast.columns.coding import Coded, Coding
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.rows.recode import recoded
 from nearcast.columns.shapes import NO_SHAPES, Shapes
@@ -42,15 +44,13 @@ _CLAUSE_COLUMNS = ("owners", "alive", "next")  # one entry a clause row, beside 
 _SUBSCRIPTION_COLUMNS = ("present", "first")  # one entry a subscription row
 
 
-class ClauseStore:
+class ClauseStore(Coded):
     """Growable clause rows with their owners; it starts on the arrays of a table without copying them."""
 
     _same: bool  # clause rows and subscription rows have the same numbers
 
     def __init__(self, table: SubscriptionTable) -> None:
-        self.vocabulary = table.vocabulary
-        self.attributes = table.attributes
-        self.space = table.space
+        self.coding = table.coding
         self._ids = [] if table.ids is None else [table.ids]
         self._load(table.clauses, table.owners, table.shapes)
         self._columns["present"] = GrowableArray(np.ones(table.size, np.bool_), borrowed=False)
@@ -127,9 +127,7 @@ class ClauseStore:
         whole = np.array_equal(rows, np.arange(self.rows))
         clauses = with_offsets(self.clauses) if whole else take_clauses(self.clauses, rows)
         shapes = self.shapes.take(rows)
-        return SubscriptionTable(
-            clauses, owners, size, shapes, ids, self.vocabulary, self.attributes, self.space
-        )
+        return SubscriptionTable(clauses, owners, size, shapes, ids, self.coding)
 
     @property
     def nbytes(self) -> int:
@@ -179,8 +177,8 @@ class ClauseStore:
                 f"the subscriptions here live in {self.space!r}, the new ones in {table.space!r}"
             )
         if self.size == 0 and self.vocabulary is None and self.attributes is None:
-            self.vocabulary, self.attributes = table.vocabulary, table.attributes
-        return recoded(table, self.vocabulary, self.attributes)
+            self.coding = replace(table.coding, space=self.space)
+        return recoded(table, self.coding)
 
     def add_subscriptions(self, table: SubscriptionTable) -> NDArray[np.int32]:
         """Give new subscription rows to the subscriptions of *table*, without clauses yet."""
@@ -304,13 +302,13 @@ class ClauseStore:
     @classmethod
     def restored(
         cls,
-        like: SubscriptionTable,
+        coding: Coding,
         ids: pa.Array | None,
         arrays: dict[str, NDArray[Any]],
         polygons: NDArray[Any],
     ) -> ClauseStore:
-        """Restore a store on mapped arrays; *like* gives the vocabulary, the attributes and the space."""
-        store = cls(like)
+        """Restore a store on mapped arrays; *coding* says what their codes mean."""
+        store = cls(SubscriptionTable.empty(coding))
         store._ids = [] if ids is None else [ids]
         clauses = Clauses(**{name: arrays[name] for name in Clauses._fields})
         store._load(clauses, arrays["owners"], Shapes(arrays["shape"], arrays["circles"], polygons))

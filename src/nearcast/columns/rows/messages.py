@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.coding import Coded
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.messages import NEVER, MessageBatch
 from nearcast.columns.ragged import offsets_of, ragged_take
@@ -26,15 +27,13 @@ __all__ = ["MessageRows"]
 _MOST_ROWS = 2**31 - 1  # rows are int32
 
 
-class MessageRows:
+class MessageRows(Coded):
     """Growable probe rows of the messages that are present, and when each expires."""
 
     _single: bool  # no message has a second probe row
 
     def __init__(self, batch: MessageBatch) -> None:
-        self.vocabulary = batch.vocabulary
-        self.attributes = batch.attributes
-        self.space = batch.space
+        self.coding = batch.coding
         self._columns = {
             "present": GrowableArray(np.empty(0, np.bool_), borrowed=False),
             "expires_at": GrowableArray(np.empty(0, np.int64), borrowed=False),
@@ -115,10 +114,10 @@ class MessageRows:
 
     def check_insert(self, batch: MessageBatch) -> None:
         """Raise before anything has changed where *batch* cannot stand beside the messages here."""
-        if batch.vocabulary is not self.vocabulary:
+        if not batch.coding.fits(self.coding):
             raise ColumnError(
                 "the messages are coded by another vocabulary than this store; "
-                "make the batch with like=store.like, or, for bare codes, both from arrays"
+                "make the batch with like=store, or, for bare codes, both from arrays"
             )
         if batch.size and batch.space != self.space:
             raise ColumnError(

@@ -13,19 +13,18 @@ from nearcast.columns.ragged import code_sets
 from nearcast.errors import ColumnError
 
 if TYPE_CHECKING:
-    from nearcast.columns.attributes import AttributeNames
+    from nearcast.columns.coding import Coding
     from nearcast.columns.subscriptions import SubscriptionTable
     from nearcast.columns.vocabulary import Vocabulary
 
 __all__ = ["recoded"]
 
 
-def recoded(
-    table: SubscriptionTable, vocabulary: Vocabulary | None, attributes: AttributeNames | None
-) -> SubscriptionTable:
-    """Return *table* with the codes of the given vocabulary and attributes, which take in what they do not have."""
-    if table.vocabulary is vocabulary and table.attributes is attributes:
+def recoded(table: SubscriptionTable, coding: Coding) -> SubscriptionTable:
+    """Return *table* in another coding, which takes in what it does not have."""
+    if table.coding.fits(coding):
         return table
+    vocabulary, attributes = coding.vocabulary, coding.attributes
     if vocabulary is None or attributes is None or table.vocabulary is None or table.attributes is None:
         raise ColumnError(
             "one of the tables speaks in words, the other in bare codes; "
@@ -50,7 +49,7 @@ def recoded(
         test_lows=lows,
         test_highs=highs,
     )
-    return replace(table, clauses=recoded_clauses, vocabulary=vocabulary, attributes=attributes)
+    return replace(table, clauses=recoded_clauses, coding=coding)
 
 
 def _translated(source: Vocabulary, target: Vocabulary, *codes: NDArray[Any]) -> NDArray[np.int32]:

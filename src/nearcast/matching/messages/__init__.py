@@ -68,7 +68,7 @@ def build_store(
             f"a store is built over a MessageBatch, not {shown(batch)}; "
             "make one with MessageBatch.from_arrow, from_messages or from_arrays"
         )
-    if subscriptions is not None and subscriptions.vocabulary is not batch.vocabulary:
+    if subscriptions is not None and not subscriptions.coding.fits(batch.coding):
         raise UnknownError(
             "the sample of subscriptions is coded by another vocabulary than the messages; "
             "make both like the same table"

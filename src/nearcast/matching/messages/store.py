@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import row_numbers
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.errors import ColumnError, UnknownError, shown
@@ -70,10 +71,10 @@ class MessageStore(ABC):
         return f"<{type(self).__name__} of {len(self):,} message{'s' * (len(self) != 1)}>"
 
     @property
-    def like(self) -> SubscriptionTable:
-        """An empty table with the codes of this store: what subscriptions and messages for it are coded *like*."""
+    def coding(self) -> Coding:
+        """What the words and attributes here are coded by: ``like=store`` makes subscriptions and messages for it."""
         rows = self.rows
-        return SubscriptionTable.empty(rows.vocabulary, rows.attributes, rows.space)
+        return rows.coding
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -88,10 +89,10 @@ class MessageStore(ABC):
                 f"match takes a SubscriptionTable, not {shown(table)}; "
                 "make one with SubscriptionTable.from_subscriptions, from_arrow or from_arrays"
             )
-        if table.vocabulary is not self.rows.vocabulary:
+        if not table.coding.fits(self.rows.coding):
             raise ColumnError(
                 "the subscriptions are coded by another vocabulary than this store; "
-                "make the table with like=store.like, or, for bare codes, both sides from arrays"
+                "make the table with like=store, or, for bare codes, both sides from arrays"
             )
         if isinstance(table.space, Planar) != isinstance(self.rows.space, Planar) and (
             table.shapes or self.rows.shapes

@@ -116,7 +116,7 @@ def sampled(table: SubscriptionTable, messages: MessageBatch | None = None) -> S
         boxes = table.clauses.boxes[rows]
         words = ragged_take(table.clauses.keyword_offsets, table.clauses.keywords, rows)
         messages = MessageBatch.from_arrays((boxes[:, :2] + boxes[:, 2:]) / 2, *words, space=table.space)
-        messages = replace(messages, vocabulary=table.vocabulary, attributes=table.attributes)
+        messages = replace(messages, coding=table.coding)
     else:
         messages = messages.take(_spread(len(messages)))
     return Sample(table, messages)

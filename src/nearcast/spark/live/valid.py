@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from pyspark.sql import Window, functions
 from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
-from nearcast import MessageBatch, SubscriptionTable, config
+from nearcast import MessageBatch, config
+from nearcast.columns.coding import Coding
 from nearcast.spark.live.nearby import cells, packed, touching
 from nearcast.storage.atomic import rename_durably, sync_tree, write_durably
 
@@ -286,15 +287,13 @@ def _touches(boxes: NDArray[np.float64]) -> str:
 
 def _placing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Add the boxes of messages that are kept, and the cells of their middles."""
-    nobody = SubscriptionTable.from_arrow(
-        {"id": pa.array([], pa.string()), "expression": pa.array([], pa.string())}
-    )
+    coding = Coding.new()
     for rows in batches:
         kept = np.flatnonzero(rows[ENDS].is_valid().to_numpy(zero_copy_only=False))
         boxes = np.full((len(rows), 4), np.nan)
         if len(kept):
             plain = rows.take(pa.array(kept)).drop_columns([ENDS, *ORDER])
-            batch = MessageBatch.from_arrow(plain, like=nobody)
+            batch = MessageBatch.from_arrow(plain, like=coding)
             starts = batch.probe_offsets[:-1]
             boxes[kept, :2] = np.minimum.reduceat(batch.probes.boxes[:, :2], starts)
             boxes[kept, 2:] = np.maximum.reduceat(batch.probes.boxes[:, 2:], starts)

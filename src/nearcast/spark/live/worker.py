@@ -101,8 +101,8 @@ def joining(delta: str, before: str) -> Stage:
         row_of = np.array([at[old] for old in old_ids.to_pylist()], np.int64)
         for batch in batches:
             messages = batch.drop_columns(list(ORDER))
-            found = now.match(MessageBatch.from_arrow(messages, like=now.like))
-            known = then.match(MessageBatch.from_arrow(messages, like=then.like))
+            found = now.match(MessageBatch.from_arrow(messages, like=now))
+            known = then.match(MessageBatch.from_arrow(messages, like=then))
             size = len(rows)
             told = np.isin(
                 found.messages * size + found.rows, known.messages * size + row_of[known.rows], invert=True

@@ -1,0 +1,92 @@
+"""What strings are coded by: the words, the attributes and their strings, the space, the analysis of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.vocabulary import Vocabulary
+from nearcast.errors import ColumnError, shown
+from nearcast.geometry import WGS84, Space
+
+__all__ = ["Coded", "Coding", "coding_of", "coding_or_new"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coding:
+    """What tables and batches that meet have in common; ``like=`` takes one, or whatever has one.
+
+    A batch that was made for one coding is refused by another. A *bare* coding has no words: its tables and batches
+    were made from arrays, and the caller speaks in codes.
+
+    >>> Coding.new(), Coding()
+    (<Coding: 0 words, 0 attributes>, <Coding: bare codes>)
+    """
+
+    vocabulary: Vocabulary | None = None  # of the keywords
+    attributes: AttributeNames | None = None  # of the tests and values
+    space: Space = WGS84
+    analysis: str = "plain"  # how a text becomes keywords: NFKC, casefold, runs of letters and digits
+
+    @classmethod
+    def new(cls, space: Space = WGS84) -> Coding:
+        """Return a coding that knows no word yet."""
+        return cls(Vocabulary(), AttributeNames(), space)
+
+    def __repr__(self) -> str:
+        if self.vocabulary is None or self.attributes is None:
+            return "<Coding: bare codes>"
+        return f"<Coding: {len(self.vocabulary):,} words, {len(self.attributes):,} attributes>"
+
+    @property
+    def coding(self) -> Coding:
+        """The coding itself, so that it stands wherever something that has one does."""
+        return self
+
+    def fits(self, other: Coding) -> bool:
+        """Tell whether codes of the two mean the same."""
+        return self.vocabulary is other.vocabulary and self.attributes is other.attributes
+
+    def words(self) -> tuple[Vocabulary, AttributeNames]:
+        """Return the vocabulary and the attributes, which a bare coding has not."""
+        if self.vocabulary is None or self.attributes is None:
+            raise ColumnError(
+                "the subscriptions speak in bare codes; give messages as arrays of the same codes"
+            )
+        return self.vocabulary, self.attributes
+
+
+class Coded:
+    """What has a coding."""
+
+    __slots__ = ()
+    coding: Coding
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that codes stand for; None where the caller speaks in codes."""
+        return self.coding.vocabulary
+
+    @property
+    def attributes(self) -> AttributeNames | None:
+        """The attributes that column numbers stand for; None where the caller speaks in numbers."""
+        return self.coding.attributes
+
+    @property
+    def space(self) -> Space:
+        """The space of the places."""
+        return self.coding.space
+
+
+def coding_of(like: Any) -> Coding:
+    """Return the coding of what is given for ``like=``: a coding, an index, an engine, a table, a batch."""
+    coding = getattr(like, "coding", None)
+    if not isinstance(coding, Coding):
+        raise ColumnError(f"like= takes a Coding, an index, an engine or a table, not {shown(like)}")
+    return coding
+
+
+def coding_or_new(like: Any, space: Space = WGS84) -> Coding:
+    """Return the coding of *like*, or a new one where that is None."""
+    return Coding.new(space) if like is None else coding_of(like)
