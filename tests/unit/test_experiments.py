@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from nearcast import config
+from nearcast import config, workloads
 from nearcast.bench import (
     ap_tree_figures,
     attributes,
@@ -20,8 +20,6 @@ from nearcast.bench import (
     mo_tree_figures,
     report,
     running,
-    sampling,
-    workloads,
 )
 from nearcast.bench.experiments import Cell, Experiment
 from nearcast.bench.mo_tree_figures import AttributeScene, AttributeSetting
@@ -33,7 +31,7 @@ from nearcast.matching.messages.scan import MessageScan
 from nearcast.matching.structures.ranked_list import RankedList
 from nearcast.matching.structures.scan import Scan
 from nearcast.report import plots
-from nearcast.workloads import Recipe
+from nearcast.workloads import Recipe, sampling
 
 PAPERS = {"ap-tree": ap_tree_figures, "lfilter": lfilter_figures, "attributes": mo_tree_figures}
 FIGURES = [(benchmark, name) for benchmark, paper in PAPERS.items() for name in paper.FIGURES]
