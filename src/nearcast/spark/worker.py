@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import MessageBatch, config, open_index
+from nearcast.sharding.version import build_shard
 from nearcast.columns.ragged import offsets_of
 from nearcast.matching import Matcher
 from nearcast.sharding.distribution import Routes
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from nearcast import Matches
-    from nearcast.sharding.version import Sharded, build_shard
+    from nearcast.sharding.version import Sharded
 
 __all__ = ["SENT", "SHARD", "built_shards", "deliveries", "opened", "sent", "shard_deliveries", "spark_ids"]
 
