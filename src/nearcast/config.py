@@ -266,32 +266,19 @@ EXPERIMENT_SECONDS: Final = 0.5  # an index gets as many of the messages as it c
 EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the scan
 EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
 EXPERIMENT_WARM_UP: Final = 2_000  # rows of the structure that compiles the kernels
-EXPERIMENT_OPTIMAL_SHARE: Final = 0.1  # of the subscriptions, where the optimal partition takes part
-EXPERIMENT_MAINTENANCE_SHARE: Final = 0.25  # of the subscriptions, where most of them are inserted
 EXPERIMENT_CHANGES: Final = 10_000  # inserts, updates and removals of each kind, where these are measured,
 EXPERIMENT_CHANGE_SHARE: Final = 0.05  # but no more than this share of what is stored
 EXPERIMENT_CHANGE_SECONDS: Final = 10.0  # for each kind of change; a slow structure makes fewer
 EXPERIMENT_NUDGE: Final = 0.01  # by how much of its size an updated region moves at most
-EXPERIMENT_LONG_SHARE: Final = 0.1  # of the messages, where they are long
 AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: cities, their spread, background
     "tweets": (AP_VOCABULARY, AP_MESSAGE_KEYWORDS, AP_CITIES, AP_CITY_SPREAD, AP_BACKGROUND),
     "gn": (208_000, 7, 500, 0.02, 0.8),
     "cars": (81_000, 30, 20, 0.05, 0.05),
     "ais": (81_000, 50, 100, 0.01, 0.25),
 }
-AP_SMALL_AREA: Final = (0.000_005, 0.000_015)  # AP-Tree, Fig. 11: 0.001% of the space on average
-AP_GROWTH: Final = (0.2, 0.5, 1.0, 2.0, 4.0)  # AP-Tree, Figs. 15 and 18: 1 to 20 million, by default 5
-MO_GROWTH: Final = (1, 2, 3, 4, 5)  # MO-Tree, Table 4: 1 to 5 million
-MO_PREDICATES_TRIED: Final = (4, 6, 8, 10)  # MO-Tree, Figs. 5 and 7
-MO_EXPONENTS_TRIED: Final = (1.0, 0.75, 0.5, 0.25, 0.0)  # MO-Tree, Table 5
 MO_QUERIES: Final = 10_000  # of either kind; the paper's number
 MO_HISTORY: Final = 10_000  # before them, that cost models learn from
 MO_SECONDS: Final = 5.0  # in the table of all, a structure gets as many queries as it can answer in this time
-LFILTER_GROWTH: Final = (0.2, 0.4, 0.6, 0.8, 1.0)  # LFILTER, Fig. 11: 2 to 10 million, by default 10
-LFILTER_PLACES_KEYWORDS: Final = (1, 6)  # LFILTER, Table 1: of a subscription in the USA dataset
-LFILTER_AREA: Final = (0.0001, 0.01)  # of a range message, as a share of the space; a guess
-LFILTER_SHORT: Final = (6, 10, 15, 20)  # words of a message
-LFILTER_LONG: Final = (100, 400, 700, 1_000)
 
 # --- Benchmarks: the experiments of the Skype paper, top-k over a window (section 8.1.1) ------------------------------
 TOPK_SUBSCRIPTIONS: Final = 20_000  # the paper has a million,
@@ -305,12 +292,6 @@ TOPK_FAR_M: Final = (
     6_000_000.0  # where nearness ends in the contiguous United States: from one end to the other
 )
 TOPK_ZIPF_EXPONENT: Final = 1.0  # Fig. 19, of the words of subscriptions
-TOPK_KMAX_TRIED: Final = (1, 2, 3, 4, 5, 6)  # Fig. 10a, in units of k
-TOPK_SKYBAND_TRIED: Final = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)  # Fig. 10b
-TOPK_GROUPS_TRIED: Final = (5, 10, 20, 30, 40)  # Fig. 11
-TOPK_KEYWORDS_TRIED: Final = (1, 2, 3, 4, 5)  # Fig. 15
-TOPK_K_TRIED: Final = (10, 20, 30, 40, 50)  # Figs. 16 and 20
-TOPK_GROWTH: Final = (1, 2, 3, 4, 5)  # Figs. 17 and 18: 1 to 5 million
 
 # --- Benchmarks: the experiments of the covering paper (section V) ----------------------------------------------------
 COVERING_COMMANDS: Final = 100_000
@@ -318,10 +299,6 @@ COVERING_SUBSCRIPTIONS: Final = 100_000  # full ones
 COVERING_NEWCOMERS: Final = 20_000  # among these, at the most
 COVERING_TRIED: Final = (3, 6, 8)  # attributes, Figs. 10 to 12
 COVERING_LEAVING: Final = 0.15  # p, the share of unsubscriptions
-COVERING_LOADS: Final = (0.05, 0.4)  # p, Figs. 8 and 9, Tables I and II
-COVERING_MODES: Final = (1, 2, 3, 4, 5, 6)  # k
-COVERING_MODE_ATTRIBUTES: Final = 5
-COVERING_GROWTH: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 COVERING_ATTRIBUTES: Final = 6  # of full subscriptions
 COVERING_TESTS: Final = (0, 3)  # of one of them
 COVERING_SECONDS: Final = 5.0  # a trial that took longer has one turn

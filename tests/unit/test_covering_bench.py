@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from nearcast import config
-from nearcast.bench import covering, covering_figures, report
+from benchmarks.papers import commands
+from benchmarks.papers.covering import FIGURES, MODES
+from nearcast.bench import covering, report
 from nearcast.bench.coverings import FullSetting, RectangleSetting, covering_scene
 from nearcast.bench.experiments import Experiment
 from nearcast.bench.floors import DEFAULT_FILE, read
@@ -22,6 +23,12 @@ SIZES = ("--commands", 400, "--subscriptions", 300, "--repeat", 1, "--seed", 2)
 def bench():
     runner = CliRunner()
     return lambda *arguments: runner.invoke(app, ["bench", "covering", *map(str, arguments)])
+
+
+@pytest.fixture
+def papers():
+    """Run ``python -m benchmarks covering``."""
+    return lambda *arguments: CliRunner().invoke(commands.app, ["covering", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +60,7 @@ def test_every_index_is_measured():
 
 
 def test_the_table(bench, tmp_path):
-    done = bench(*SIZES, "--out", tmp_path)
+    done = bench(*SIZES, "--json", tmp_path / "covering.json", "--plot", tmp_path / "covering.svg")
     assert done.exit_code == 0, done.output
     assert "400 commands on rectangles, p = 15%; 300 full subscriptions" in done.output
     document = json.loads((tmp_path / "covering.json").read_text())
@@ -66,10 +73,10 @@ def test_the_table(bench, tmp_path):
     assert report.markdown(document).startswith("400 commands")
 
 
-def test_all_figures(bench, tmp_path):
-    done = bench(*SIZES, "--figure", "all", "--out", tmp_path, "--format", "markdown")
+def test_all_figures(papers, tmp_path):
+    done = papers(*SIZES, "--out", tmp_path, "--format", "markdown")
     assert done.exit_code == 0, done.output
-    for name in covering_figures.FIGURES:
+    for name in FIGURES:
         assert (tmp_path / f"covering-{name}.svg").stat().st_size > 1000
         assert json.loads((tmp_path / f"covering-{name}.json").read_text())["mismatches"] == []
     assert "### Figure 10. Total run time, dimension = 6" in done.output
@@ -78,8 +85,8 @@ def test_all_figures(bench, tmp_path):
 
 
 def test_table_1_adds_up(tiny):
-    points = covering.run(covering_figures.FIGURES["table1"](tiny), repeat=1)["points"]
-    for k in config.COVERING_MODES:
+    points = covering.run(FIGURES["table1"](tiny), repeat=1)["points"]
+    for k in MODES:
         row = {point["line"]: point["figure"] for point in points if point["x"] == k}
         assert row["nv"] == pytest.approx(row["nv_s"] + row["nv_u"])
         assert row["pc"] == pytest.approx(row["pc_s"] + row["pc_u"])
@@ -131,7 +138,7 @@ def test_the_floors_are_those_of_the_issue():
     assert floors["forest", None, "remove_microseconds"].at_most <= 50
 
 
-def test_unknown_figure(bench):
-    done = bench(*SIZES, "--figure", "13")
+def test_unknown_figure(papers):
+    done = papers(*SIZES, "--figure", "13")
     assert done.exit_code != 0
     assert "no figure '13'" in done.output

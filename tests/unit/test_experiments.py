@@ -10,19 +10,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.papers import ap_tree, commands, lfilter, mo_tree, running
+from benchmarks.papers.mo_tree import AttributeScene
+from benchmarks.papers.tables import figure_markdown
 from nearcast import config, workloads
-from nearcast.bench import (
-    ap_tree_figures,
-    attributes,
-    changes,
-    experiments,
-    lfilter_figures,
-    mo_tree_figures,
-    report,
-    running,
-)
+from nearcast.bench import attributes, changes, experiments, report
+from nearcast.bench.attributes import AttributeSetting
 from nearcast.bench.experiments import Cell, Experiment
-from nearcast.bench.mo_tree_figures import AttributeScene, AttributeSetting
 from nearcast.bench.scenes import scene
 from nearcast.cli import app
 from nearcast.columns import Matches
@@ -33,7 +27,7 @@ from nearcast.matching.structures.scan import Scan
 from nearcast.report import plots
 from nearcast.workloads import Recipe, sampling
 
-PAPERS = {"ap-tree": ap_tree_figures, "lfilter": lfilter_figures, "attributes": mo_tree_figures}
+PAPERS = {"ap-tree": ap_tree, "lfilter": lfilter, "attributes": mo_tree}
 FIGURES = [(benchmark, name) for benchmark, paper in PAPERS.items() for name in paper.FIGURES]
 
 
@@ -63,9 +57,15 @@ TINY = AttributeScene(subscriptions=300, messages=400, queries=40)
 
 
 @pytest.fixture
+def papers():
+    """Run ``python -m benchmarks``."""
+    return lambda *arguments: CliRunner().invoke(commands.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
 def bench():
-    runner = CliRunner()
-    return lambda *arguments: runner.invoke(app, ["bench", *(str(argument) for argument in arguments)])
+    """Run ``nearcast bench``."""
+    return lambda *arguments: CliRunner().invoke(app, ["bench", *(str(argument) for argument in arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,11 @@ def cells(setting, *indexes, **changes):
 
 
 @pytest.mark.parametrize(("benchmark", "figure"), FIGURES)
-def test_every_figure_runs(bench, tmp_path, monkeypatch, benchmark, figure):
-    for name in ("MO_GROWTH", "MO_PREDICATES_TRIED", "MO_EXPONENTS_TRIED"):  # the first and the last suffice
-        monkeypatch.setattr(config, name, getattr(config, name)[:: len(getattr(config, name)) - 1])
+def test_every_figure_runs(papers, tmp_path, monkeypatch, benchmark, figure):
+    for name in ("GROWTH", "PREDICATES_TRIED", "EXPONENTS_TRIED"):  # the first and the last suffice
+        monkeypatch.setattr(mo_tree, name, getattr(mo_tree, name)[:: len(getattr(mo_tree, name)) - 1])
     sizes = ("--messages", 30) if benchmark != "attributes" else ("--messages", 300, "--queries", 30)
-    result = bench(
+    result = papers(
         benchmark, "--figure", figure, "--subscriptions", 300, *sizes, "--repeat", 1,
         "--seed", 3, "--out", tmp_path / "out",
     )  # fmt: skip
@@ -125,11 +125,11 @@ def test_every_point_of_a_figure_is_there_once(tiny):
             assert experiment.baseline is None or experiment.baseline in lines
 
 
-def test_real_data_stands_beside_the_synthetic(tmp_path, bench):
+def test_real_data_stands_beside_the_synthetic(tmp_path, papers):
     assert [dataset.name for dataset in scene(10, 10).datasets] == [
         "tweets-like", "gn-like", "cars-like", "ais-like",
     ]  # fmt: skip
-    missing = bench("ap-tree", "--data", tmp_path)
+    missing = papers("ap-tree", "--data", tmp_path)
     assert missing.exit_code == 2
     assert "messages_tweets.parquet" in missing.stderr
     for file in ("messages_tweets.parquet", "places_gn.parquet"):
@@ -196,12 +196,12 @@ def test_a_wrong_index_is_caught(tiny, monkeypatch, wrong):
     )
     # where the scan did not go, the others disagree
     assert any(f"differ from {wrong.name} at 1" in text for text in body["mismatches"])
-    assert "DIFFER" in report.experiment_markdown(body)
+    assert "DIFFER" in figure_markdown(body)
 
 
-def test_a_wrong_index_ends_the_command_with_1(bench, monkeypatch):
+def test_a_wrong_index_ends_the_command_with_1(papers, monkeypatch):
     monkeypatch.setitem(INDEXES, "auto", type("Auto", (Forgetful,), {"name": "auto"}))
-    result = bench(
+    result = papers(
         "ap-tree", "--figure", "13", "--subscriptions", 20_000, "--messages", 30, "--repeat", 1, "--json", "-"
     )
     assert result.exit_code == 1
@@ -231,7 +231,7 @@ def test_a_setting_of_attributes():
 
 
 def test_a_number_stands_for_its_pair_and_its_letters():
-    known = list(mo_tree_figures.FIGURES)
+    known = list(mo_tree.FIGURES)
     assert running.figure_names("9,8,table5,12", known) == ["8-9", "table5a", "table5b", "12"]
 
 
@@ -317,26 +317,27 @@ def test_an_index_and_a_store_together():
 def test_the_table_of_attributes(bench, tmp_path):
     sizes = ("--subscriptions", 400, "--messages", 300, "--queries", 30, "--repeat", 1, "--seed", 2)
     result = bench(
-        "attributes", *sizes, "--inserted", "--out", tmp_path / "out", "--check", "--floors", floors(tmp_path)
-    )
+        "attributes", *sizes, "--inserted", "--json", tmp_path / "a.json", "--plot", tmp_path / "a.svg",
+        "--check", "--floors", floors(tmp_path),
+    )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "400 subscriptions, 300 messages, mo-tree, seed 2, one thread" in result.stdout
     assert result.stdout.count("reached") == 2
-    document = json.loads((tmp_path / "out" / "attributes.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert document["sizes"] == {"subscriptions": 400, "messages": 300}
     assert document["mismatches"] == []
     results = {result["index"]: result for result in document["results"]}
     inserted = [attributes.INSERTED, f"{attributes.INSERTED}-store"]
-    stores = [f"{name}-store" for name in mo_tree_figures.STORES]
-    assert list(results) == [*mo_tree_figures.INDEXES, *stores, *inserted]
+    stores = [f"{name}-store" for name in attributes.STORES]
+    assert list(results) == [*attributes.INDEXES, *stores, *inserted]
     ours, theirs = results["mo-tree-store"], results["scan-store"]
     assert ours["speedup_over"]["scan"] == pytest.approx(theirs["microseconds"] / ours["microseconds"])
     for name in attributes.CHANGED:
         assert all(results[name][f"{kind}_microseconds"] > 0 for kind in ("insert", "remove", "update"))
-    assert (tmp_path / "out" / "attributes.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<?xml")
     text = report.markdown(document)
     assert "| store | queries | µs each | times mo-tree |" in text
-    assert f"| mo-tree | 30 | {report._figure(ours['microseconds'])} | 1.00× |" in text
+    assert f"| mo-tree | 30 | {report.three_digits(ours['microseconds'])} | 1.00× |" in text
 
 
 def floors(directory):
@@ -390,7 +391,7 @@ def body_of(**changes):
 
 
 def test_markdown():
-    text = report.experiment_markdown(body_of())
+    text = figure_markdown(body_of())
     assert text.startswith("### Figure 9. Two lines\n")
     assert "left, µs a message:" in text
     assert "| words | a | b | subs | matches |\n|---|--:|--:|--:|--:|\n" in text
@@ -420,23 +421,22 @@ def test_pictures_repeat(tmp_path):
             ("attributes", "--figure", "3"),
             "no figure '3'; there are 4, 5, 6, 7, table5a, table5b, 8-9, 10-11, 12",
         ),
-        (("attributes", "--figure", "4", "--check"), "leave --figure out"),
         (("attributes", "--out", "a-file"), "it is not a directory"),
     ],
 )
-def test_usage_errors_end_with_2(bench, tmp_path, monkeypatch, arguments, message):
+def test_usage_errors_end_with_2(papers, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-file").touch()
-    result = bench(*arguments)
+    result = papers(*arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize("command", PAPERS)
-def test_help_has_an_example_and_the_figures(bench, command):
-    text = " ".join(bench(command, "--help").stdout.split())
-    assert f"nearcast bench {command}" in text
+def test_help_has_an_example_and_the_figures(papers, command):
+    text = " ".join(papers(command, "--help").stdout.split())
+    assert f"python -m benchmarks {command}" in text
     words = re.split("[ │,;]+", text)
     assert set(PAPERS[command].FIGURES) <= set(words)
 

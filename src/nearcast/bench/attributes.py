@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, TypeVar
 
-from nearcast import config
+import numpy as np
+
+from nearcast import config, workloads
 from nearcast.bench import experiments
-from nearcast.bench.experiments import Cell, Experiment
-from nearcast.bench.measure import Progress
-from nearcast.bench.mo_tree_figures import INDEXES, STORES, AttributeSetting
+from nearcast.bench.experiments import Case, Cell, Experiment, Side
+from nearcast.bench.measure import Columns, Progress
 
-__all__ = ["run"]
+__all__ = ["INDEXES", "STORES", "AttributeSetting", "run"]
+
+INDEXES = ("mo-tree", "auto", "tama", "op-index", "r-star-tree", "scan")
+STORES = ("mo-tree", "beq-tree", "r-star-tree", "scan")
 
 CHANGED = (
     "mo-tree",
@@ -18,6 +25,42 @@ CHANGED = (
 )  # of which inserts, updates and removals are measured; the figures have the others
 
 INSERTED = "r-star-tree-inserted"
+
+
+_Part = TypeVar("_Part", bound=Columns)
+
+
+@dataclass(frozen=True)
+class AttributeSetting:
+    """The workload of Table 4, with so many subscriptions in an index, and so many messages in a store (0: no such)."""
+
+    subscriptions: int
+    messages: int
+    queries: int
+    predicates: int = config.MO_PREDICATES
+    exponent: float = config.MO_EXPONENT
+
+    @property
+    def name(self) -> str:
+        """What the data is called."""
+        return "mo-tree"
+
+    def make(self, seed: int) -> Case:
+        """Return what asks, samples of it from before, what is stored, and newcomers, all drawn alike."""
+        asking = (self.queries, config.MO_HISTORY)
+        sizes = [
+            (*asking, stored, _changes(stored)) if stored else asking
+            for stored in (self.subscriptions, self.messages)
+        ]
+        made = workloads.mo_tree(
+            *(sum(parts) for parts in sizes), seed=seed, predicates=self.predicates, exponent=self.exponent
+        )
+        subs, messages = _cut(made.subscriptions, sizes[0]), _cut(made.messages, sizes[1])
+        return Case(
+            made.facts,
+            index=Side(subs[2], messages[1], messages[0], subs[3]) if self.subscriptions else None,
+            store=Side(messages[2], subs[1], subs[0], messages[3]) if self.messages else None,
+        )
 
 
 def run(
@@ -90,3 +133,15 @@ def _result(point: dict[str, Any]) -> dict[str, Any]:
             )
         },
     }
+
+
+def _changes(stored: int) -> int:
+    """Return how many newcomers there are for so many rows that are stored."""
+    return min(config.EXPERIMENT_CHANGES, max(2, round(stored * config.EXPERIMENT_CHANGE_SHARE)))
+
+
+def _cut(columns: _Part, sizes: Sequence[int]) -> list[_Part]:
+    """Return the first rows, those that follow, and so on."""
+    return [
+        columns.take(np.arange(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True)
+    ]

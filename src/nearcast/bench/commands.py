@@ -15,19 +15,12 @@ from nearcast import config
 from nearcast.bench.covering_command import covering
 from nearcast.bench.running import (
     Check,
-    ExperimentMessages,
-    ExperimentSubscriptions,
     FloorsFile,
-    Format,
     JsonFile,
-    OutDirectory,
     PlotFile,
-    RealData,
     Repeat,
     Seed,
     floors_file,
-    run_either,
-    run_figures,
     run_table,
 )
 from nearcast.bench.topk_command import topk
@@ -232,95 +225,14 @@ def spark(
     run_table("spark", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
-@app.command("ap-tree")
-def ap_tree(
-    figure: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N[,N…]", help="10a, 10b, 11, 12, 13, 14, 15, 16, 17, 18a, 18b; all unless given."
-        ),
-    ] = None,
-    subscriptions: ExperimentSubscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
-    messages: ExperimentMessages = config.EXPERIMENT_MESSAGES,
-    seed: Seed = 0,
-    repeat: Repeat = config.BENCH_REPEAT,
-    data: RealData = None,
-    out: OutDirectory = None,
-    json: JsonFile = None,
-    format: Format = "table",
-) -> None:
-    """Run the experiments of the AP-Tree paper (Figures 10 to 18).
-
-    Fan-out and threshold, variants of the tree, datasets, keywords, areas,
-    number of subscriptions, maintenance, boolean subscriptions. All indexes of
-    a figure must give the same answers.
-
-    For example:
-
-    nearcast bench ap-tree --figure 13,15 --subscriptions 50000 --out figures
-    """
-    from nearcast.bench.ap_tree_figures import FIGURES
-    from nearcast.bench.scenes import scene
-
-    sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
-    where = scene(subscriptions, messages, data)
-    run_figures(
-        "ap-tree", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
-    )
-
-
-@app.command()
-def lfilter(
-    figure: Annotated[
-        str | None, typer.Option(metavar="N[,N…]", help="7, 8, 9, 10, 11; all unless given.")
-    ] = None,
-    subscriptions: ExperimentSubscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
-    messages: ExperimentMessages = config.EXPERIMENT_MESSAGES,
-    seed: Seed = 0,
-    repeat: Repeat = config.BENCH_REPEAT,
-    data: RealData = None,
-    out: OutDirectory = None,
-    json: JsonFile = None,
-    format: Format = "table",
-) -> None:
-    """Run the experiments of the LFILTER paper (Figures 7 to 11).
-
-    Short and long messages, points and ranges: probing strategies of the
-    MBRTrie, the three filters, other indexes, number of subscriptions. All
-    indexes of a figure must give the same answers.
-
-    For example:
-
-    nearcast bench lfilter --figure 8 --subscriptions 50000 --out figures
-    """
-    from nearcast.bench.lfilter_figures import FIGURES
-    from nearcast.bench.scenes import scene
-
-    sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
-    where = scene(subscriptions, messages, data)
-    run_figures(
-        "lfilter", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
-    )
-
-
 @app.command()
 def attributes(
-    figure: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N[,N…]",
-            help="4, 5, 6, 7, table5a, table5b, 8-9, 10-11, 12, or all; none unless given.",
-        ),
-    ] = None,
     subscriptions: Annotated[
-        int | None,
-        typer.Option(
-            help="How many subscriptions are indexed; in a figure, where they are the fewest.", min=1
-        ),
-    ] = None,
+        int, typer.Option(help="How many subscriptions are indexed.", min=1)
+    ] = config.BENCH_SUBSCRIPTIONS,
     messages: Annotated[
-        int | None, typer.Option(help="How many messages are stored, likewise.", min=1)
-    ] = None,
+        int, typer.Option(help="How many messages are stored.", min=1)
+    ] = config.BENCH_SUBSCRIPTIONS,
     queries: Annotated[
         int, typer.Option(help="How many messages and subscriptions ask.", min=1)
     ] = config.MO_QUERIES,
@@ -333,57 +245,34 @@ def attributes(
     ] = False,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
-    out: OutDirectory = None,
     json: JsonFile = None,
-    format: Format = "table",
+    plot: PlotFile = None,
     check: Check = False,
     floors: FloorsFile = None,
 ) -> None:
-    """Compare the MO-Tree with its rivals, or run its paper's experiments.
+    """Compare the MO-Tree with its rivals: attribute values beside places.
 
     Subscriptions with six intervals over 20 attributes and a region: messages
     ask for subscriptions, subscriptions for stored messages; inserts, updates,
-    removals and memory. One table of all, over a million of each; with --figure
-    the experiments of the MO-Tree paper (Figures 4 to 12, Table 5), over
-    200,000 and more. All must give the same answers.
+    removals and memory. All must give the same answers.
 
     For example:
 
-    nearcast bench attributes --figure 4,table5 --subscriptions 50000 --out figures
+    nearcast bench attributes --subscriptions 50000 --messages 50000
     """
-    from nearcast.bench import attributes as benchmark
-    from nearcast.bench.mo_tree_figures import FIGURES, AttributeScene
-
-    usual = config.EXPERIMENT_SUBSCRIPTIONS if figure else config.BENCH_SUBSCRIPTIONS
-    where = AttributeScene(subscriptions or usual, messages or usual, queries)
-    sizes = f"--subscriptions {where.subscriptions} --messages {where.messages} --queries {queries}"
 
     def run(tell: Progress) -> dict[str, Any]:
+        from nearcast.bench import attributes as benchmark
+
         return benchmark.run(
-            where.subscriptions,
-            where.messages,
-            queries,
-            inserted=inserted,
-            seed=seed,
-            repeat=repeat,
-            progress=tell,
+            subscriptions, messages, queries, inserted=inserted, seed=seed, repeat=repeat, progress=tell
         )
 
-    run_either(
-        "attributes",
-        FIGURES,
-        where,
-        figure,
-        sizes + (" --inserted" if inserted and not figure else ""),
-        run,
-        check=check,
-        floors=floors,
-        seed=seed,
-        repeat=repeat,
-        out=out,
-        json=json,
-        format=format,
+    command = (
+        f"nearcast bench attributes --subscriptions {subscriptions} --messages {messages} --queries {queries}"
+        f"{' --inserted' if inserted else ''} --seed {seed} --repeat {repeat}"
     )
+    run_table("attributes", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
 app.command()(topk)

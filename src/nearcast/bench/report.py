@@ -10,39 +10,26 @@ from rich.table import Table
 from rich.text import Text
 
 from nearcast.bench.measure import machine, versions
-from nearcast.report.plots import label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from nearcast.bench.floors import Verdict
 
 __all__ = [
     "SCHEMA_VERSION",
     "document",
-    "experiment_markdown",
-    "experiment_tables",
     "floors_as_json",
     "floors_table",
     "machine_line",
     "markdown",
     "table",
+    "thread_count",
+    "three_digits",
     "to_json",
 ]
 
 SCHEMA_VERSION = 1
-
-
-class _Stored(NamedTuple):
-    """The figures of a point that tell its size, by what is stored."""
-
-    heading: str
-    size: str
-    asking: str
-    asked: str
-    matches: str
-    found: str = "matches"
-    each: str = ""  # what that is of; of what asks, unless given
 
 
 class _Sides(NamedTuple):
@@ -52,18 +39,6 @@ class _Sides(NamedTuple):
     headings: list[str]
     sides: dict[str, list[list[str]]]
     notes: list[str]
-
-
-_STORED = {
-    "subscriptions": _Stored("subs", "subscriptions", "message", "messages", "matches_per_message"),
-    "messages": _Stored(
-        "messages", "stored_messages", "subscription", "asking_subscriptions", "matches_per_subscription"
-    ),
-    "ranked": _Stored("subs", "subscriptions", "message", "messages", "entered_per_message", "entered"),
-    "covered": _Stored(
-        "subs", "subscriptions", "command", "commands", "forwarded_share", "forwarded", "subs"
-    ),
-}
 
 
 def document(benchmark: str, command: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,21 +151,26 @@ def _matching_table(report: Mapping[str, Any]) -> RenderableType:
         faster = result["speedup_over"]["scan"]
         table.add_row(
             result["index"] + ("*" if result["messages_matched"] < sizes["messages"] else ""),
-            _figure(result["build_seconds"]),
-            _figure(result["bytes_per_subscription"]),
-            _figure(result["microseconds_per_message"]),
-            f"{_figure(faster)}×",
-            f"{_figure(result['over_floor'])}×",
-            _figure(single["p50"]),
-            _figure(single["p99"]),
-            _figure(result["insert_microseconds"]),
-            _figure(result["remove_microseconds"]),
-            *([_figure(result["speedup_over_one_thread"])] if threads > 1 else []),
+            three_digits(result["build_seconds"]),
+            three_digits(result["bytes_per_subscription"]),
+            three_digits(result["microseconds_per_message"]),
+            f"{three_digits(faster)}×",
+            f"{three_digits(result['over_floor'])}×",
+            three_digits(single["p50"]),
+            three_digits(single["p99"]),
+            three_digits(result["insert_microseconds"]),
+            three_digits(result["remove_microseconds"]),
+            *([three_digits(result["speedup_over_one_thread"])] if threads > 1 else []),
         )
     table.add_section()
     floor = report["floor"]["microseconds_per_message"]
     table.add_row(
-        "floor", "", "", _figure(floor), f"{_figure(report['floor']['speedup_over']['scan'])}×", "1×"
+        "floor",
+        "",
+        "",
+        three_digits(floor),
+        f"{three_digits(report['floor']['speedup_over']['scan'])}×",
+        "1×",
     )
     return _titled(title, table, _matching_notes(report))
 
@@ -198,7 +178,7 @@ def _matching_table(report: Mapping[str, Any]) -> RenderableType:
 def _matching_notes(report: Mapping[str, Any]) -> list[str]:
     checked = report["checked_messages"]
     lines = [
-        f"{_figure(report['matches_per_message'])} matches a message; the answers of all indexes "
+        f"{three_digits(report['matches_per_message'])} matches a message; the answers of all indexes "
         + (
             "DIFFER: see the mismatches"
             if report["mismatches"]
@@ -226,14 +206,14 @@ def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
     for result in report["results"]:
         table.add_row(
             result["index"],
-            _figure(result["insert_microseconds"]),
-            _figure(result["remove_microseconds"]),
-            _figure(result["longest_call_milliseconds"]),
-            _figure(result["microseconds_before"]),
-            _figure(result["microseconds_after"]),
-            _figure(result["microseconds_fresh"]),
-            _figure(result["after_over_fresh"]),
-            _figure(result["bytes_per_subscription"]),
+            three_digits(result["insert_microseconds"]),
+            three_digits(result["remove_microseconds"]),
+            three_digits(result["longest_call_milliseconds"]),
+            three_digits(result["microseconds_before"]),
+            three_digits(result["microseconds_after"]),
+            three_digits(result["microseconds_fresh"]),
+            three_digits(result["after_over_fresh"]),
+            three_digits(result["bytes_per_subscription"]),
         )
     agree = "DIFFER: see the mismatches" if report["mismatches"] else "are those of a fresh build"
     notes = [f"after all changes the answers {agree}", machine_line(report)]
@@ -254,7 +234,9 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
             table.add_section()
         first = result["workload"] != last
         last = result["workload"]
-        table.add_row(last if first else "", result["index"], _figure(result["keywords_per_second"] / 1e6))
+        table.add_row(
+            last if first else "", result["index"], three_digits(result["keywords_per_second"] / 1e6)
+        )
     return _titled(title, table, [machine_line(report)])
 
 
@@ -303,8 +285,8 @@ def _attributes(report: Mapping[str, Any]) -> _Sides:
     }
     sides: dict[str, list[list[str]]] = {"index": [], "store": []}
     for result in report["results"]:
-        slower = f"{_figure(1 / result['speedup_over']['mo-tree'])}×"
-        figures = [_figure(result[name]) if name else slower for name in headings.values()]
+        slower = f"{three_digits(1 / result['speedup_over']['mo-tree'])}×"
+        figures = [three_digits(result[name]) if name else slower for name in headings.values()]
         sides[result["side"]].append([result["name"], f"{result['queries']:,}", *figures])
     agree = (
         "DIFFER: see the mismatches" if report["mismatches"] else "equal those of the others and the scan's"
@@ -323,7 +305,7 @@ def _topk(report: Mapping[str, Any]) -> _Sides:
     sizes, workload = report["sizes"], report["workload"]
     title = (
         f"{sizes['subscriptions']:,} subscriptions, window of {sizes['window']:,} messages, k = {report['k']}, "
-        f"{workload['name']}, seed {workload['seed']}, {_threads(report['threads'])}"
+        f"{workload['name']}, seed {workload['seed']}, {thread_count(report['threads'])}"
     )
     headings = {  # beside the number of messages
         "AMP µs": "amp_microseconds",
@@ -339,7 +321,7 @@ def _topk(report: Mapping[str, Any]) -> _Sides:
     }
     sides: dict[str, list[list[str]]] = {"index": [], "buffer": []}
     for result in report["results"]:
-        figures = [_figure(result[name]) for name in headings.values()]
+        figures = [three_digits(result[name]) for name in headings.values()]
         sides[result["side"]].append([result["name"], f"{result['messages']:,}", *figures])
     agree = "DIFFER: see the mismatches" if report["mismatches"] else "are the same, and right on a sample"
     notes = [
@@ -373,8 +355,8 @@ def _covering(report: Mapping[str, Any]) -> _Sides:
     sides: dict[str, list[list[str]]] = {"rectangles": [], "full": []}
     for result in report["results"]:
         over = result["speedup_over"]
-        faster = f"{_figure(over.get('scan', over.get('clause-scan')))}×"
-        figures = [_figure(result.get(name)) if name else faster for name in headings.values()]
+        faster = f"{three_digits(over.get('scan', over.get('clause-scan')))}×"
+        figures = [three_digits(result.get(name)) if name else faster for name in headings.values()]
         sides[result["side"]].append([result["name"], f"{result['subscriptions']:,}", *figures])
     agree = "DIFFER: see the mismatches" if report["mismatches"] else "are the same"
     notes = [
@@ -390,98 +372,6 @@ def _covering(report: Mapping[str, Any]) -> _Sides:
 _SIDED = {"attributes": _attributes, "topk": _topk, "covering": _covering}
 
 
-def experiment_tables(figure: Mapping[str, Any]) -> RenderableType:
-    """Return the tables of an experiment: one for each panel and measure, lines as columns."""
-    parts: list[RenderableType] = [
-        Text(_experiment_title(figure), style="bold"),
-    ]
-    for title, headings, rows in _experiment_rows(figure):
-        grid = Table(title=title, title_justify="left", title_style="")
-        grid.add_column(headings[0], no_wrap=True)
-        for heading in headings[1:]:
-            grid.add_column(heading, justify="right")
-        for row in rows:
-            grid.add_row(*row)
-        parts.append(grid)
-    return Group(*parts, Text("\n".join(_experiment_notes(figure)), style="dim"))
-
-
-def experiment_markdown(figure: Mapping[str, Any]) -> str:
-    """Return the same as Markdown, for a page of documentation."""
-    lines = [f"### {_experiment_title(figure)}", ""]
-    for title, headings, rows in _experiment_rows(figure):
-        lines += [f"{title}:", "", *(f"| {' | '.join(row)} |" for row in (headings,))]
-        lines += [f"|{'|'.join(['---', *['--:'] * (len(headings) - 1)])}|"]
-        lines += [*(f"| {' | '.join(row)} |" for row in rows), ""]
-    return "\n".join([*lines, *(f"{note}." for note in _experiment_notes(figure)), ""])
-
-
-def _experiment_title(figure: Mapping[str, Any]) -> str:
-    """Return the paper's name of the experiment, and what it is about.
-
-    >>> _experiment_title({"figure": "8-9", "title": "Changes"}), _experiment_title({"figure": "table5a", "title": "α"})
-    ('Figure 8-9. Changes', 'Table 5a. α')
-    """
-    name = figure["figure"]
-    if not any(map(str.isdigit, name)):  # none of a paper's
-        return str(figure["title"])
-    kind, number = ("Table", name.removeprefix("table")) if name.startswith("table") else ("Figure", name)
-    return f"{kind} {number}. {figure['title']}"
-
-
-def _experiment_rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yield the title, the headings and the rows of each table."""
-    points, stored = figure["points"], _STORED[figure["stored"]]
-    for panel in dict.fromkeys(point["panel"] for point in points):
-        inside = [point for point in points if point["panel"] == panel]
-        lines = list(dict.fromkeys(point["line"] for point in inside))
-        for measure, axis in figure["measures"].items():
-            rows = []
-            for x in dict.fromkeys(point["x"] for point in inside):
-                here = {point["line"]: point for point in inside if point["x"] == x}
-                base = here[figure["baseline"]][measure] if figure["baseline"] else None
-                cells = [_compared(here[line][measure], base) for line in lines]
-                sizes = [_range(here.values(), name) for name in (stored.size, stored.matches)]
-                rows.append([label(x), *cells, *sizes])
-            yield (
-                f"{panel}, {axis}" if panel else axis,
-                [figure["x"]["axis"], *lines, stored.heading, stored.found],
-                rows,
-            )
-
-
-def _compared(value: float | None, base: float | None) -> str:
-    """Return a figure, and how many times the baseline it is."""
-    if value is None or not base:
-        return _figure(value)
-    ratio = value / base
-    return f"{_figure(value)} ({ratio:,.0f}×)" if ratio >= 10 else f"{_figure(value)} ({ratio:.2g}×)"
-
-
-def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
-    """Return the least and the most of a figure over several points, once if they are the same."""
-    values = [point[name] for point in points]
-    written = label if all(isinstance(value, int) for value in values) else _figure
-    ends = dict.fromkeys(written(value) for value in (min(values), max(values)))
-    return "–".join(ends)
-
-
-def _experiment_notes(figure: Mapping[str, Any]) -> list[str]:
-    stored = _STORED[figure["stored"]]
-    each = stored.each or f"a {stored.asking}"
-    lines = [
-        f"{_range(figure['points'], stored.asked)} {stored.asking}s, seed {figure['seed']}, "
-        f"the best of {figure['repeat']}, {_threads(figure['threads'])}; {stored.found}: of {each}"
-    ]
-    if figure["baseline"]:
-        lines[0] += f"; in brackets: times {figure['baseline']}"
-    if figure["note"]:
-        lines.append(figure["note"])
-    if figure["mismatches"]:
-        lines.append("the answers DIFFER: see the mismatches")
-    return lines
-
-
 def floors_table(verdicts: Sequence[Verdict]) -> Table:
     """Return the floors that applied, each with the figure that the run measured."""
     table = Table("floor", "must be", title="Floors", title_justify="left")
@@ -492,13 +382,14 @@ def floors_table(verdicts: Sequence[Verdict]) -> Table:
         table.add_row(
             " ".join(part for part in (verdict.workload, verdict.index, floor.measure) if part),
             floor.limit,
-            _figure(verdict.measured),
+            three_digits(verdict.measured),
             "[green]reached[/]" if verdict.passed else "[bold red]MISSED[/]",
         )
     return table
 
 
-def _threads(count: int) -> str:
+def thread_count(count: int) -> str:
+    """Return how many threads there were, in words."""
     return "one thread" if count == 1 else f"{count} threads"
 
 
@@ -522,10 +413,10 @@ def machine_line(report: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _figure(value: float | None) -> str:
+def three_digits(value: float | None) -> str:
     """Return a number with about three digits, as tables show it.
 
-    >>> _figure(0.01234), _figure(3.14159), _figure(61.72), _figure(12345.6), _figure(None)
+    >>> three_digits(0.01234), three_digits(3.14159), three_digits(61.72), three_digits(12345.6), three_digits(None)
     ('0.0123', '3.14', '61.7', '12,346', '–')
     """
     if value is None:

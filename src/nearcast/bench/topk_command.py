@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,13 +10,13 @@ from nearcast import config
 from nearcast.bench.running import (
     Check,
     FloorsFile,
-    Format,
     JsonFile,
-    OutDirectory,
+    PlotFile,
     RealData,
     Repeat,
     Seed,
-    run_either,
+    floors_file,
+    run_table,
 )
 
 if TYPE_CHECKING:
@@ -27,18 +26,11 @@ __all__ = ["topk"]
 
 
 def topk(
-    figure: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N[,N…]",
-            help="10a, 10b, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, or all; none unless given.",
-        ),
-    ] = None,
     subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions; in a figure, where they are the fewest.", min=1)
+        int, typer.Option(help="How many subscriptions.", min=1)
     ] = config.TOPK_SUBSCRIPTIONS,
     window: Annotated[
-        int, typer.Option(help="How many messages the window holds, likewise.", min=1)
+        int, typer.Option(help="How many messages the window holds.", min=1)
     ] = config.TOPK_WINDOW,
     messages: Annotated[
         int, typer.Option(help="How many messages arrive when it is full.", min=1)
@@ -58,18 +50,16 @@ def topk(
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     data: RealData = None,
-    out: OutDirectory = None,
     json: JsonFile = None,
-    format: Format = "table",
+    plot: PlotFile = None,
     check: Check = False,
     floors: FloorsFile = None,
 ) -> None:
-    """Measure the best k messages of a window, or run the paper's experiments.
+    """Measure the best k messages of a window.
 
     Fills a window, subscribes, and lets messages arrive: the time of an
     arriving message (AMP) and of an expired one (EMP), by index and by the kind
-    of buffers. One table of all; with --figure the experiments of the Skype
-    paper (Figures 10 to 20, Table 4). All must give the same results.
+    of buffers. All must give the same results.
 
     For example:
 
@@ -77,7 +67,6 @@ def topk(
     """
     from nearcast.bench import topk as benchmark
     from nearcast.bench.streams import ranking_scene
-    from nearcast.bench.topk_figures import FIGURES
 
     where = ranking_scene(subscriptions, window, messages, k, data)
 
@@ -86,23 +75,9 @@ def topk(
             where, seed=seed, repeat=repeat, threads=threads, seconds=seconds, only=only, progress=tell
         )
 
-    sizes = (
-        f"--subscriptions {subscriptions} --window {window} --messages {messages} --k {k} --threads {threads}"
-        f" --seconds {seconds:g}"
+    command = (
+        f"nearcast bench topk --subscriptions {subscriptions} --window {window} --messages {messages} --k {k} "
+        f"--threads {threads} --seconds {seconds:g}{f' --only {only}' if only else ''}"
+        f"{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
     )
-    run_either(
-        "topk",
-        FIGURES,
-        where,
-        figure,
-        sizes + (f" --only {only}" if only else "") + (" --data DIR" if data else ""),
-        run,
-        check=check,
-        floors=floors,
-        seed=seed,
-        repeat=repeat,
-        out=out,
-        json=json,
-        format=format,
-        run_figure=partial(benchmark.run, threads=threads, seconds=seconds),
-    )
+    run_table("topk", command, run, json=json, plot=plot, floors=floors_file(check, floors))

@@ -17,10 +17,10 @@ from nearcast.bench.commands import app as bench
 from nearcast.cli import build, demo, explain, match, prepare, profile, shards, stream, talk
 from nearcast.errors import InputError, NearcastError, UnknownError
 
-__all__ = ["app", "main"]
+__all__ = ["Commands", "app", "main"]
 
 
-class _Commands(TyperGroup):
+class Commands(TyperGroup):
     """Commands whose errors are sentences."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -44,7 +44,7 @@ def _example(*lines: str) -> str:
 
 app = typer.Typer(
     name="nearcast",
-    cls=_Commands,
+    cls=Commands,
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,

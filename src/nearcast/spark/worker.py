@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast import MessageBatch, config, open_index
-from nearcast.sharding.version import build_shard
 from nearcast.columns.ragged import offsets_of
 from nearcast.matching import Matcher
 from nearcast.sharding.distribution import Routes
+from nearcast.sharding.version import build_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

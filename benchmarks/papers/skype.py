@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from nearcast import config
 from nearcast.bench.experiments import Experiment
 from nearcast.bench.streams import RankingScene, RankingSetting
 from nearcast.bench.topk import BUFFER, INDEX, INDIVIDUAL, RankingCell
 
 __all__ = ["FIGURES"]
+
+KMAX_TRIED = (1, 2, 3, 4, 5, 6)  # Fig. 10a, in units of k
+SKYBAND_TRIED = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)  # Fig. 10b
+GROUPS_TRIED = (5, 10, 20, 30, 40)  # Fig. 11
+KEYWORDS_TRIED = (1, 2, 3, 4, 5)  # Fig. 15
+K_TRIED = (10, 20, 30, 40, 50)  # Figs. 16 and 20
+GROWTH = (1, 2, 3, 4, 5)  # Figs. 17 and 18: 1 to 5 million
 
 SKYPE = "skype"
 SYSTEMS = {  # Figures 15 to 20: an index and its buffers
@@ -30,13 +36,13 @@ SYSTEM = f"{SKYPE}: {INDEX} with {BUFFER} buffers"
 
 def kmax(scene: RankingScene) -> Experiment:
     """Figure 10a: how much kmax buffers hold."""
-    tried = [(round(times * scene.k), {"times": times}) for times in config.TOPK_KMAX_TRIED]
+    tried = [(round(times * scene.k), {"times": times}) for times in KMAX_TRIED]
     return _tuning("10a", "kmax: effect of the size of buffers", "kmax", scene, tried)
 
 
 def skyband(scene: RankingScene) -> Experiment:
     """Figure 10b: which share of the k-th score is the threshold of Skyband buffers."""
-    tried = [(share, {"share": share}) for share in config.TOPK_SKYBAND_TRIED]
+    tried = [(share, {"share": share}) for share in SKYBAND_TRIED]
     return _tuning(
         "10b", "Skyband: effect of the threshold, in units of the k-th score", "skyband", scene, tried
     )
@@ -77,7 +83,7 @@ def groups(scene: RankingScene) -> Experiment:
         "groups",
         [
             RankingCell(count, dataset.name, scene.setting(dataset), "igpt", {"groups": count})
-            for count in config.TOPK_GROUPS_TRIED
+            for count in GROUPS_TRIED
             for dataset in scene.datasets
         ],
         measures=("amp_microseconds",),
@@ -140,26 +146,26 @@ def re_evaluation(scene: RankingScene) -> Experiment:
 
 def keywords(scene: RankingScene) -> Experiment:
     """Figure 15: words of a subscription."""
-    settings = [(count, scene.setting(keywords=(count, count))) for count in config.TOPK_KEYWORDS_TRIED]
+    settings = [(count, scene.setting(keywords=(count, count))) for count in KEYWORDS_TRIED]
     return _systems("15", "Effect of the number of keywords", "keywords of a subscription", settings)
 
 
 def results(scene: RankingScene) -> Experiment:
     """Figure 16: k."""
-    settings = [(k, scene.setting(k=k)) for k in config.TOPK_K_TRIED]
+    settings = [(k, scene.setting(k=k)) for k in K_TRIED]
     return _systems("16", "Effect of the number of results", K, settings)
 
 
 def subscriptions(scene: RankingScene) -> Experiment:
     """Figure 17: the number of subscriptions."""
-    settings = [scene.setting(times=times) for times in config.TOPK_GROWTH]
+    settings = [scene.setting(times=times) for times in GROWTH]
     pairs = [(setting.subscriptions, setting) for setting in settings]
     return _systems("17", "Effect of the number of subscriptions", "subscriptions", pairs)
 
 
 def window(scene: RankingScene) -> Experiment:
     """Figure 18: the size of the window."""
-    settings = [scene.setting(window_times=times) for times in config.TOPK_GROWTH]
+    settings = [scene.setting(window_times=times) for times in GROWTH]
     pairs = [(setting.window, setting) for setting in settings]
     return _systems("18", "Effect of the size of the window", "messages in the window", pairs)
 
@@ -171,7 +177,7 @@ def zipf(scene: RankingScene) -> Experiment:
 
 def time_window(scene: RankingScene) -> Experiment:
     """Figure 20: a window of time, by k."""
-    settings = [(k, scene.setting(k=k, timed=True)) for k in config.TOPK_K_TRIED]
+    settings = [(k, scene.setting(k=k, timed=True)) for k in K_TRIED]
     return _systems("20", "A window of time", K, settings, note="; messages come at equal distances")
 
 

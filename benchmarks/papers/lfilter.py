@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearcast import config
 from nearcast.bench.experiments import Cell, Experiment
 from nearcast.workloads import PLAIN, Recipe
 
@@ -21,8 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES"]
 
+LONG_SHARE = 0.1  # of the messages, where they are long
+GROWTH = (0.2, 0.4, 0.6, 0.8, 1.0)  # Fig. 11: 2 to 10 million, by default 10
+PLACES_KEYWORDS = (1, 6)  # Table 1: of a subscription in the USA dataset
+AREA = (0.0001, 0.01)  # of a range message, as a share of the space; a guess
+SHORT = (6, 10, 15, 20)  # words of a message
+LONG = (100, 400, 700, 1_000)
+
 LENGTH = "words of a message"
-NOTE = f"long messages: {config.EXPERIMENT_LONG_SHARE:.0%} as many"
+NOTE = f"long messages: {LONG_SHARE:.0%} as many"
 
 
 class Group(NamedTuple):
@@ -43,10 +49,10 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group("short points", config.LFILTER_SHORT, 10, None, 1.0),
-    Group("long points", config.LFILTER_LONG, 600, None, config.EXPERIMENT_LONG_SHARE),
-    Group("short ranges", config.LFILTER_SHORT, 10, config.LFILTER_AREA, 1.0),
-    Group("long ranges", config.LFILTER_LONG, 600, config.LFILTER_AREA, config.EXPERIMENT_LONG_SHARE),
+    Group("short points", SHORT, 10, None, 1.0),
+    Group("long points", LONG, 600, None, LONG_SHARE),
+    Group("short ranges", SHORT, 10, AREA, 1.0),
+    Group("long ranges", LONG, 600, AREA, LONG_SHARE),
 )
 
 
@@ -115,7 +121,7 @@ def twitter(scene: Scene) -> Experiment:
 
 def usa(scene: Scene) -> Experiment:
     """Figure 10: on the USA dataset."""
-    return rivals("10", scene, scene.places, Recipe(keywords=config.LFILTER_PLACES_KEYWORDS))
+    return rivals("10", scene, scene.places, Recipe(keywords=PLACES_KEYWORDS))
 
 
 def subscriptions(scene: Scene) -> Experiment:
@@ -123,7 +129,7 @@ def subscriptions(scene: Scene) -> Experiment:
     settings = [
         (group, group.setting(scene, scene.tweets, group.usual, times=times))
         for group in GROUPS
-        for times in config.LFILTER_GROWTH
+        for times in GROWTH
     ]
     return Experiment(
         "11",

@@ -6,21 +6,19 @@ million are of its million.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TypeVar
 
-import numpy as np
+from nearcast import config
+from nearcast.bench.attributes import INDEXES, STORES, AttributeSetting
+from nearcast.bench.experiments import Cell, Experiment
 
-from nearcast import config, workloads
-from nearcast.bench.experiments import Case, Cell, Experiment, Side
-from nearcast.bench.measure import Columns
+__all__ = ["FIGURES", "AttributeScene"]
 
-__all__ = ["FIGURES", "INDEXES", "STORES", "AttributeScene", "AttributeSetting"]
+GROWTH = (1, 2, 3, 4, 5)  # Table 4: 1 to 5 million
+PREDICATES_TRIED = (4, 6, 8, 10)  # Figs. 5 and 7
+EXPONENTS_TRIED = (1.0, 0.75, 0.5, 0.25, 0.0)  # Table 5
 
-INDEXES = ("mo-tree", "auto", "tama", "op-index", "r-star-tree", "scan")
-STORES = ("mo-tree", "beq-tree", "r-star-tree", "scan")
 PAIRS = {  # Figure 12: an index and a store, which together are what one MO-Tree is in the paper
     "mo-tree": ("mo-tree", "mo-tree"),
     "tama + beq-tree": ("tama", "beq-tree"),
@@ -34,41 +32,6 @@ CHANGES = (
     f"{config.EXPERIMENT_CHANGES:,} of each, at most {config.EXPERIMENT_CHANGE_SHARE:.0%} of what is stored, "
     f"{config.BENCH_BATCH:,} at a time; fewer where they take more than {config.EXPERIMENT_CHANGE_SECONDS:.0f} s"
 )
-
-_Part = TypeVar("_Part", bound=Columns)
-
-
-@dataclass(frozen=True)
-class AttributeSetting:
-    """The workload of Table 4, with so many subscriptions in an index, and so many messages in a store (0: no such)."""
-
-    subscriptions: int
-    messages: int
-    queries: int
-    predicates: int = config.MO_PREDICATES
-    exponent: float = config.MO_EXPONENT
-
-    @property
-    def name(self) -> str:
-        """What the data is called."""
-        return "mo-tree"
-
-    def make(self, seed: int) -> Case:
-        """Return what asks, samples of it from before, what is stored, and newcomers, all drawn alike."""
-        asking = (self.queries, config.MO_HISTORY)
-        sizes = [
-            (*asking, stored, changes(stored)) if stored else asking
-            for stored in (self.subscriptions, self.messages)
-        ]
-        made = workloads.mo_tree(
-            *(sum(parts) for parts in sizes), seed=seed, predicates=self.predicates, exponent=self.exponent
-        )
-        subs, messages = _cut(made.subscriptions, sizes[0]), _cut(made.messages, sizes[1])
-        return Case(
-            made.facts,
-            index=Side(subs[2], messages[1], messages[0], subs[3]) if self.subscriptions else None,
-            store=Side(messages[2], subs[1], subs[0], messages[3]) if self.messages else None,
-        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +63,7 @@ class AttributeScene:
 
 def messages_by_subscriptions(scene: AttributeScene) -> Experiment:
     """Figure 4: event matching time by N_s."""
-    settings = {setting.subscriptions: setting for setting in map(scene.index, config.MO_GROWTH)}
+    settings = {setting.subscriptions: setting for setting in map(scene.index, GROWTH)}
     return Experiment(
         "4",
         "Matching messages: effect of the number of subscriptions",
@@ -112,7 +75,7 @@ def messages_by_subscriptions(scene: AttributeScene) -> Experiment:
 
 def messages_by_predicates(scene: AttributeScene) -> Experiment:
     """Figure 5: event matching time by K_s."""
-    settings = [(count, scene.index(predicates=count)) for count in config.MO_PREDICATES_TRIED]
+    settings = [(count, scene.index(predicates=count)) for count in PREDICATES_TRIED]
     return Experiment(
         "5",
         "Matching messages: effect of the number of predicates",
@@ -124,7 +87,7 @@ def messages_by_predicates(scene: AttributeScene) -> Experiment:
 
 def subscriptions_by_messages(scene: AttributeScene) -> Experiment:
     """Figure 6: subscription matching time by N_e."""
-    settings = {setting.messages: setting for setting in map(scene.store, config.MO_GROWTH)}
+    settings = {setting.messages: setting for setting in map(scene.store, GROWTH)}
     return Experiment(
         "6",
         "Matching subscriptions: effect of the number of messages",
@@ -137,7 +100,7 @@ def subscriptions_by_messages(scene: AttributeScene) -> Experiment:
 
 def subscriptions_by_predicates(scene: AttributeScene) -> Experiment:
     """Figure 7: subscription matching time by K_s."""
-    settings = [(count, scene.store(predicates=count)) for count in config.MO_PREDICATES_TRIED]
+    settings = [(count, scene.store(predicates=count)) for count in PREDICATES_TRIED]
     return Experiment(
         "7",
         "Matching subscriptions: effect of the number of predicates",
@@ -150,7 +113,7 @@ def subscriptions_by_predicates(scene: AttributeScene) -> Experiment:
 
 def messages_by_exponent(scene: AttributeScene) -> Experiment:
     """Table 5, event matching: by α."""
-    settings = [(exponent, scene.index(exponent=exponent)) for exponent in config.MO_EXPONENTS_TRIED]
+    settings = [(exponent, scene.index(exponent=exponent)) for exponent in EXPONENTS_TRIED]
     return Experiment(
         "table5a",
         "Matching messages: effect of the popularity of attributes",
@@ -162,7 +125,7 @@ def messages_by_exponent(scene: AttributeScene) -> Experiment:
 
 def subscriptions_by_exponent(scene: AttributeScene) -> Experiment:
     """Table 5, subscription matching: by α."""
-    settings = [(exponent, scene.store(exponent=exponent)) for exponent in config.MO_EXPONENTS_TRIED]
+    settings = [(exponent, scene.store(exponent=exponent)) for exponent in EXPONENTS_TRIED]
     return Experiment(
         "table5b",
         "Matching subscriptions: effect of the popularity of attributes",
@@ -175,7 +138,7 @@ def subscriptions_by_exponent(scene: AttributeScene) -> Experiment:
 
 def message_changes(scene: AttributeScene) -> Experiment:
     """Figures 8 and 9: event insertion and deletion time by N_e."""
-    settings = {setting.messages: setting for setting in map(scene.store, config.MO_GROWTH)}
+    settings = {setting.messages: setting for setting in map(scene.store, GROWTH)}
     return Experiment(
         "8-9",
         "Inserting and removing messages",
@@ -189,7 +152,7 @@ def message_changes(scene: AttributeScene) -> Experiment:
 
 def subscription_changes(scene: AttributeScene) -> Experiment:
     """Figures 10 and 11: subscription insertion and deletion time by N_s; besides, updates (section 6.2.5)."""
-    settings = {setting.subscriptions: setting for setting in map(scene.index, config.MO_GROWTH)}
+    settings = {setting.subscriptions: setting for setting in map(scene.index, GROWTH)}
     return Experiment(
         "10-11",
         "Inserting, removing and updating subscriptions",
@@ -205,7 +168,7 @@ def memory(scene: AttributeScene) -> Experiment:
     """Figure 12: memory of an index and a store by N_s = N_e."""
     settings = [
         AttributeSetting(scene.subscriptions * times, scene.subscriptions * times, scene.queries)
-        for times in config.MO_GROWTH
+        for times in GROWTH
     ]
     return Experiment(
         "12",
@@ -223,11 +186,6 @@ def memory(scene: AttributeScene) -> Experiment:
     )
 
 
-def changes(stored: int) -> int:
-    """Return how many newcomers there are for so many rows that are stored."""
-    return min(config.EXPERIMENT_CHANGES, max(2, round(stored * config.EXPERIMENT_CHANGE_SHARE)))
-
-
 def _indexes(settings: Iterable[tuple[float, AttributeSetting]], changes: bool = False) -> Iterable[Cell]:
     for x, setting in settings:
         for name in INDEXES:
@@ -238,13 +196,6 @@ def _stores(settings: Iterable[tuple[float, AttributeSetting]], changes: bool = 
     for x, setting in settings:
         for name in STORES:
             yield Cell(x, name, setting, None, store=name, changes=changes)
-
-
-def _cut(columns: _Part, sizes: Sequence[int]) -> list[_Part]:
-    """Return the first rows, those that follow, and so on."""
-    return [
-        columns.take(np.arange(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True)
-    ]
 
 
 FIGURES: dict[str, Callable[[AttributeScene], Experiment]] = {

@@ -15,6 +15,11 @@ from nearcast.bench.experiments import Experiment
 
 __all__ = ["FIGURES"]
 
+LOADS = (0.05, 0.4)  # p, Figs. 8 and 9, Tables I and II
+MODES = (1, 2, 3, 4, 5, 6)  # k
+MODE_ATTRIBUTES = 5
+GROWTH = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+
 INDEXED = RECTANGLES[:2]
 MODE = "reporting mode k"
 SHORT = {  # of the tables: nodes visited and point comparisons, in all, by subscriptions, by unsubscriptions
@@ -39,8 +44,8 @@ def reporting(scene: CoveringScene) -> Experiment:
         MODE,
         [
             CoveringCell(k, index, _modes(scene, leaving), index, panel=_load(leaving), k=k)
-            for leaving in config.COVERING_LOADS
-            for k in config.COVERING_MODES
+            for leaving in LOADS
+            for k in MODES
             for index in INDEXED
         ],
         measures=("total_seconds",),
@@ -56,8 +61,8 @@ def queries(scene: CoveringScene) -> Experiment:
         MODE,
         [
             CoveringCell(k, _load(leaving), _modes(scene, leaving), "kd-tree", k=k)
-            for k in config.COVERING_MODES
-            for leaving in config.COVERING_LOADS
+            for k in MODES
+            for leaving in LOADS
         ],
         measures=("queries_unsubscribe",),
         note="10 dimensions; every subscription makes one query besides, whatever k",
@@ -72,7 +77,7 @@ def statistics(leaving: float, figure: str, title: str, scene: CoveringScene) ->
         "k",
         [
             CoveringCell(k, name, _modes(scene, leaving), "kd-tree", k=k, of=of)
-            for k in config.COVERING_MODES
+            for k in MODES
             for name, of in SHORT.items()
         ],
         measures=("figure",),
@@ -81,7 +86,7 @@ def statistics(leaving: float, figure: str, title: str, scene: CoveringScene) ->
 
 
 def _modes(scene: CoveringScene, leaving: float) -> RectangleSetting:
-    return scene.rectangles(config.COVERING_MODE_ATTRIBUTES, share=0.6, leaving=leaving)
+    return scene.rectangles(MODE_ATTRIBUTES, share=0.6, leaving=leaving)
 
 
 def indexes(attributes: int, figure: str, scene: CoveringScene) -> Experiment:
@@ -97,7 +102,7 @@ def indexes(attributes: int, figure: str, scene: CoveringScene) -> Experiment:
                 scene.rectangles(attributes, share=share, leaving=config.COVERING_LEAVING),
                 index,
             )
-            for share in config.COVERING_GROWTH
+            for share in GROWTH
             for index in RECTANGLES
         ],
         measures=("total_seconds",),
@@ -121,7 +126,7 @@ def forwarded(scene: CoveringScene) -> Experiment:
                 panel="box, words, tests" if tests else "box and words",
             )
             for tests in (False, True)
-            for share in config.COVERING_GROWTH
+            for share in GROWTH
             for dataset in scene.datasets
         ],
         measures=("forwarded_share",),
@@ -132,8 +137,8 @@ def forwarded(scene: CoveringScene) -> Experiment:
 FIGURES: Mapping[str, Callable[[CoveringScene], Experiment]] = {
     "8": reporting,
     "9": queries,
-    "table1": partial(statistics, config.COVERING_LOADS[0], "table1", "k-d tree under a heavy load"),
-    "table2": partial(statistics, config.COVERING_LOADS[1], "table2", "k-d tree under a light load"),
+    "table1": partial(statistics, LOADS[0], "table1", "k-d tree under a heavy load"),
+    "table2": partial(statistics, LOADS[1], "table2", "k-d tree under a light load"),
     **{
         str(10 + number): partial(indexes, attributes, str(10 + number))
         for number, attributes in enumerate(config.COVERING_TRIED)

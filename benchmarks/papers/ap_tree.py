@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES"]
 
+OPTIMAL_SHARE = 0.1  # of the subscriptions, where the optimal partition takes part
+MAINTENANCE_SHARE = 0.25  # of the subscriptions, where most of them are inserted
+SMALL_AREA = (0.000_005, 0.000_015)  # Fig. 11: 0.001% of the space on average
+GROWTH = (0.2, 0.5, 1.0, 2.0, 4.0)  # Figs. 15 and 18: 1 to 20 million, by default 5
+
 TIMES = ("microseconds_per_message", "build_seconds")
 MAINTENANCE_NOTE = (
-    f"{config.EXPERIMENT_MAINTENANCE_SHARE:.0%} of the subscriptions, because reconstruction is slow; inserts "
+    f"{MAINTENANCE_SHARE:.0%} of the subscriptions, because reconstruction is slow; inserts "
     f"{config.BENCH_BATCH:,} at a time; later subscriptions lie further east"
 )
 RIVALS = ("ap-tree", "rq-tree", "iq-tree", "auto")
@@ -66,7 +71,7 @@ def variants(scene: Scene) -> Experiment:
         "KPriority": {"priority": "keywords"},
         "SPriority": {"priority": "space"},
     }
-    recipe = Recipe(area=config.AP_SMALL_AREA)
+    recipe = Recipe(area=SMALL_AREA)
     return Experiment(
         "11",
         "Variants of the AP-Tree",
@@ -75,7 +80,7 @@ def variants(scene: Scene) -> Experiment:
             Cell(
                 dataset.name,
                 line,
-                scene.setting(dataset, recipe, times=config.EXPERIMENT_OPTIMAL_SHARE),
+                scene.setting(dataset, recipe, times=OPTIMAL_SHARE),
                 "ap-tree",
                 parameters,
             )
@@ -84,7 +89,7 @@ def variants(scene: Scene) -> Experiment:
         ],
         measures=TIMES,
         baseline="HR",
-        note=f"{config.EXPERIMENT_OPTIMAL_SHARE:.0%} of the subscriptions, because the dynamic programme (DP) is slow; "
+        note=f"{OPTIMAL_SHARE:.0%} of the subscriptions, because the dynamic programme (DP) is slow; "
         "areas around 0.001% of the space",
     )
 
@@ -148,9 +153,7 @@ def areas(scene: Scene) -> Experiment:
 def subscriptions(scene: Scene) -> Experiment:
     """Figure 15: matching time by the number of subscriptions."""
     settings = [
-        scene.setting(dataset, times=times)
-        for dataset in (scene.tweets, scene.places)
-        for times in config.AP_GROWTH
+        scene.setting(dataset, times=times) for dataset in (scene.tweets, scene.places) for times in GROWTH
     ]
     return Experiment(
         "15",
@@ -235,7 +238,7 @@ def boolean_keywords(scene: Scene) -> Experiment:
 
 def boolean_subscriptions(scene: Scene) -> Experiment:
     """Figure 18b: subscriptions with AND and OR over five keywords, by their number."""
-    settings = [scene.setting(scene.tweets, _expressions(5), times=times) for times in config.AP_GROWTH]
+    settings = [scene.setting(scene.tweets, _expressions(5), times=times) for times in GROWTH]
     return Experiment(
         "18b",
         "Boolean subscriptions: effect of their number",
@@ -247,7 +250,7 @@ def boolean_subscriptions(scene: Scene) -> Experiment:
 
 
 def _arriving(scene: Scene) -> Setting:
-    return scene.setting(scene.tweets, Recipe(drifting=True), times=config.EXPERIMENT_MAINTENANCE_SHARE)
+    return scene.setting(scene.tweets, Recipe(drifting=True), times=MAINTENANCE_SHARE)
 
 
 def _expressions(keywords: int) -> Recipe:

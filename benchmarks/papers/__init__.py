@@ -1,0 +1,1 @@
+"""The figures of each paper as experiments, and what shows them."""

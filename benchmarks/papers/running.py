@@ -1,0 +1,113 @@
+"""What the commands of ``python -m benchmarks`` share: their options; how they run, show, write and draw figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+
+from benchmarks.papers.tables import figure_markdown, figure_tables
+from nearcast.bench import experiments, report
+from nearcast.bench.experiments import Experiment
+from nearcast.bench.running import check_writable, console, progress
+from nearcast.errors import InputError, UnknownError, shown
+from nearcast.report import plots
+
+__all__ = ["figure_names", "run_figures"]
+
+_Scene = TypeVar("_Scene")  # what the experiments of one paper share
+
+ExperimentSubscriptions = Annotated[
+    int, typer.Option("--subscriptions", help="How many subscriptions, where they do not vary.", min=1)
+]
+ExperimentMessages = Annotated[int, typer.Option("--messages", help="How many messages.", min=1)]
+OutDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", help="Write the results (.json) and a picture (.svg) for each figure."
+    ),
+]
+Format = Annotated[
+    Literal["table", "markdown"], typer.Option("--format", help="How the results are printed.")
+]
+
+
+def run_figures(
+    benchmark: str,
+    figures: Mapping[str, Callable[[_Scene], Experiment]],
+    where: _Scene,
+    asked: str | None,
+    sizes: str,
+    *,
+    seed: int,
+    repeat: int,
+    out: Path | None,
+    json: str | None,
+    format: str,
+    run: Callable[..., dict[str, Any]] | None = None,
+) -> None:
+    """Run the figures that were asked for, and show each as soon as it is there; *sizes* are the command's options.
+
+    *run* measures an experiment: ``experiments.run``, unless given.
+    """
+    measure = run or experiments.run
+    names = figure_names(asked, list(figures))
+    if out:
+        plots.check(out / "figure.svg")
+        _make_directory(out)
+    check_writable(Path(json) if json and json != "-" else None)
+    command = f"python -m benchmarks {benchmark} --figure {{}} {sizes} --seed {seed} --repeat {repeat}"
+    talk = console(stderr=True)
+    bodies: list[dict[str, Any]] = []
+    for number, name in enumerate(names):
+        with progress() as tell:
+
+            def step(text: str, share: float, name: str = name, number: int = number) -> None:
+                tell(f"figure {name}: {text}", (number + share) / len(names))
+
+            body = measure(figures[name](where), seed=seed, repeat=repeat, progress=step)
+        bodies.append(body)
+        if out:
+            document = report.document(benchmark, command.format(name), body)
+            (out / f"{benchmark}-{name}.json").write_text(report.to_json(document), encoding="utf-8")
+            plots.draw_experiment(document, out / f"{benchmark}-{name}.svg")
+        if json == "-":
+            pass
+        elif format == "markdown":
+            sys.stdout.write(figure_markdown(body) + "\n")
+            sys.stdout.flush()
+        else:
+            console().print(figure_tables(body))
+        for mismatch in body["mismatches"]:
+            talk.print(f"[bold red]wrong answer[/] figure {name}, {mismatch}", highlight=False)
+    everything = report.document(benchmark, command.format(",".join(names)), {"figures": bodies})
+    if json == "-":
+        sys.stdout.write(report.to_json(everything))
+    elif format == "table":
+        console().print(report.machine_line(everything), style="dim", highlight=False)
+    if json and json != "-":
+        Path(json).write_text(report.to_json(everything), encoding="utf-8")
+    if any(body["mismatches"] for body in bodies):
+        raise typer.Exit(1)
+
+
+def figure_names(asked: str | None, known: list[str]) -> list[str]:
+    """Return the figures of ``10,12``, each once; a number stands for all its letters, and for a pair like 8-9."""
+    if asked is None:
+        return known
+    names: list[str] = []
+    for name in (part.strip() for part in asked.split(",")):
+        found = [figure for figure in known if name in (figure, figure.rstrip("ab"), *figure.split("-"))]
+        if not found:
+            raise UnknownError(f"no figure {shown(name)}; there are {', '.join(known)}")
+        names += found
+    return list(dict.fromkeys(names))
+
+
+def _make_directory(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"cannot write to {shown(str(out))}: it is not a directory")
+    out.mkdir(parents=True, exist_ok=True)
