@@ -353,7 +353,7 @@ def test_building_by_name():
 def test_spaces_do_not_mix(name):
     store = build_store(name, points(1))
     plane = Planar(0, 0, 9, 9)
-    assert answers(store, replace(square(), space=plane)) == [{0}]
+    assert answers(store, replace(square(), coding=Coding(space=plane))) == [{0}]
     circle = SubscriptionTable.from_subscriptions(
         [Subscription(1, None, Circle(x=1, y=1, radius=3, space=plane))]
     )
