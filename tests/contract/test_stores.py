@@ -358,4 +358,4 @@ def test_spaces_do_not_mix(name):
         [Subscription(1, None, Circle(x=1, y=1, radius=3, space=plane))]
     )
     with pytest.raises(ColumnError, match="Planar"):
-        store.match(replace(circle, coding=Coding()))
+        store.match(replace(circle, coding=Coding(space=plane)))
