@@ -8,7 +8,7 @@ the tutorial:
 >>> nearby = Circle(lon=-73.99, lat=40.73, radius=800)
 >>> _ = engine.subscribe(Subscription("anna", 'coffee AND (discount OR "happy hour") NOT decaf', nearby))
 >>> for delivery in engine.publish(Message("m1", "Coffee discount until noon", Point(lon=-73.991, lat=40.731))):
-...     print(delivery.subscription, delivery.change, delivery.message)
+...     print(delivery.subscription_id, delivery.change, delivery.message_id)
 anna + m1
 
 Names are loaded at first use: ``import nearcast`` is light, and neither Numba nor Spark is imported before it is

@@ -180,6 +180,15 @@ KERNEL_TOUCH_S: Final = 86_400  # how fine the time of last use is known
 
 # --- Vocabulary ----------------------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
+FEW_STRINGS: Final = (
+    64  # a list of fewer is coded without an Arrow array between, which costs as much as 30 words
+)
+
+# --- Ids -----------------------------------------------------------------------------------------------------------
+ID_MIN_DEAD: Final = 4096  # so many words of ids, at least, before those that name nothing are left behind
+ID_WASTE: Final = 2  # that many times as many words as ids are too many
+ID_MOVES: Final = 4  # ids that are moved to new words for each one that comes or goes meanwhile
+ID_MOVES_A_CALL: Final = 64  # and for each call
 
 # --- Spark ---------------------------------------------------------------------------------------------------------
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker hands back

@@ -36,7 +36,7 @@ def engine(request, clock):
 
 
 def told(deliveries):
-    return [(delivery.subscription, delivery.message) for delivery in deliveries]
+    return [(delivery.subscription_id, delivery.message_id) for delivery in deliveries]
 
 
 def test_who_comes_late_receives_what_is_valid(engine, clock):
@@ -135,19 +135,68 @@ def test_a_message_takes_the_place_of_the_earlier_one(engine, clock):
 def test_an_id_twice_in_one_call(engine):
     engine.subscribe(Subscription("a", "tea"))
     both = [Message(1, "tea one", HERE, expires_at=ONE), Message(1, "tea two", HERE, expires_at=ONE)]
-    assert told(engine.publish(both)) == [("a", 1), ("a", 1)]
+    assert told(engine.publish(both)) == [("a", 1)]  # the second one is no news to a
     assert told(engine.subscribe([Subscription("b", "one"), Subscription("c", "two")])) == [("c", 1)]
     engine.publish([*both, Message(1, "tea", HERE)])
     assert engine.stats()["kept"] == 0
 
 
-def test_ids_of_both_kinds_are_different(engine):
+def test_ids_of_both_kinds_do_not_mix(engine):
+    with pytest.raises(ColumnError, match="1 and '1' do not mix"):
+        engine.publish(
+            [Message(1, "tea", HERE, expires_at=ONE), Message("1", "tea", HERE, expires_at=ONE)],
+        )
+    assert engine.stats()["kept"] == 0
+
+
+def test_the_same_content_again_is_no_news(engine):
+    engine.subscribe([Subscription("a", "tea"), Subscription("b", "milk"), Subscription("c", "tea OR milk")])
+    first = Message(1, "tea", HERE, {"price": 3}, expires_at=TWO)
+    assert told(engine.publish(first)) == [("a", 1), ("c", 1)]
+    assert told(engine.publish(first)) == []
+    table = {"id": [1], "text": ["tea"], "lon": [-73.99], "lat": [40.73], "price": [3.0]}
+    assert told(engine.publish(table | {"expires_at": [first.expires_at]})) == []
+    assert told(engine.publish(Message(1, "milk", HERE, expires_at=TWO))) == [("b", 1)]
+    assert engine.stats()["kept"] == 1
+    assert told(engine.subscribe(Subscription("d", "milk"))) == [("d", 1)]
+    moved = Message(1, "milk", Point(lon=0, lat=0), expires_at=TWO)
+    assert told(engine.publish(moved)) == []  # all who want it know it
+
+
+def test_what_was_replaced_is_withdrawn_from_who_asks_for_that(clock):
+    engine = Engine(clock=clock, withdrawals=True)
+    engine.subscribe([Subscription("a", "tea"), Subscription("b", "milk"), Subscription("c", "tea OR milk")])
+    engine.publish(Message(1, "tea", HERE, expires_at=TWO))
+    assert list(engine.publish(Message(1, "milk", HERE, expires_at=TWO))) == [
+        Delivery("b", 1, "+", "publish"),
+        Delivery("a", 1, "-", "replace"),
+    ]
+    assert list(engine.publish(Message(1, "milk", HERE, expires_at="2026-01-01T00:00:00Z"))) == [
+        Delivery("b", 1, "-", "replace"),
+        Delivery("c", 1, "-", "replace"),
+    ]
+
+
+def test_a_message_that_starts_later_is_delivered_when_its_time_comes(engine, clock):
+    engine.subscribe(Subscription("a", "tea"))
     engine.publish(
-        [Message(1, "tea", HERE, expires_at=ONE), Message("1", "tea", HERE, expires_at=ONE)],
+        [
+            Message("m2", "tea", HERE, published_at=TWO),
+            Message("m1", "tea", HERE, published_at=ONE, expires_at=TWO),
+            Message("m0", "tea", HERE, published_at=NOON),
+        ]
     )
-    late = engine.subscribe(Subscription("a", "tea"))
-    assert told(late) == [("a", 1), ("a", "1")]
-    assert late.to_arrow()["message_id"].to_pylist() == ["1", "1"]
+    assert engine.stats()["coming"] == 2
+    assert told(engine.subscribe(Subscription("b", "tea"))) == []
+    clock.advance(seconds=3600)
+    assert told(engine.subscribe(Subscription("c", "tea"))) == [("a", "m1"), ("b", "m1"), ("c", "m1")]
+    clock.advance(seconds=3600)
+    assert told(engine.expire()) == [("a", "m2"), ("b", "m2"), ("c", "m2")]
+    assert engine.stats()["coming"] == engine.stats()["kept"] == 0
+    engine.publish({"id": ["m3"], "text": ["tea"], "lon": [0.0], "lat": [0.0], "published_at": [2**52]})
+    assert engine.stats()["coming"] == 1
+    assert told(engine.publish(Message("m3", "milk", HERE))) == []
+    assert engine.stats()["coming"] == 0
 
 
 def test_reasons_in_columns(engine):
@@ -163,7 +212,7 @@ def test_reasons_in_columns(engine):
     }
     assert late[1].reason == late[1:][0].reason == "subscribe"
     assert late.to_arrow().schema == engine.subscribe(Subscription(8, "milk")).to_arrow().schema
-    assert engine.publish(Message(4, "tea", HERE)).to_arrow()["reason"].to_pylist() == ["match"]
+    assert engine.publish(Message(4, "tea", HERE)).to_arrow()["reason"].to_pylist() == ["publish"]
 
 
 def test_expire(engine, clock):
@@ -183,7 +232,7 @@ def test_memory_does_not_depend_on_subscribers(engine, clock):
         engine.publish(Message(number, "tea", HERE, expires_at=clock.now() + 10_000_000))
         clock.advance(seconds=1)
     assert engine.stats()["kept"] <= 15
-    assert len(engine._kept._rows) <= 15
+    assert len(engine._valid.ids) <= 15
     assert told(engine.subscribe(Subscription("a", "tea"))) == [("a", number) for number in range(491, 500)]
 
 

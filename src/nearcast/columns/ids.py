@@ -1,23 +1,29 @@
-"""Ids as columns: strings or 64-bit integers."""
+"""Ids as columns: all strings or all integers of 64 bits, named once and looked up by a kernel."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError, shown
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+__all__ = ["IdColumn", "Ids", "id_array", "id_kind"]
 
-__all__ = ["id_array"]
+_NONE = -1
+_KINDS = {str: pa.large_string(), int: pa.int64()}
 
 
 def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
     """Return *ids* as an Arrow array of *size* strings or 64-bit integers, or None."""
     if ids is None:
         return None
-    import pyarrow as pa
-
     try:
         array = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else pa.array(ids)
         if pa.types.is_dictionary(array.type):
@@ -37,6 +43,265 @@ def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
     if array.null_count:
         row = array.is_null().to_numpy(zero_copy_only=False).argmax()
         raise ColumnError(f"{name} has no value in row {row}; every row needs an id")
-    if not (pa.types.is_integer(array.type) or pa.types.is_string(array.type)):
+    if pa.types.is_string(array.type):
+        _refuse_empty(array, name)
+    elif not pa.types.is_integer(array.type):
         raise ColumnError(f"{name} must be strings or integers, not {array.type}")
     return array
+
+
+def _refuse_empty(array: pa.Array, name: str) -> None:
+    if not len(array):
+        return
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    empty = offsets[1:] == offsets[:-1]
+    if empty.any():
+        raise ColumnError(f"{name} is empty in row {int(empty.argmax())}; every row needs an id")
+
+
+def id_kind(given: Any, name: str) -> pa.DataType | None:
+    """Return the Arrow type for ``str``, ``int``, or None (the first ids decide)."""
+    if given is None or given in _KINDS:
+        return None if given is None else _KINDS[given]
+    raise ColumnError(f"{name} are str or int, not {shown(given)}")
+
+
+class IdColumn(NamedTuple):
+    """One id for each entry of *codes*: what stands at that position of *words*, which other columns share.
+
+    *words* never changes while the column lives. It is made into Python objects, or into an Arrow array (a
+    dictionary array where ids are strings), only when somebody asks.
+    """
+
+    codes: NDArray[Any]
+    words: Any  # an Arrow array of strings, a NumPy array of integers, or a list of either
+
+    def to_arrow(self) -> pa.Array:
+        """Return the column: integers, or a dictionary of strings."""
+        words = self.words
+        if isinstance(words, np.ndarray):
+            return pa.array(words[self.codes])
+        if isinstance(words, list):
+            words = pa.array(words, pa.int64() if words and isinstance(words[0], int) else pa.large_string())
+        if pa.types.is_integer(words.type):
+            return words.take(pa.array(self.codes))
+        if not pa.types.is_large_string(words.type):
+            words = words.cast(pa.large_string())
+        codes = pa.array(self.codes.astype(np.int32, copy=False))
+        return pa.DictionaryArray.from_arrays(codes, words, safe=False)
+
+    def to_pylist(self) -> list[Any]:
+        """Return the ids as Python objects."""
+        if isinstance(self.words, np.ndarray):
+            return list(self.words[self.codes].tolist())
+        if isinstance(self.words, list):
+            return [self.words[code] for code in self.codes.tolist()]
+        return list(self.words.take(pa.array(self.codes)).to_pylist())
+
+    def __getitem__(self, rows: Any) -> IdColumn:
+        """Return the ids of some entries: a slice, or an array of positions."""
+        return IdColumn(self.codes[rows], self.words)
+
+
+class _Names(NamedTuple):
+    """Ids under codes of their own, which are never given to another id."""
+
+    words: Vocabulary
+    rows: GrowableArray  # by code: the row that the id names, -1 for none
+    codes: GrowableArray  # by row
+
+
+class Ids:
+    """Ids that name rows, held and looked up column-wise; their type is fixed once.
+
+    An id keeps its code while others come and go, so that columns of deliveries share the words without copying them.
+    Ids that name nothing any more are left behind by moving the others to new words, some with each call, when they
+    are the larger part.
+
+    >>> ids = Ids("subscription")
+    >>> ids.put(pa.array(["anna", "ben"]), np.array([0, 1]))
+    >>> ids.find(pa.array(["ben", "carl"])), ids.column(np.array([1, 0])).to_pylist()
+    (array([ 1, -1], dtype=int32), ['ben', 'anna'])
+    """
+
+    def __init__(self, what: str, kind: pa.DataType | None = None) -> None:
+        self._what = what
+        self._kind = kind
+        self._names = _empty(0)
+        self._next: _Names | None = None  # where the ids are moving to
+        self._moved = 0  # rows whose ids are there already
+        self._size = 0
+        self._dictionary: Any = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the ids that name a row, in the order in which they first came."""
+        return iter(self.column(self.present()).to_pylist())
+
+    @property
+    def kind(self) -> pa.DataType | None:
+        """What the ids are: ``large_string``, ``int64``, or None while there was none."""
+        return self._kind
+
+    def present(self) -> NDArray[np.int64]:
+        """Return the rows that have an id, in the order of their ids' codes."""
+        rows = self._names.rows.values
+        return rows[rows >= 0].astype(np.int64)
+
+    def row(self, id: Any) -> int:
+        """Return the row of one id, -1 where there is none (of this type)."""
+        if isinstance(id, str):
+            if self._kind is not None and self._kind != _KINDS[str]:
+                return _NONE
+            code = self._names.words.code(id.encode("utf-8", "surrogatepass"))
+        elif isinstance(id, int | np.integer) and not isinstance(id, bool) and self._kind == _KINDS[int]:
+            if not -(2**63) <= id < 2**63:
+                return _NONE
+            code = self._names.words.code(int(id).to_bytes(8, "little", signed=True))
+        else:
+            return _NONE
+        return _NONE if code < 0 else int(self._names.rows.values[code])
+
+    def find(self, ids: pa.Array) -> NDArray[np.int32]:
+        """Return the row of each id, -1 where it names none."""
+        if not self._size or not len(ids) or not self._fits(ids):
+            return np.full(len(ids), _NONE, np.int32)
+        codes = self._names.words.encode(_bytes(ids))
+        rows = self._names.rows.values
+        return np.where(codes < 0, np.int32(_NONE), rows[codes])
+
+    def named(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return those of the given rows that an id names."""
+        return _named(self._names, rows)
+
+    def check(self, ids: pa.Array) -> None:
+        """Raise where ids are of another type than those before them."""
+        if len(ids) and not self._fits(ids):
+            mine, theirs = ("strings", "integers") if self._kind == _KINDS[str] else ("integers", "strings")
+            raise ColumnError(
+                f"the ids of {self._what}s are {mine} here, and {shown(ids[0].as_py())} is not one; "
+                f"{theirs} and {mine} do not mix, so give all of them as {mine}"
+            )
+
+    def settle(self, ids: pa.Array | list[Any]) -> None:
+        """Let ids that may come decide the type, or raise where they are of another one."""
+        if isinstance(ids, list):
+            if not ids:
+                return
+            kind = _KINDS[str] if isinstance(ids[0], str) else _KINDS[int]
+            if len(ids) == 1 and kind == self._kind:
+                return
+            wrong = next((key for key in ids if isinstance(key, str) != isinstance(ids[0], str)), None)
+            if wrong is not None:
+                raise ColumnError(
+                    f"the ids of {self._what}s are all strings or all integers; {shown(ids[0])} and {shown(wrong)} "
+                    "do not mix"
+                )
+            ids = pa.array(ids, kind)
+        self.check(ids)
+        if self._kind is None and len(ids):
+            self._kind = _KINDS[int] if pa.types.is_integer(ids.type) else _KINDS[str]
+
+    def put(self, ids: pa.Array, rows: NDArray[Any]) -> None:
+        """Let distinct ids that name nothing yet name the given rows."""
+        if not len(ids):
+            return
+        self.settle(ids)
+        words = _bytes(ids)
+        _put(self._names, words, rows)
+        if self._next is not None:
+            behind = rows < self._moved
+            if behind.any():
+                _put(self._next, words if behind.all() else words.filter(pa.array(behind)), rows[behind])
+        self._size += len(ids)
+        self._step(len(ids))
+
+    def drop(self, rows: NDArray[Any]) -> None:
+        """Let the ids of the given rows name nothing."""
+        if not len(rows):
+            return
+        names = self._names
+        names.rows.values[names.codes.values[rows]] = _NONE
+        if self._next is not None:
+            behind = rows[rows < self._moved]
+            self._next.rows.values[self._next.codes.values[behind]] = _NONE
+        self._size -= len(rows)
+        self._step(len(rows))
+
+    def column(self, rows: NDArray[Any]) -> IdColumn:
+        """Return the ids of rows, as they are now."""
+        return IdColumn(self._names.codes.values[rows], self._words())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the ids and of what finds them."""
+        parts = (self._names,) if self._next is None else (self._names, self._next)
+        return sum(part.words.nbytes + part.rows.nbytes + part.codes.nbytes for part in parts)
+
+    def _words(self) -> Any:
+        """Return the ids by code; those that came so far are never changed in place, so columns may share them."""
+        words = self._names.words
+        if self._dictionary is None or len(self._dictionary) != len(words):
+            array = words.words
+            if self._kind == _KINDS[int]:
+                array = np.frombuffer(array.buffers()[2] or b"", np.int64)[: len(words)]
+            self._dictionary = array
+        return self._dictionary
+
+    def _fits(self, ids: pa.Array) -> bool:
+        return self._kind is None or (self._kind == _KINDS[int]) == pa.types.is_integer(ids.type)
+
+    def _step(self, count: int) -> None:
+        """Go on moving to new words, where most of the present ones name nothing."""
+        names = self._names
+        if self._next is None:
+            if len(names.words) < max(config.ID_MIN_DEAD, config.ID_WASTE * self._size):
+                return
+            self._next, self._moved = _empty(2 * self._size), 0
+        rows = len(names.codes.values)
+        stop = min(self._moved + config.ID_MOVES * count + config.ID_MOVES_A_CALL, rows)
+        part = _named(names, np.arange(self._moved, stop))
+        if len(part):
+            _put(self._next, names.words.words.take(pa.array(names.codes.values[part])), part)
+        self._moved = stop
+        if stop == rows:
+            new = self._next
+            new.codes.fill(rows - len(new.codes.values), _NONE)
+            self._names, self._next, self._dictionary = new, None, None
+
+
+def _empty(room: int) -> _Names:
+    nothing = np.empty(0, np.int32)
+    return _Names(
+        Vocabulary(room=room),
+        GrowableArray(nothing, borrowed=False, spare=1.0),
+        GrowableArray(nothing, borrowed=False, spare=1.0),
+    )
+
+
+def _put(names: _Names, words: pa.Array, rows: NDArray[Any]) -> None:
+    codes = names.words.add(words)
+    names.rows.fill(max(len(names.words) - len(names.rows.values), 0), _NONE)
+    names.codes.fill(max(int(rows.max()) + 1 - len(names.codes.values), 0), _NONE)
+    names.rows.values[codes] = rows
+    names.codes.values[rows] = codes
+
+
+def _named(names: _Names, rows: NDArray[Any]) -> NDArray[Any]:
+    """Return those of the given rows that an id names."""
+    codes = names.codes.values
+    rows = rows[rows < len(codes)]
+    rows = rows[codes[rows] >= 0]
+    named: NDArray[Any] = rows[names.rows.values[codes[rows]] == rows]
+    return named
+
+
+def _bytes(ids: pa.Array) -> pa.Array:
+    """Return ids as words of bytes: an integer is its eight."""
+    if not pa.types.is_integer(ids.type):
+        return ids
+    numbers = np.ascontiguousarray(ids.to_numpy(zero_copy_only=False), np.int64)
+    offsets = np.arange(len(numbers) + 1, dtype=np.int64) * 8
+    return pa.LargeStringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(numbers))

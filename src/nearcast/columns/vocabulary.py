@@ -35,10 +35,14 @@ class Vocabulary:
     (['tea', 'coffee'], 2, array([2, 1]))
     """
 
-    def __init__(self, words: Iterable[str] | pa.Array | None = None) -> None:
+    def __init__(self, words: Iterable[str] | pa.Array | None = None, *, room: int = 0) -> None:
+        """Begin with *words*; with *room*, so many can be added before the table of slots grows."""
         self._size = 0
+        slots = 16
+        while slots * config.HASH_LOAD < room:
+            slots *= 2
         self._words = Words(
-            slots=np.zeros((16, 2), np.uint64),
+            slots=np.zeros((slots, 2), np.uint64),
             offsets=np.zeros(9, np.int64),
             bytes=np.empty(64, np.uint8),
             counts=np.zeros(8, np.int64),
@@ -81,11 +85,15 @@ class Vocabulary:
         No Python code touches a string of an Arrow array. A short word costs one cache miss; a dictionary array is
         looked up once per distinct word.
         """
-        array = string_array(strings)
-        if pa.types.is_dictionary(array.type):
-            return _through_dictionary(self.encode(array.dictionary), array)
-        data, offsets, valid = string_buffers(array)
-        out = np.full(len(array), NO_CODE, np.int32)
+        valid = None
+        if isinstance(strings, list) and len(strings) < config.FEW_STRINGS:
+            data, offsets = _few(strings)
+        else:
+            array = string_array(strings)
+            if pa.types.is_dictionary(array.type):
+                return _through_dictionary(self.encode(array.dictionary), array)
+            data, offsets, valid = string_buffers(array)
+        out = np.full(len(offsets) - 1, NO_CODE, np.int32)
         if self._size == 0:
             return out
         hashing.encode(self._words, data, offsets, out)
@@ -93,23 +101,34 @@ class Vocabulary:
             out[~valid] = NO_CODE
         return out
 
+    def code(self, word: bytes) -> int:
+        """Return the code of one word, given as UTF-8, :data:`NO_CODE` where it is not in the vocabulary."""
+        if self._size == 0:
+            return NO_CODE
+        out = np.empty(1, np.int32)
+        hashing.encode(self._words, np.frombuffer(word, np.uint8), _sealed(np.array([0, len(word)])), out)
+        return int(out[0])
+
     def add(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
         """Return the code of each string, taking in those that are new and counting each occurrence."""
-        array = string_array(strings)
-        if pa.types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-        if array.null_count:
-            present = array.is_valid().to_numpy(zero_copy_only=False)
-            out = np.full(len(array), NO_CODE, np.int32)
-            out[present] = self.add(array.drop_null())
-            return out
-        data, offsets, _ = string_buffers(array)
-        out = np.empty(len(array), np.int32)
+        if isinstance(strings, list) and len(strings) < config.FEW_STRINGS:
+            data, offsets = _few(strings)
+        else:
+            array = string_array(strings)
+            if pa.types.is_dictionary(array.type):
+                array = array.cast(array.type.value_type)
+            if array.null_count:
+                present = array.is_valid().to_numpy(zero_copy_only=False)
+                out = np.full(len(array), NO_CODE, np.int32)
+                out[present] = self.add(array.drop_null())
+                return out
+            data, offsets, _ = string_buffers(array)
+        out = np.empty(len(offsets) - 1, np.int32)
         done = 0
         while True:
             limit = int(len(self._words.slots) * config.HASH_LOAD)
             done, self._size = hashing.insert(self._words, self._size, limit, data, offsets, done, out)
-            if done == len(array):
+            if done == len(out):
                 return out
             self._grow(int(offsets[done + 1] - offsets[done]), limit)
 
@@ -194,15 +213,36 @@ def string_buffers(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any], ND
     _, offset_buffer, data_buffer = array.buffers()
     kind: Any = np.int64 if pa.types.is_large_string(array.type) else np.int32
     if offset_buffer is None or offset_buffer.size == 0:
-        offsets = np.zeros(1, kind)
+        offsets = np.zeros(1, np.int64)
     else:
         offsets = np.frombuffer(offset_buffer, kind)[array.offset : array.offset + len(array) + 1]
+        offsets = offsets.astype(np.int64, copy=False)
     data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    # One type to the compiler, whoever owns the buffers: a writable array would compile the kernel again.
-    data.flags.writeable = False
-    offsets.flags.writeable = False
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    return data, offsets, valid
+    return _sealed(data), _sealed(offsets), valid
+
+
+def _few(strings: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return (bytes, offsets) of some strings, as :func:`string_buffers` does, without an Arrow array between."""
+    offsets = np.zeros(len(strings) + 1, np.int64)
+    try:
+        joined = "".join(strings)
+        data = joined.encode()
+        words: list[Any] = strings if len(data) == len(joined) else [word.encode() for word in strings]
+    except (TypeError, AttributeError):
+        wrong = next(word for word in strings if not isinstance(word, str))
+        raise ColumnError(f"words must be strings, not {shown(wrong)}") from None
+    end = 0
+    for i, word in enumerate(words):
+        end += len(word)
+        offsets[i + 1] = end
+    return np.frombuffer(data, np.uint8), _sealed(offsets)
+
+
+def _sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, read-only: a writable one is another type to the compiler, and a second compilation."""
+    array.flags.writeable = False
+    return array
 
 
 def _through_dictionary(codes: NDArray[np.int32], array: pa.DictionaryArray) -> NDArray[np.int32]:

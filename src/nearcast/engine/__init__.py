@@ -1,6 +1,7 @@
 """One process: each verb returns the deliveries that it causes."""
 
-from nearcast.engine.engine import Deliveries, Engine
+from nearcast.columns.deliveries import Deliveries
+from nearcast.engine.engine import Engine
 from nearcast.engine.explain import Explanation
 
 __all__ = ["Deliveries", "Engine", "Explanation"]

@@ -4,102 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import repeat
 from numbers import Integral
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.clock import Clock, SystemClock
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
+from nearcast.columns.deliveries import Deliveries
 from nearcast.columns.from_arrow import arrow_table
-from nearcast.columns.from_objects import messages_from_objects, subscriptions_from_objects
-from nearcast.columns.ids import id_array
+from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
+from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.engine.explain import Explanation, explain
-from nearcast.engine.valid_messages import KeptMessages
-from nearcast.errors import DuplicateError, ModelError, UnknownError, shown
+from nearcast.engine.replacement import Replacement
+from nearcast.engine.valid_messages import ComingMessages, ValidMessages
+from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
 from nearcast.matching import build_index, build_store
-from nearcast.model import Delivery, Id, Message, Subscription
+from nearcast.model import Id, Message, Subscription
 
-__all__ = ["Deliveries", "Engine", "Explanation"]
-
-
-class Deliveries:
-    """What subscribers must be told: a sequence of :class:`Delivery`, held as columns.
-
-    >>> nothing = Deliveries([], [])
-    >>> len(nothing), nothing.to_arrow().column_names
-    (0, ['subscription_id', 'message_id', 'change', 'reason', 'score', 'rank'])
-    """
-
-    def __init__(
-        self,
-        subscriptions: list[Id],
-        messages: list[Id],
-        types: tuple[pa.DataType, pa.DataType] | None = None,
-        reasons: list[str] | None = None,
-    ) -> None:
-        self._subscriptions = subscriptions
-        self._messages = messages
-        self._reasons = ["match"] * len(subscriptions) if reasons is None else reasons
-        self._types = types or (pa.string(), pa.string())
-
-    def __len__(self) -> int:
-        return len(self._subscriptions)
-
-    def __iter__(self) -> Iterator[Delivery]:
-        return map(Delivery, self._subscriptions, self._messages, repeat("+"), self._reasons)
-
-    @overload
-    def __getitem__(self, key: int) -> Delivery: ...
-    @overload
-    def __getitem__(self, key: slice) -> Deliveries: ...
-    def __getitem__(self, key: int | slice) -> Delivery | Deliveries:
-        if isinstance(key, slice):
-            return Deliveries(self._subscriptions[key], self._messages[key], self._types, self._reasons[key])
-        return Delivery(self._subscriptions[key], self._messages[key], "+", self._reasons[key])
-
-    def __repr__(self) -> str:
-        return f"<Deliveries: {len(self):,}>"
-
-    def to_arrow(self) -> pa.Table:
-        """Return the columns of :class:`Delivery`.
-
-        A column of ids is of integers where the engine has met nothing else, and of strings otherwise: it does not
-        depend on which deliveries there happen to be, or whether there are any.
-        """
-        count = len(self)
-        return pa.table(
-            {
-                "subscription_id": _id_column(self._subscriptions, self._types[0]),
-                "message_id": _id_column(self._messages, self._types[1]),
-                "change": pa.repeat(pa.scalar("+"), count),
-                "reason": pa.array(self._reasons, pa.string()),
-                "score": pa.nulls(count, pa.float64()),
-                "rank": pa.nulls(count, pa.int32()),
-            }
-        )
+__all__ = ["Engine"]
 
 
 class Engine:
     """Subscriptions and valid messages in memory; each verb returns the deliveries that it causes.
 
     A message with an ``expires_at`` is kept until then, and who subscribes meanwhile receives it at once. One without
-    is for the moment: it is delivered to who is subscribed, and not kept.
+    is for the moment: it is delivered to who is subscribed, and not kept. One whose ``published_at`` lies ahead is held
+    back until then: the first call after that instant delivers it, before anything else that it does.
 
     Every verb takes one object, several, or a table (Arrow, pandas, GeoPandas, Polars; columns as in
-    :mod:`nearcast.columns.from_arrow`). A call applies whole, or raises and changes nothing. Not safe for changes
-    from several threads at once.
+    :mod:`nearcast.columns.from_arrow`). A call applies whole, or raises and changes nothing. Not safe for changes from
+    several threads at once.
 
     >>> from nearcast import Box, Message, Point, Subscription
     >>> engine = Engine()
     >>> engine.subscribe(Subscription("ben", "storm OR flood", Box(-75, 40, -73, 42)))
     <Deliveries: 0>
-    >>> [delivery.subscription for delivery in engine.publish(Message(1, "Flood warning", Point(lon=-74, lat=41)))]
+    >>> [told.subscription_id for told in engine.publish(Message(1, "Flood warning", Point(lon=-74, lat=41)))]
     ['ben']
 
     Parameters
@@ -110,7 +56,12 @@ class Engine:
     space
         The space of all regions and places.
     clock
-        Tells when messages expire; the machine's by default.
+        Tells when messages begin and expire; the machine's by default.
+    subscription_ids, message_ids
+        ``str`` or ``int``; the first ids decide where nothing is given. Others are refused from then on.
+    withdrawals
+        Whether subscribers are told (``-``, reason ``replace``) that a valid message was replaced by one that they do
+        not want.
     """
 
     def __init__(
@@ -120,30 +71,33 @@ class Engine:
         store: str = config.DEFAULT_STORE,
         space: Space = WGS84,
         clock: Clock | None = None,
+        subscription_ids: type[str] | type[int] | None = None,
+        message_ids: type[str] | type[int] | None = None,
+        withdrawals: bool = False,
     ) -> None:
         self._clock = SystemClock() if clock is None else clock
+        self._withdrawals = withdrawals
         self._index = build_index(index, SubscriptionTable.empty(Coding.new(space)))
-        self._kept = KeptMessages(build_store(store, messages_from_objects([], like=self)))
-        self._rows: dict[Id, int] = {}
-        self._ids: list[Id | None] = []  # by row; None where it was unsubscribed
-        self._texts = [False, False]  # has a subscription, has a message come with an id that is a string?
+        self._ids = Ids("subscription", id_kind(subscription_ids, "subscription_ids"))
+        messages = Ids("message", id_kind(message_ids, "message_ids"))
+        self._valid = ValidMessages(build_store(store, messages_from_objects([], like=self)), messages)
+        self._coming = ComingMessages()
         self._published = self._expired = self._delivered = 0
 
     def __len__(self) -> int:
         """How many subscriptions there are."""
-        return len(self._rows)
+        return len(self._ids)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._rows
+        return self._ids.row(id) >= 0
 
     def __iter__(self) -> Iterator[Id]:
         """Iterate over the ids of the subscriptions."""
-        return iter(self._rows)
+        return iter(self._ids)
 
     def __getitem__(self, id: Id) -> Subscription:
         """Return a subscription; its expression is the normal form of what was subscribed."""
-        only = self._index.store.subscription(self._row(id))
-        found = only.to_subscriptions()[0]
+        found = self._index.store.subscription(self._row(id)).to_subscriptions()[0]
         return Subscription(id, found.expression, found.region)
 
     @property
@@ -154,6 +108,8 @@ class Engine:
     def __repr__(self) -> str:
         return f"<Engine: {len(self):,} subscription{'s' * (len(self) != 1)}, index {self._index.name!r}>"
 
+    # --- Changes ---------------------------------------------------------------------------------------------------
+
     def subscribe(
         self, subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any
     ) -> Deliveries:
@@ -163,59 +119,57 @@ class Engine:
         publication, with the reason ``"subscribe"``.
         """
         ids, build = self._reader(subscriptions)
-        seen: set[Id] = set()
-        for key in ids:
-            if key in self._rows or key in seen:
-                raise DuplicateError(
-                    f"subscription {shown(key)} exists already; unsubscribe it first, or choose another id"
-                )
-            seen.add(key)
+        self._refuse_taken(ids)
         table = self._index.store.check_insert(build())
-        newcomers, told = self._kept.wanted_by(table, self._clock.now())
+        now = self._clock.now()
+        due = self._due(now)
         rows = self._index.insert(table)
-        self._delivered += len(told)
-        self._ids.extend(ids)
-        self._rows.update(zip(ids, rows.tolist()))
-        self._texts[0] |= any(isinstance(key, str) for key in ids)
-        return self._deliveries([ids[row] for row in newcomers], told, "subscribe")
+        self._ids.put(ids, rows)
+        told = self._nothing()
+        if len(self._valid.store):
+            newcomers, messages = self._valid.wanted_by(table, now)
+            told = Deliveries(self._ids.column(rows[newcomers]), messages, reasons="subscribe")
+        return self._told([*due, told])
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
-        """Remove subscriptions by id; an unknown id is an error."""
-        keys: list[Any] = [ids] if isinstance(ids, Integral | str) else list(ids)  # type: ignore[arg-type]
-        rows = [self._row(key) for key in keys]
-        self._index.remove(np.array(rows, np.int64))
-        for key, row in zip(keys, rows):
-            del self._rows[key]
-            self._ids[row] = None
-        return self._deliveries([], [])
+        """Remove subscriptions by id; an unknown id, or one twice in the call, is an error."""
+        one = isinstance(ids, str | Integral)
+        if not one and not isinstance(ids, Iterable):
+            raise UnknownError(f"there is no subscription {shown(ids)}; give an id, or several")
+        keys: list[Any] = [ids] if one else list(ids)  # type: ignore[arg-type]
+        rows = np.array([self._row(key) for key in keys], np.int64)
+        if len(set(rows.tolist())) < len(rows):
+            raise ColumnError("a subscription is named twice in one call; name each once")
+        due = self._due(self._clock.now())
+        self._index.remove(rows)
+        self._ids.drop(rows)
+        return self._told([*due, self._nothing()])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
         """Deliver messages to the subscriptions that match, and keep those that have an ``expires_at``.
 
-        A message takes the place of what is kept under its id. One that has expired by now reaches nobody. Each call
+        A message takes the place of what is valid under its id: with the same content it is no news, with another one
+        it is told to those whom the one before did not reach. One that has expired by now reaches nobody. Each call
         also looks for kept messages that have expired, a few for each message that it publishes.
         """
-        given, given_ids = batch, ids = self._messages(messages, learn=True)
         now = self._clock.now()
-        if batch.expires_at is not None:
-            valid = np.flatnonzero(batch.expires_at > now)
-            if len(valid) < batch.size:
-                batch, ids = batch.take(valid), [ids[row] for row in valid]
-        found = self._index.match(batch).sorted()
-        self._kept.publish(given, given_ids, now)
-        self._published += given.size
-        self._expired += given.size - batch.size
-        self._delivered += len(found.rows)
-        self._texts[1] |= any(isinstance(key, str) for key in given_ids)
-        return self._deliveries(*self._pairs(found, ids))
+        batch, ids = self._messages(messages, now)
+        due = self._due(now)
+        told = [self._publish(part, own, now) for part, own in _distinct(batch, ids, self._remembers(batch))]
+        return self._told([*due, *told])
 
     def expire(self) -> Deliveries:
-        """Forget every kept message that has expired by now; nobody is told.
+        """Let time pass: deliver what was held back until now, and forget every kept message that has expired.
 
-        Nothing depends on this call but memory: an expired message is never delivered.
+        Nothing else depends on this call: an expired message is never delivered, and every other verb delivers what
+        has come due.
         """
-        self._kept.store.expire(self._clock.now())
-        return self._deliveries([], [])
+        now = self._clock.now()
+        due = self._due(now)
+        self._valid.store.expire(now)
+        return self._told([*due, self._nothing()])
+
+    # --- Questions -------------------------------------------------------------------------------------------------
 
     def match(self, messages: Message | Iterable[Message] | MessageBatch | Any, threads: int = 1) -> Any:
         """Tell who would receive messages, without publishing them.
@@ -225,50 +179,114 @@ class Engine:
         """
         batch, ids = self._messages(messages)
         found = self._index.match(batch, threads).sorted()
-        subscriptions, told = self._pairs(found, ids)
         if isinstance(messages, Message):
-            return subscriptions
-        texts = self._texts[0], self._texts[1] or any(isinstance(key, str) for key in ids)
-        return (
-            Deliveries(subscriptions, told, _types(*texts))
-            .to_arrow()
-            .select(["message_id", "subscription_id"])
-        )
+            return self._ids.column(found.rows).to_pylist()
+        return self._deliveries(found, ids).to_arrow().select(["message_id", "subscription_id"])
 
     def explain(self, message: Message, id: Id) -> Explanation:
         """Tell why a message matches a subscription, or why not."""
+        if not isinstance(message, Message):
+            raise ModelError(f"explain takes a Message and the id of a subscription, not {shown(message)}")
         return explain(self[id], message)
 
     def stats(self) -> dict[str, Any]:
         """Return plain figures: what was published, delivered, kept and forgotten; those of the index and the store."""
-        store = self._kept.store.stats()
+        store = self._valid.store.stats()
         return {
             "subscriptions": len(self),
             "published": self._published,
             "expired_before_publication": self._expired,
             "delivered": self._delivered,
             "kept": store["messages"],
+            "coming": len(self._coming),
             "expired": store["expired"],
             "index": self._index.stats(),
             "store": store,
         }
 
+    # --- How -------------------------------------------------------------------------------------------------------
+
+    def _publish(self, batch: MessageBatch, ids: Any, now: int) -> Deliveries:
+        """Publish messages of distinct ids; hold back those whose time has not come."""
+        if self._coming:
+            self._coming.forget(_listed(ids))
+        if batch.published_at is not None and batch.published_at.max(initial=now) > now:
+            later = batch.published_at > now
+            self._coming.put(*_part(batch, _listed(ids), np.flatnonzero(later)))
+            batch, ids = _part(batch, ids, np.flatnonzero(~later))
+        self._published += batch.size
+        replaced = None
+        if self._remembers(batch):
+            names = _arrow(ids)
+            rows = self._valid.rows(names, now)
+            if (rows >= 0).any():
+                replaced = Replacement(self._index, self._valid.store.rows, batch, rows)
+                batch, ids = _part(batch, ids, replaced.news)
+                names = _arrow(ids)
+            self._valid.publish(batch, names, now)
+        news = ids
+        if batch.expires_at is not None:
+            valid = np.flatnonzero(batch.expires_at > now)
+            if len(valid) < batch.size:
+                self._expired += batch.size - len(valid)
+                if replaced is not None:
+                    replaced.only(valid)
+                batch, ids = _part(batch, ids, valid)
+        found = self._index.match(batch).sorted()
+        if replaced is None:
+            return self._deliveries(found, ids)
+        told, withdrawn = replaced.compared(found)
+        parts = [self._deliveries(told, ids)]
+        if self._withdrawals:
+            parts.append(self._deliveries(withdrawn, news, "-", "replace"))
+        return Deliveries.joined(parts)
+
+    def _due(self, now: int) -> list[Deliveries]:
+        """Publish what was held back until now."""
+        if not self._coming:
+            return []
+        return [self._publish(batch, [key], now) for batch, key in self._coming.due(now)]
+
+    def _remembers(self, batch: MessageBatch) -> bool:
+        """Tell whether the ids of a batch matter: something is kept, or is going to be."""
+        times = batch.expires_at is not None or batch.published_at is not None
+        return times or len(self._valid.ids) > 0 or len(self._coming) > 0
+
+    def _told(self, parts: list[Deliveries]) -> Deliveries:
+        told = Deliveries.joined(parts) if len(parts) > 1 else parts[0]
+        self._delivered += len(told)
+        return told
+
+    def _nothing(self) -> Deliveries:
+        return Deliveries(self._ids.column(_NO_ROWS), self._valid.ids.column(_NO_ROWS))
+
+    def _deliveries(
+        self, found: Matches, message_ids: Any, change: str = "+", reason: str = "publish"
+    ) -> Deliveries:
+        """Return matches as deliveries; *message_ids* are those of the messages, in order."""
+        subscriptions = self._ids.column(found.rows)
+        return Deliveries(subscriptions, IdColumn(found.messages, message_ids), change, reason)
+
     def _row(self, id: Id) -> int:
-        try:
-            return self._rows[id]
-        except (KeyError, TypeError):
-            raise UnknownError(f"there is no subscription {shown(id)}") from None
+        row = self._ids.row(id)
+        if row < 0:
+            raise UnknownError(f"there is no subscription {shown(id)}")
+        return row
 
-    def _deliveries(self, subscriptions: list[Id], messages: list[Id], reason: str = "match") -> Deliveries:
-        return Deliveries(subscriptions, messages, _types(*self._texts), [reason] * len(messages))
+    def _refuse_taken(self, ids: pa.Array) -> None:
+        """Raise where an id is in use, or twice in the call."""
+        self._ids.check(ids)
+        rows = self._ids.find(ids)
+        taken = ids[int((rows >= 0).argmax())] if (rows >= 0).any() else None
+        if taken is None and len(ids) > 1 and len(ids.unique()) < len(ids):
+            counts = ids.value_counts()
+            taken = counts.field("values")[int(counts.field("counts").to_numpy().argmax())]
+        if taken is not None:
+            raise DuplicateError(
+                f"subscription {shown(taken.as_py())} exists already; unsubscribe it first, or choose another id"
+            )
 
-    def _pairs(self, found: Matches, message_ids: list[Id]) -> tuple[list[Id], list[Id]]:
-        """Return the ids of the subscription and the message of each match."""
-        ids: list[Any] = self._ids
-        subscriptions = [ids[row] for row in found.rows.tolist()]
-        return subscriptions, [message_ids[row] for row in found.messages.tolist()]
-
-    def _reader(self, given: Any) -> tuple[list[Id], Callable[[], SubscriptionTable]]:
+    def _reader(self, given: Any) -> tuple[pa.Array, Callable[[], SubscriptionTable]]:
         """Return the ids of what is subscribed, and how to read the rest: nothing is coded before the ids are good."""
         if isinstance(given, SubscriptionTable):
             return _ids_of(given), lambda: replace(given, ids=None)
@@ -277,34 +295,81 @@ class Engine:
             wrong = [sub for sub in subs if not isinstance(sub, Subscription)]
             if wrong:
                 raise ModelError(f"{shown(wrong[0])} is not a Subscription")
-            return [sub.id for sub in subs], lambda: subscriptions_from_objects(
-                subs, like=self, with_ids=False
-            )
+            ids = ids_of([sub.id for sub in subs])
+            return ids, lambda: subscriptions_from_objects(subs, like=self, with_ids=False)
         table = arrow_table(given)
         ids = id_array(table["id"], len(table), "id") if "id" in table.column_names else None
-        named = list(range(len(table))) if ids is None else ids.to_pylist()
+        named = pa.array(np.arange(len(table))) if ids is None else ids
         return named, lambda: replace(SubscriptionTable.from_arrow(table, like=self), ids=None)
 
-    def _messages(self, given: Any, learn: bool = False) -> tuple[MessageBatch, list[Id]]:
-        """Return messages as a batch in the engine's codes, and their ids.
+    def _messages(self, given: Any, now: int | None = None) -> tuple[MessageBatch, Any]:
+        """Return messages as a batch in the engine's codes, and their ids: a list, or an Arrow array.
 
-        With *learn*, all words get codes where a message is going to be kept: somebody may ask for them later.
+        With *now*, all words get codes where a message is going to be kept or comes later: somebody may ask for them
+        by then.
         """
         if isinstance(given, MessageBatch):
-            return given, _ids_of(given)
-        if isinstance(given, Message) or _is_objects(given):
+            if not given.coding.fits(self.coding):
+                raise ColumnError(
+                    "the messages are coded by another vocabulary than this engine; make the batch with like=engine"
+                )
+            batch, ids = given, _ids_of(given)
+        elif isinstance(given, Message) or _is_objects(given):
             messages = [given] if isinstance(given, Message) else list(given)
-            learn = learn and any(getattr(message, "expires_at", None) is not None for message in messages)
+            learn = now is not None and any(_lasts(message, now) for message in messages)
             batch = messages_from_objects(messages, like=self, with_ids=False, learn=learn)
-            return batch, [message.id for message in messages]
-        table = arrow_table(given)
-        learn = learn and "expires_at" in table.column_names
-        batch = MessageBatch.from_arrow(table, like=self, learn=learn)
-        return batch, _ids_of(batch)
+            ids = [message.id for message in messages]
+        else:
+            table = arrow_table(given)
+            names = table.column_names
+            learn = now is not None and ("expires_at" in names or "published_at" in names)
+            batch = MessageBatch.from_arrow(table, like=self, learn=learn)
+            ids = _ids_of(batch)
+        if now is not None:
+            self._valid.ids.settle(ids)
+        return batch, ids
 
 
-def _ids_of(columns: SubscriptionTable | MessageBatch) -> list[Id]:
-    return list(range(columns.size)) if columns.ids is None else columns.ids.to_pylist()
+_NO_ROWS = np.empty(0, np.int64)
+
+
+def _lasts(message: Any, now: int) -> bool:
+    """Tell whether a message is kept, or comes later than now."""
+    published = getattr(message, "published_at", None)
+    return getattr(message, "expires_at", None) is not None or (published is not None and published > now)
+
+
+def _ids_of(columns: SubscriptionTable | MessageBatch) -> pa.Array:
+    return pa.array(np.arange(columns.size)) if columns.ids is None else columns.ids
+
+
+def _arrow(ids: Any) -> pa.Array:
+    return ids_of(ids) if isinstance(ids, list) else ids
+
+
+def _listed(ids: Any) -> list[Any]:
+    return ids if isinstance(ids, list) else list(ids.to_pylist())
+
+
+def _part(batch: MessageBatch, ids: Any, rows: NDArray[np.int64]) -> tuple[MessageBatch, Any]:
+    """Return some rows of a batch, and their ids."""
+    if len(rows) == batch.size:
+        return batch, ids
+    own = [ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids.take(pa.array(rows))
+    return batch.take(rows), own
+
+
+def _distinct(batch: MessageBatch, ids: Any, matters: bool) -> Iterator[tuple[MessageBatch, Any]]:
+    """Cut a batch where an id comes a second time, if that matters: the later message replaces the earlier one."""
+    if not matters or batch.size < 2 or len(_arrow(ids).unique()) == batch.size:
+        yield batch, ids
+        return
+    first, seen = 0, set[Any]()
+    for row, key in enumerate([*_listed(ids), None]):
+        if key is None or key in seen:
+            yield _part(batch, ids, np.arange(first, row))
+            first, seen = row, set()
+        seen.add(key)
 
 
 def _is_objects(given: Any) -> bool:
@@ -313,12 +378,3 @@ def _is_objects(given: Any) -> bool:
         hasattr(given, "__arrow_c_stream__") or hasattr(given, "keys") or isinstance(given, pa.RecordBatch)
     )
     return isinstance(given, Iterable) and not table
-
-
-def _types(*texts: bool) -> tuple[pa.DataType, pa.DataType]:
-    subscription, message = (pa.string() if text else pa.int64() for text in texts)
-    return subscription, message
-
-
-def _id_column(ids: list[Id], kind: pa.DataType) -> pa.Array:
-    return pa.array(ids if pa.types.is_integer(kind) else map(str, ids), kind)

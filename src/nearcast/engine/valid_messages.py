@@ -1,86 +1,131 @@
-"""The messages that an engine keeps while they are valid: a store of them, under their ids."""
+"""The messages that an engine keeps while they are valid: a store of them, under their ids; those to come, too."""
 
 from __future__ import annotations
 
-from typing import Any
+import heapq
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import NEVER, MessageBatch, SubscriptionTable
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ids import IdColumn, Ids
 from nearcast.matching import MessageStore
-from nearcast.model import Id
 
-__all__ = ["KeptMessages"]
+__all__ = ["ComingMessages", "ValidMessages"]
 
 
-class KeptMessages:
+class ValidMessages:
     """A message store with ids and the order of publication; one message for each id.
 
     The store removes what has expired by itself. What is known about a row of it here is put right when the row is
     given to another message, so it never outgrows the store.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, ids: Ids) -> None:
         self.store = store
-        self._rows: dict[Id, int] = {}  # where each id stands, or stood, if that row is not present any more
-        self._ids = GrowableArray(np.empty(0, object), borrowed=False)  # by row
-        self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False)  # by row: the how manieth it was
+        self.ids = ids
+        self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False, spare=1.0)  # by row: the order
         self._published = 0
 
-    def publish(self, batch: MessageBatch, ids: list[Id], now: int) -> None:
-        """Keep the messages that expire, and later than *now*; forget what was kept under any of the ids.
+    def rows(self, ids: pa.Array, now: int) -> NDArray[np.int32]:
+        """Return the row of the valid message under each id, -1 where there is none."""
+        rows = self.ids.find(ids)
+        stored = self.store.rows
+        known = np.flatnonzero(rows >= 0)
+        here = rows[known]
+        rows[known[~stored.present[here] | (stored.expires_at[here] <= now)]] = -1
+        return rows
+
+    def publish(self, batch: MessageBatch, ids: pa.Array, now: int) -> None:
+        """Keep the messages that expire, and later than *now*; forget what was kept under any of the ids, all distinct.
 
         Then sweep a part of the store, in proportion to what is published.
         """
-        present = self.store.rows.present
-        again = self._rows.keys() & ids if self._rows else ()
-        gone = [row for key in again if present[row := self._rows[key]]]
-        kept = self._to_keep(batch, ids, now)
-        rows = None
-        if len(kept):
-            rows = self.store.insert(batch if len(kept) == batch.size else batch.take(kept))
-        if gone:
-            self.store.remove(gone)
-        for key in again:
-            del self._rows[key]
-        if rows is not None:
-            self._name(rows, [ids[row] for row in kept.tolist()])
-        self.store.sweep(now, config.SWEEP_ROWS * batch.size)
+        self._forget(ids)
+        if batch.expires_at is not None:
+            kept = np.flatnonzero((batch.expires_at > now) & (batch.expires_at < NEVER))
+            if len(kept):
+                whole = len(kept) == batch.size
+                rows = self.store.insert(batch if whole else batch.take(kept))
+                self._name(rows, ids if whole else ids.take(pa.array(kept)))
+        self.sweep(now, batch.size)
 
-    def wanted_by(self, table: SubscriptionTable, now: int) -> tuple[list[int], list[Id]]:
-        """Return the pairs of a subscription row and a message id that match now, in the order of publication."""
-        if not len(self.store):
-            return [], []
+    def sweep(self, now: int, count: int) -> None:
+        """Look for expired messages, as is due when so many were published."""
+        if len(self.store):
+            self.store.sweep(now, config.SWEEP_ROWS * count)
+
+    def wanted_by(self, table: SubscriptionTable, now: int) -> tuple[NDArray[np.int64], IdColumn]:
+        """Return the pairs of a subscription row and a message that match now, in the order of publication."""
         found = self.store.match(table, now)
         order = np.lexsort((self._numbers.values[found.rows], found.messages))
-        ids: list[Id] = self._ids.values[found.rows[order]].tolist()
-        return found.messages[order].tolist(), ids
+        return found.messages[order], self.ids.column(found.rows[order])
 
-    def _to_keep(self, batch: MessageBatch, ids: list[Id], now: int) -> NDArray[np.int64]:
-        """Return the rows of *batch* to keep: of several with one id the last, if that one expires."""
-        if batch.expires_at is None:
-            return np.empty(0, np.int64)
-        kept = np.flatnonzero((batch.expires_at > now) & (batch.expires_at < NEVER))
-        if not len(kept):
-            return kept
-        last = dict(zip(ids, range(len(ids))))
-        if len(last) < len(ids):
-            kept = np.array([row for row in kept.tolist() if last[ids[row]] == row], np.int64)
-        return kept
+    def _forget(self, ids: pa.Array) -> None:
+        """Forget what is kept under ids, valid or not."""
+        if not len(self.ids):
+            return
+        rows = self.ids.find(ids)
+        rows = rows[rows >= 0]
+        if len(rows):
+            present = rows[self.store.rows.present[rows]]
+            if len(present):
+                self.store.remove(present)
+            self.ids.drop(rows)
 
-    def _name(self, rows: NDArray[Any], ids: list[Id]) -> None:
+    def _name(self, rows: NDArray[Any], ids: pa.Array) -> None:
         """Write down the ids of the given rows, which begin a new life."""
-        new = self.store.rows.size - len(self._ids.values)
-        self._ids.fill(new, None)
-        self._numbers.fill(new, 0)
-        numbers = rows.tolist()
-        for before, row in zip(self._ids.values[rows].tolist(), numbers):
-            if self._rows.get(before) == row:
-                del self._rows[before]
-        self._rows.update(zip(ids, numbers))
-        self._ids.values[rows] = np.array(ids, object)
+        self._numbers.fill(max(self.store.rows.size - len(self._numbers.values), 0), 0)
+        self.ids.drop(self.ids.named(rows))  # of messages that the store removed by itself
+        self.ids.put(ids, rows)
         self._numbers.values[rows] = self._published + np.arange(len(rows))
         self._published += len(rows)
+
+
+class _Coming(NamedTuple):
+    """A message that is to be delivered later."""
+
+    published_at: int
+    number: int  # of two for the same instant, the one that was published first comes first
+    id: Any
+    batch: MessageBatch
+
+
+class ComingMessages:
+    """Messages whose ``published_at`` lies ahead, one for each id."""
+
+    def __init__(self) -> None:
+        self._heap: list[_Coming] = []
+        self._numbers: dict[Any, int] = {}  # of the one that counts under an id
+        self._published = 0
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def put(self, batch: MessageBatch, ids: list[Any]) -> None:
+        """Hold messages back; one that is held back under the same id is forgotten."""
+        assert batch.published_at is not None
+        for row, key in enumerate(ids):
+            self._published += 1
+            self._numbers[key] = self._published
+            coming = _Coming(int(batch.published_at[row]), self._published, key, batch.take([row]))
+            heapq.heappush(self._heap, coming)
+
+    def forget(self, ids: list[Any]) -> None:
+        """Forget what is held back under ids: something else was published under them."""
+        for key in ids:
+            self._numbers.pop(key, None)
+
+    def due(self, now: int) -> list[tuple[MessageBatch, Any]]:
+        """Take out the messages whose time has come, in the order of their times."""
+        found = []
+        while self._heap and self._heap[0].published_at <= now:
+            coming = heapq.heappop(self._heap)
+            if self._numbers.get(coming.id) == coming.number:
+                del self._numbers[coming.id]
+                found.append((coming.batch, coming.id))
+        return found

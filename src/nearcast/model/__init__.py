@@ -50,9 +50,9 @@ class Message:
         Names to numbers or strings; ``True`` and ``False`` are 1 and 0.
     published_at, expires_at
         From when until when it may be delivered: aware ``datetime``, ISO 8601 with an offset, or microseconds
-        since 1970 UTC. Kept as microseconds. A message is valid before the instant ``expires_at``: an engine keeps it
-        until then, for those who subscribe later. Without one it is for the moment: delivered to who is subscribed when
-        it is published, and not kept.
+        since 1970 UTC. Kept as microseconds. Before ``published_at`` an engine holds the message back.
+        A message is valid before the instant ``expires_at``: an engine keeps it until then, for those who subscribe
+        later. Without one it is for the moment: delivered to who is subscribed when it is published, and not kept.
     """
 
     id: Id
@@ -224,20 +224,21 @@ class Delivery:
 
     Parameters
     ----------
-    subscription, message
-        The ids of both.
+    subscription_id, message_id
+        Who is told, and about what.
     change
         ``"+"``: receive it; ``"-"``: what was received no longer counts.
     reason
-        Why: ``"match"``, the message was published; ``"subscribe"``, it was there already when one subscribed.
+        Which call led to it: ``"publish"``, ``"subscribe"`` (the message was there already), ``"update"``, ``"move"``,
+        ``"replace"`` (the message was replaced by another one under its id), ``"unsubscribe"``, ``"expire"``.
     score, rank
         Only for subscriptions that rank.
     """
 
-    subscription: Id
-    message: Id
+    subscription_id: Id
+    message_id: Id
     change: str = "+"
-    reason: str = "match"
+    reason: str = "publish"
     score: float | None = None
     rank: int | None = None
 

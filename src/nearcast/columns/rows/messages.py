@@ -112,6 +112,27 @@ class MessageRows(Coded):
         adjacent: NDArray[np.int64] = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], counts)
         return adjacent
 
+    def batch(self, rows: NDArray[Any]) -> MessageBatch:
+        """Return the messages of the given rows, all present, as a batch without ids and times of publication."""
+        probe_rows, stored = self.probe_rows(rows), self.stored
+        counts = self._columns["probes"].values[rows]
+        offsets, picks = ragged_take(stored.value_offsets, np.arange(len(stored.values)), probe_rows)
+        values = np.full((len(probe_rows), len(self.attributes or ())), np.nan)
+        values[np.repeat(np.arange(len(probe_rows)), np.diff(offsets)), stored.value_attributes[picks]] = (
+            stored.values[picks]
+        )
+        words = ragged_take(stored.keyword_offsets, stored.keywords, probe_rows)
+        return MessageBatch(
+            Probes(stored.boxes[probe_rows], *words, values),
+            np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+            len(rows),
+            self.shapes.take(probe_rows),
+            None,
+            None,
+            self.expires_at[rows],
+            self.coding,
+        )
+
     def check_insert(self, batch: MessageBatch) -> None:
         """Raise before anything has changed where *batch* cannot stand beside the messages here."""
         if not batch.coding.fits(self.coding):

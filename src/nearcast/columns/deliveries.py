@@ -1,0 +1,190 @@
+"""Deliveries as columns: what subscribers are told, whoever tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nearcast.columns.ids import IdColumn
+from nearcast.model import Delivery
+
+__all__ = ["CHANGES", "REASONS", "Deliveries", "deliveries_schema"]
+
+CHANGES = ("+", "-")
+REASONS = ("publish", "subscribe", "update", "move", "replace", "unsubscribe", "expire")
+_CODES = {name: np.int8(code) for names in (CHANGES, REASONS) for code, name in enumerate(names)}
+_CHANGE, _REASON = pa.array(CHANGES, pa.string()), pa.array(REASONS, pa.string())
+_NOTHING = np.empty(0, np.int32)
+
+
+def deliveries_schema(subscriptions: pa.DataType, messages: pa.DataType) -> pa.Schema:
+    """Return the columns of deliveries as plain types, for files and Spark, where ids are of the given types."""
+    return pa.schema(
+        {
+            "subscription_id": subscriptions,
+            "message_id": messages,
+            "change": pa.string(),
+            "reason": pa.string(),
+            "score": pa.float64(),
+            "rank": pa.int32(),
+        }
+    )
+
+
+class Deliveries:
+    """What subscribers are told: a sequence of :class:`Delivery`, held as columns.
+
+    ``change`` is ``+`` (receive it) or ``-`` (what was received no longer counts); ``reason`` names the call that led
+    to it. ``score`` and ``rank`` are those of subscriptions that rank, null for the others. Objects are made when
+    somebody iterates; :meth:`to_arrow` shares the ids with whoever made the deliveries, and anything that reads the
+    Arrow C stream (Polars, DuckDB, pandas) takes them as they are.
+
+    >>> nothing = Deliveries.none()
+    >>> len(nothing), nothing.to_arrow().column_names
+    (0, ['subscription_id', 'message_id', 'change', 'reason', 'score', 'rank'])
+    """
+
+    __slots__ = ("_changes", "_messages", "_ranks", "_reasons", "_scores", "_subscriptions")
+
+    def __init__(
+        self,
+        subscriptions: IdColumn,
+        messages: IdColumn,
+        changes: str | NDArray[np.int8] = "+",
+        reasons: str | NDArray[np.int8] = "publish",
+        scores: NDArray[np.float64] | None = None,
+        ranks: NDArray[np.int32] | None = None,
+    ) -> None:
+        """Take columns of one length; *changes* and *reasons* are one word for all, or positions in their lists."""
+        self._subscriptions, self._messages = subscriptions, messages
+        self._changes, self._reasons = changes, reasons
+        self._scores, self._ranks = scores, ranks
+
+    @classmethod
+    def none(cls) -> Deliveries:
+        """Return no deliveries, between ids that are strings."""
+        return cls(IdColumn(_NOTHING, []), IdColumn(_NOTHING, []))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Deliveries]) -> Deliveries:
+        """Return the deliveries of several calls, one after the other; a single one is returned as it is."""
+        filled = [part for part in parts if len(part)] or list(parts[:1])
+        if len(filled) == 1:
+            return filled[0]
+        return cls(
+            _chained([part._subscriptions for part in filled]),
+            _chained([part._messages for part in filled]),
+            np.concatenate([_coded(part._changes, len(part)) for part in filled]),
+            np.concatenate([_coded(part._reasons, len(part)) for part in filled]),
+            _numbers([part._scores for part in filled], filled, np.nan),
+            _numbers([part._ranks for part in filled], filled, -1),
+        )
+
+    def __len__(self) -> int:
+        return len(self._subscriptions.codes)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        count = len(self)
+        columns = (
+            self._subscriptions.to_pylist(),
+            self._messages.to_pylist(),
+            _spelled(self._changes, count, CHANGES),
+            _spelled(self._reasons, count, REASONS),
+            [None] * count if self._scores is None else _some(self._scores, np.isnan(self._scores)),
+            [None] * count if self._ranks is None else _some(self._ranks, self._ranks < 0),
+        )
+        return map(Delivery, *columns)
+
+    @overload
+    def __getitem__(self, key: int) -> Delivery: ...
+    @overload
+    def __getitem__(self, key: slice) -> Deliveries: ...
+    def __getitem__(self, key: int | slice) -> Delivery | Deliveries:
+        if not isinstance(key, slice):
+            at = range(len(self))[key]
+            return next(iter(self[at : at + 1]))
+
+        def part(column: Any) -> Any:
+            return column if column is None or isinstance(column, str) else column[key]
+
+        return Deliveries(*(part(getattr(self, name)) for name in _ORDER))
+
+    def __repr__(self) -> str:
+        return f"<Deliveries: {len(self):,}>"
+
+    def to_arrow(self) -> pa.Table:
+        """Return the columns of :class:`Delivery`.
+
+        Ids are integers, or strings as dictionary arrays; so are ``change`` and ``reason``. The types do not depend on
+        which deliveries there happen to be, or whether there are any.
+        """
+        count = len(self)
+        changes, reasons = _coded(self._changes, count), _coded(self._reasons, count)
+        scores, ranks = self._scores, self._ranks
+        return pa.table(
+            {
+                "subscription_id": self._subscriptions.to_arrow(),
+                "message_id": self._messages.to_arrow(),
+                "change": pa.DictionaryArray.from_arrays(pa.array(changes), _CHANGE, safe=False),
+                "reason": pa.DictionaryArray.from_arrays(pa.array(reasons), _REASON, safe=False),
+                "score": pa.nulls(count, pa.float64())
+                if scores is None
+                else _masked(scores, np.isnan(scores)),
+                "rank": pa.nulls(count, pa.int32()) if ranks is None else _masked(ranks, ranks < 0),
+            }
+        )
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the columns through the Arrow C stream interface."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> Any:
+        """Return the columns as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+
+_ORDER = ("_subscriptions", "_messages", "_changes", "_reasons", "_scores", "_ranks")
+
+
+def _coded(words: str | NDArray[np.int8], count: int) -> NDArray[np.int8]:
+    return np.full(count, _CODES[words]) if isinstance(words, str) else words
+
+
+def _spelled(words: str | NDArray[np.int8], count: int, names: tuple[str, ...]) -> list[str]:
+    return [words] * count if isinstance(words, str) else [names[code] for code in words.tolist()]
+
+
+def _some(values: NDArray[Any], absent: NDArray[np.bool_]) -> list[Any]:
+    return [None if gone else value for value, gone in zip(values.tolist(), absent.tolist())]
+
+
+def _masked(values: NDArray[Any], absent: NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values, mask=absent) if absent.any() else pa.array(values)
+
+
+def _numbers(columns: list[Any], parts: list[Deliveries], absent: float) -> NDArray[Any] | None:
+    """Put columns of numbers together; where a part has none, all of its entries are *absent*."""
+    given = [column for column in columns if column is not None]
+    if not given:
+        return None
+    return np.concatenate(
+        [
+            np.full(len(part), absent, given[0].dtype) if column is None else column
+            for column, part in zip(columns, parts)
+        ]
+    )
+
+
+def _chained(columns: list[IdColumn]) -> IdColumn:
+    """Put columns of ids together; words that all share stay shared."""
+    first = columns[0].words
+    if all(column.words is first for column in columns):
+        return IdColumn(np.concatenate([column.codes for column in columns]), first)
+    arrays = [column.to_arrow() for column in columns]
+    plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in arrays]
+    words = pa.concat_arrays(plain)
+    return IdColumn(np.arange(len(words), dtype=np.int32), words)

@@ -1,0 +1,90 @@
+"""What changes when a message takes the place of a valid one under the same id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.columns import Matches, MessageBatch
+from nearcast.columns.ragged import offsets_of
+from nearcast.columns.rows.messages import MessageRows
+from nearcast.matching import Matcher
+
+__all__ = ["Replacement"]
+
+_ROW_BITS = 32
+
+
+class Replacement:
+    """Messages of a batch beside the valid ones that they replace.
+
+    The same content under the same id is no news. With other content, who received the message before is not told
+    again, and who received it and does not match now may be told that it no longer counts.
+    """
+
+    def __init__(
+        self, index: Matcher, stored: MessageRows, batch: MessageBatch, rows: NDArray[np.int32]
+    ) -> None:
+        """Compare; *rows* are those of the valid messages under the ids of *batch*, -1 where there is none."""
+        again = np.flatnonzero(rows >= 0)
+        before = stored.batch(rows[again])
+        same = _same(before, batch.take(again))
+        #: The rows of *batch* that are news.
+        self.news: NDArray[np.int64] = np.delete(np.arange(batch.size), again[same])
+        changed = np.searchsorted(self.news, again[~same])  # their positions among the news
+        found = index.match(before.take(np.flatnonzero(~same)))
+        self._before = _keys(changed[found.messages], found.rows)
+        self._positions = np.arange(len(self.news))  # of the messages that are going to be matched
+
+    def only(self, valid: NDArray[np.int64]) -> None:
+        """Match no others than these of the news; the rest has expired."""
+        self._positions = valid
+
+    def compared(self, found: Matches) -> tuple[Matches, Matches]:
+        """Return who is to be told, of those who match now, and by position among the news, for whom it ends."""
+        now = _keys(self._positions[found.messages], found.rows)
+        told = ~np.isin(now, self._before)
+        counts = np.bincount(found.messages[told], minlength=len(found))
+        ended = np.sort(self._before[~np.isin(self._before, now)])
+        messages, rows = ended >> _ROW_BITS, (ended & (1 << _ROW_BITS) - 1).astype(np.int32)
+        return (
+            Matches(offsets_of(counts), found.rows[told]),
+            Matches(offsets_of(np.bincount(messages, minlength=len(self.news))), rows),
+        )
+
+
+def _keys(messages: NDArray[Any], rows: NDArray[np.int32]) -> NDArray[np.int64]:
+    return (messages.astype(np.int64) << _ROW_BITS) | rows
+
+
+def _same(before: MessageBatch, after: MessageBatch) -> NDArray[np.bool_]:
+    """Tell which messages of two batches have the same place, words, values and end."""
+    same: NDArray[np.bool_] = _ends(before) == _ends(after)
+    starts = before.probe_offsets, after.probe_offsets
+    same &= np.diff(starts[0]) == np.diff(starts[1])
+    for row in np.flatnonzero(same):
+        one, two = (slice(start[row], start[row + 1]) for start in starts)
+        same[row] = _content(before, one) == _content(after, two)
+    return same
+
+
+def _ends(batch: MessageBatch) -> NDArray[np.int64]:
+    return np.zeros(batch.size, np.int64) if batch.expires_at is None else batch.expires_at
+
+
+def _content(batch: MessageBatch, rows: slice) -> tuple[Any, ...]:
+    """Return what a message says: its boxes and shape, and, of its first probe, the words and values."""
+    probes, first = batch.probes, rows.start
+    words = probes.keywords[probes.keyword_offsets[first] : probes.keyword_offsets[first + 1]]
+    values = probes.attributes[first]
+    given = np.flatnonzero(~np.isnan(values))
+    shape = batch.shapes.region(first, batch.space)
+    return (
+        probes.boxes[rows].tobytes(),
+        shape,
+        words.tobytes(),
+        given.tobytes(),
+        values[given].tobytes(),
+    )
