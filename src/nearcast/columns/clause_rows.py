@@ -80,6 +80,9 @@ def code_clauses(
 
 def place(regions: Sequence[Region | Place]) -> Placed:
     """Lay out the boxes and shapes of regions, one or two boxes each."""
+    if len(regions) == 1 and regions[0].exact:
+        boxes = np.array(regions[0].boxes(), np.float64)
+        return Placed(np.array([0, len(boxes)]), boxes, NO_SHAPES)
     layouts = [region.boxes() for region in regions]
     counts = np.array([len(boxes) for boxes in layouts], np.int64)
     boxes = np.array([box for layout in layouts for box in layout], np.float64).reshape(-1, 4)
@@ -116,6 +119,8 @@ def probe_rows(
     placed: Placed, offsets: NDArray[np.int64], keywords: NDArray[np.int32], values: NDArray[np.float64]
 ) -> tuple[Probes, NDArray[np.int32]]:
     """Return (probes, owners): each message's words and values with each box of its place."""
+    if len(placed.boxes) == len(placed.offsets) - 1:  # one box each
+        return Probes(placed.boxes, offsets, keywords, values), np.arange(len(placed.boxes), dtype=np.int32)
     counts = np.diff(placed.offsets)
     owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     if len(owners) != len(counts):

@@ -72,26 +72,40 @@ def messages_from_objects(
     ids = ids_of([message.id for message in batch]) if with_ids else None
     words = [word for message in batch for word in message.keywords]
     known = vocabulary.add(words) if learn else vocabulary.encode(words)
-    counts = np.array([len(message.keywords) for message in batch], np.int64)
-    offsets, codes = code_sets(offsets_of(counts), known, m, "keyword", drop_negative=True)
+    if m == 1:  # a set of words: its codes need only be sorted
+        codes = known if learn else known[known >= 0]
+        codes.sort()
+        offsets = np.array([0, len(codes)])
+    else:
+        counts = np.array([len(message.keywords) for message in batch], np.int64)
+        offsets, codes = code_sets(offsets_of(counts), known, m, "keyword", drop_negative=True)
     placed = place([message.place for message in batch])
     probes, owners = probe_rows(placed, offsets, codes, _values(batch, attributes, learn))
+    starts = [message.published_at for message in batch]
+    ends = [message.expires_at for message in batch]
     return MessageBatch(
         probes,
         owners,
         m,
         placed.shapes,
         ids,
-        np.array([message.published_at or 0 for message in batch], np.int64),
-        np.array(
-            [NEVER if message.expires_at is None else message.expires_at for message in batch], np.int64
-        ),
+        _times(starts, 0),
+        _times(ends, NEVER),
         coding,
     )
 
 
+def _times(times: list[int | None], absent: int) -> NDArray[np.int64] | None:
+    """Return a column of times, None where no message has one."""
+    if all(time is None for time in times):
+        return None
+    return np.array([absent if time is None else time for time in times], np.int64)
+
+
 def _values(messages: Sequence[Message], attributes: AttributeNames, learn: bool) -> NDArray[np.float64]:
     """Return the values of each message as a row, NaN where it has none."""
+    if not any(message.attributes for message in messages):
+        return np.full((len(messages), len(attributes)), np.nan)
     column_of = attributes.add if learn else attributes.find
     cells, numbers, strings = [], [], []  # where each value goes; a string is coded with the others
     for row, message in enumerate(messages):
@@ -190,6 +204,8 @@ def ids_of(ids: Sequence[Id]) -> pa.Array:
 
 def _common_space(places: Sequence[Any], like: Coding | None) -> Space:
     """Return the one space that all places live in."""
+    if like is not None and all(getattr(place, "space", None) is like.space for place in places):
+        return like.space
     spaces = {place.space for place in places if not isinstance(place, Everywhere)}
     planar = [space for space in spaces if isinstance(space, Planar)]
     if len(spaces) > 1:

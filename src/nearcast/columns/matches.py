@@ -56,6 +56,8 @@ class Matches:
     @cached_property
     def messages(self) -> NDArray[np.int64]:
         """The message row of each match."""
+        if len(self) == 1:
+            return np.zeros(len(self.rows), np.int64)
         return np.repeat(np.arange(len(self)), self.counts)
 
     def sorted(self) -> Matches:
