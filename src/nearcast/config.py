@@ -388,6 +388,9 @@ RANKING_EVALUATED: Final = 32_768  # subscriptions whose first results are looke
 RANKING_EVENTS: Final = (
     1_048_576  # changes of results in a call; with more, those of one row are put together
 )
+RANKING_GAPS: Final = (
+    1_024  # by which messages that were replaced, and ids without one, may outnumber the others
+)
 RANKING_PAIRS: Final = 262_144  # subscriptions that messages concern, found at once; one message may pass it
 RANKING_MAX_K: Final = 10_000  # results of a subscription
 RANKING_KMAX: Final = 3.0  # kmax, in units of k: the best in the paper's Figure 10a

@@ -11,20 +11,25 @@ class NaiveTopK:
     def __init__(self, *, count=None, seconds=None, idf, sphere=False, max_distance):
         self.count, self.microseconds = count, None if seconds is None else round(seconds * 1e6)
         self.idf, self.sphere, self.max_distance = idf, sphere, max_distance
-        self.messages = []  # (number, id, point, words, time), oldest first
+        self.messages = []  # (number, id, point, words, time, said), oldest first
         self.arrived = 0
+        self.newest = -(2**63)
         self.subscriptions = {}  # row: (point, words, alpha, k)
 
     def publish(self, messages):
-        """Take messages: (id, point, words, time)."""
-        for name, point, words, time in messages:
-            newest = max(time, self.messages[-1][4] if self.messages else time)
-            self.messages.append((self.arrived, name, point, sorted(set(words)), newest))
+        """Take messages, one after the other: (id, point, words, time, the time that it says)."""
+        for name, point, words, time, said in messages:
+            content = (point, sorted(set(words)), said)
+            if any((known[2], known[3], known[5]) == content for known in self.messages if known[1] == name):
+                continue
+            self.newest = max(time, self.newest)
+            self.messages = [known for known in self.messages if known[1] != name]
+            self.messages.append((self.arrived, name, *content[:2], self.newest, said))
             self.arrived += 1
-        if self.count is not None:
-            self.messages = self.messages[-self.count :]
-        elif self.messages:
-            self.expire(self.messages[-1][4])
+            if self.count is not None:
+                self.messages = self.messages[-self.count :]
+            else:
+                self.expire(self.newest)
 
     def expire(self, now):
         if self.microseconds is not None:
@@ -44,7 +49,7 @@ class NaiveTopK:
     def score(self, subscription, message):
         """Equation 1; None without a common word."""
         point, words, alpha, _ = subscription
-        _, _, place, given, _ = message
+        _, _, place, given, _, _ = message
         common = sorted(set(words) & set(given))
         if not common:
             return None

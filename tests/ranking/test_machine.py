@@ -9,18 +9,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from nearcast import WGS84, MessageBatch, Planar
+from nearcast import WGS84, ManualClock, MessageBatch, Planar
+from nearcast.columns import NOT_GIVEN
 from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
 from nearcast.ranking.topk import FINDERS, POLICIES
 from ranking.naive_topk import NaiveTopK
 
 PLANE = Planar(0, 0, 8, 8)
 WORDS = 7
+SECOND = 1_000_000
+ID = 1_000_000  # ids that are given are larger than the numbers of messages without one
 
 coordinates = st.integers(0, 8)  # few places and few words: ties are many
 points = st.tuples(coordinates, coordinates)
 word_sets = st.sets(st.integers(0, WORDS - 1), min_size=1, max_size=4)
-messages = st.tuples(points, st.sets(st.integers(0, WORDS - 1), max_size=5), st.integers(0, 3))
+contents = st.tuples(points, st.sets(st.integers(0, WORDS - 1), max_size=5))
+#: Few ids, with or without a time; or one of the messages before, once more.
+messages = st.one_of(
+    st.tuples(st.integers(0, 9), contents, st.one_of(st.none(), st.integers(-1, 3))), st.integers(1, 12)
+)
 subscriptions = st.tuples(points, word_sets, st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]), st.integers(1, 4))
 
 
@@ -38,16 +45,19 @@ class TopKMachine(RuleBasedStateMachine):
         window=st.one_of(st.integers(1, 12), st.sampled_from([2.0, 5.0])),
         weighted=st.booleans(),
         globe=st.booleans(),
+        clocked=st.booleans(),
         threads=st.sampled_from([1, 2]),
     )
-    def begin(self, window, weighted, globe, threads):
+    def begin(self, window, weighted, globe, clocked, threads):
         frequencies = DocumentFrequencies([1, 2, 3, 5, 8, 13, 13], 20) if weighted else None
         counted = isinstance(window, int)
-        self.globe = globe
+        self.globe, self.clocked, self.untimed = globe, clocked, clocked or counted
+        self.clock = ManualClock()
         self.top = TopK(
             CountWindow(window) if counted else TimeWindow(window),
             space=WGS84 if globe else PLANE,
             document_frequency=frequencies,
+            clock=self.clock if clocked else None,
             threads=threads,
             index=self.index,
             buffer=self.buffer,
@@ -62,6 +72,7 @@ class TopKMachine(RuleBasedStateMachine):
             max_distance=far,
         )
         self.now = 0
+        self.published = []  # with ids: id, point, words, the time that it says
         self.told = {}  # the results of each row, kept up to date by updates alone
 
     def place(self, point):
@@ -69,34 +80,49 @@ class TopKMachine(RuleBasedStateMachine):
         x, y = point
         return (x * 11.3 + 0.37 * x**2 + 0.01 * y**2, y * 7.7 - 30) if self.globe else point
 
-    @rule(many=st.lists(messages, min_size=1, max_size=6), timed=st.booleans())
-    def publish(self, many, timed):
-        known = self.naive.arrived
-        made = [
-            (known + i, self.place(point), words, self.now + wait * 1_000_000)
-            for i, (point, words, wait) in enumerate(many)
-        ]
-        if not timed and isinstance(self.top.window, CountWindow):
-            made = [(name, point, words, 0) for name, point, words, _ in made]
-        else:
-            made.sort(key=lambda message: (message[3], -message[0]))
-            self.now = max(self.now, made[-1][3])
-        counted = isinstance(self.top.window, CountWindow)
+    @rule(many=st.lists(messages, min_size=1, max_size=6), named=st.booleans())
+    def publish(self, many, named):
+        made = []  # id, point, words, the time that it says
+        for message in many:
+            if isinstance(message, int):
+                if named and len(self.published) >= message:
+                    made.append(self.published[-message])
+            else:
+                number, (point, words), wait = message
+                said = None if wait is None and self.untimed else self.now + (wait or 0) * SECOND
+                made.append((ID + number, self.place(point), frozenset(words), said))
         batch = MessageBatch.from_arrays(
-            [message[1] for message in made],
+            np.array([message[1] for message in made], float).reshape(-1, 2),
             *ragged([message[2] for message in made]),
-            ids=[message[0] for message in made],
-            published_at=[message[3] for message in made] if timed or not counted else None,
+            ids=[message[0] for message in made] if named else None,
+            published_at=[NOT_GIVEN if message[3] is None else message[3] for message in made],
             space=self.top.space,
         )
-        before = self.ranked()
+        if named:
+            self.published += made
+        before, number = self.ranked(), self.top._messages.end
         updates = self.top.publish(batch)
-        self.naive.publish(made)
+        self.naive.publish(
+            (name if named else number + i, *message)
+            for i, (name, *message) in enumerate(self.order(made, named))
+        )
         self.apply(updates, before)
+
+    def order(self, made, named):
+        """Return (id, point, words, time, said) of messages in the order of their arrival."""
+        now = self.now
+        if not self.clocked:
+            now = max([self.naive.newest, *(said for *_, said in made if said is not None)])
+        order = [
+            (now if said is None else said, -name if named and said is not None else i, i)
+            for i, (name, *_, said) in enumerate(made)
+        ]
+        return [(*made[i][:3], time, made[i][3]) for time, _, i in sorted(order)]
 
     @rule(seconds=st.integers(0, 4))
     def wait(self, seconds):
-        self.now += seconds * 1_000_000
+        self.now += seconds * SECOND
+        self.clock.advance(seconds=seconds)
         before = self.ranked()
         updates = self.top.expire(self.now)
         self.naive.expire(self.now)
@@ -157,6 +183,7 @@ def test_results_equal_the_naive_ones(index, buffer, at_once, monkeypatch):
         monkeypatch.setattr("nearcast.config.RANKING_WAITING", 0)
     monkeypatch.setattr("nearcast.config.RANKING_SEGMENT", 3)  # so that a small window has segments
     monkeypatch.setattr("nearcast.config.RANKING_MERGE", 2)
+    monkeypatch.setattr("nearcast.config.RANKING_GAPS", 0)
     if not at_once:  # events are put together, and their room grows
         monkeypatch.setattr("nearcast.config.RANKING_EVENTS", 16)
     machine = type("Machine", (TopKMachine,), {"index": index, "buffer": buffer})

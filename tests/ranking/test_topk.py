@@ -1,24 +1,31 @@
 """What `TopK` promises to people: meanings, names, errors."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nearcast import (
     ColumnError,
     CountWindow,
     DocumentFrequencies,
+    ExpressionError,
     GeometryError,
     InputError,
     ManualClock,
+    Message,
     MessageBatch,
+    ModelError,
     Planar,
+    Point,
     TimeWindow,
     TopK,
     UnknownError,
 )
+from nearcast.columns import NOT_GIVEN
 from nearcast.ranking.blocks import _find
 from nearcast.ranking.policies import best_size, cost
 from nearcast.ranking.seek import scan
+from nearcast.ranking.topk import POLICIES
 from nearcast.ranking.updates import _tell
 from nearcast.ranking.upkeep import arrive, expire, refill
 
@@ -44,6 +51,32 @@ def one(top, point=(0, 0), words=(0, 1), alpha=0.5, k=3):
 
 def names(top, row):
     return top.results(row)[0].tolist()
+
+
+def tables(top, times):
+    """Messages m0, m1, … that differ in nothing but their times."""
+    count = len(times)
+    table = {
+        "id": [f"m{i}" for i in range(count)],
+        "lon": [0.0] * count,
+        "lat": [0.0] * count,
+        "text": ["tea"] * count,
+        "published_at": pa.array(times, pa.timestamp("us", "UTC")),
+    }
+    if not any(times):
+        del table["published_at"]
+    return MessageBatch.from_arrow(table, like=top, learn=True)
+
+
+def objects(top, times):
+    """The same, of objects."""
+    made = [Message(f"m{i}", "tea", Point(lon=0, lat=0), published_at=time) for i, time in enumerate(times)]
+    return MessageBatch.from_messages(made, like=top, learn=True)
+
+
+def told(updates):
+    """What changed, by name: message, change, rank."""
+    return [(row["message"], row["change"], row["rank"]) for row in updates.to_pylist()]
 
 
 class TestScore:
@@ -87,6 +120,20 @@ class TestTies:
         top.publish(batch([[0, 0]] * 3, [[0]] * 3, ids=["b", "a", "c"], published_at=[5, 5, 4]))
         assert names(top, row) == ["a", "b"]
 
+    def test_without_a_time_the_later_row(self):
+        """Of tables and of objects, which have a column of times all the same."""
+        for made in (tables, objects):
+            top = TopK(CountWindow(10))
+            (row,) = top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=2)
+            top.publish(made(top, [None, None, None]))
+            assert names(top, row) == ["m2", "m1"]
+
+    def test_what_says_no_time_is_newer_than_what_was_published_now(self):
+        top = TopK(CountWindow(10), clock=ManualClock(5))
+        (row,) = top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=4)
+        top.publish(tables(top, [None, 5, None, 6]))
+        assert names(top, row) == ["m3", "m2", "m0", "m1"]
+
 
 class TestIds:
     def test_are_numbers_until_a_name_comes(self):
@@ -98,6 +145,112 @@ class TestIds:
         assert named.schema.field("message").type == "string"
         assert named["message"].to_pylist() == ["7", "b", "a"]
         assert top.publish(batch([[0, 0]], [[0]], ids=[8]))["message"].to_pylist() == ["a", "8"]
+
+
+class TestReplacing:
+    """A message under an id that is there already."""
+
+    def test_the_same_content_is_no_news(self, top):
+        row = one(top)
+        same = {"ids": ["a"], "published_at": [7]}
+        top.publish(batch([[0, 0]], [[0, 1]], **same))
+        top.publish(batch([[1, 0]], [[0]], ids=["b"], published_at=[8]))
+        assert told(top.publish(batch([[0, 0]], [[1, 0]], **same))) == []
+        assert names(top, row) == ["a", "b"]
+        assert top.stats()["window"] == 2
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"points": [[1, 0]]},
+            {"words": [[0]]},
+            {"words": [[0, 1, 2]]},
+            {"published_at": [8]},
+            {"published_at": None},
+        ],
+        ids=str,
+    )
+    def test_other_content_replaces_it(self, top, other):
+        row = one(top)
+        given = {"points": [[0, 0]], "words": [[0, 1]], "ids": ["a"], "published_at": [7]}
+        top.publish(batch(**given))
+        (before,) = top.results(row)[1]
+        updates = top.publish(batch(**given | other))
+        (after,) = top.results(row)[1]
+        assert told(updates) == [("a", -1, 1), ("a", 1, 1)]
+        assert updates["score"].to_pylist() == [before, after]
+        assert (top.stats()["window"], top.stats()["replaced"]) == (1, 1)
+
+    def test_it_may_be_nobodys_any_more(self, top):
+        row = one(top, k=1)
+        top.publish(batch([[0, 0], [0, 0]], [[0], [0, 1]], ids=["b", "a"]))
+        assert told(top.publish(batch([[0, 0]], [[5]], ids=["a"]))) == [("a", -1, 1), ("b", 1, 1)]
+        assert names(top, row) == ["b"]
+
+    def test_what_it_dominated_comes_back(self, top):
+        """Two newer and better messages had put it out of the buffer for two results."""
+        row = one(top, k=2)
+        top.publish(batch([[1, 0]], [[0, 1]], ids=["old"]))
+        top.publish(batch([[0, 0]] * 2, [[0, 1]] * 2, ids=["a", "b"]))
+        assert top.stats()["average_buffer"] == 2
+        top.publish(batch([[3, 4]], [[0]], ids=["a"]))
+        assert names(top, row) == ["b", "old"]
+
+    def test_the_place_in_the_window_is_that_of_the_new_one(self):
+        top = TopK(CountWindow(2), space=PLANE)
+        row = one(top)
+        top.publish(batch([[0, 0]] * 2, [[0]] * 2, ids=["a", "b"]))
+        top.publish(batch([[1, 0]], [[0]], ids=["a"]))
+        assert names(top, row) == ["b", "a"]  # nobody left
+        top.publish(batch([[1, 0]], [[0]], ids=["c"]))
+        assert names(top, row) == ["c", "a"]
+
+    def test_within_a_batch_the_last_counts(self, top):
+        row = one(top)
+        updates = top.publish(
+            batch([[0, 0], [1, 0], [1, 0], [0, 1]], [[0], [0], [0], [0]], ids=["a", "b", "b", "a"])
+        )
+        assert told(updates) == [("a", 1, 1), ("b", 1, 2)]
+        assert names(top, row) == ["a", "b"]
+
+    def test_an_id_is_free_when_its_message_has_left(self):
+        """Also within one batch: the first message leaves when the others come, and comes again."""
+        top = TopK(CountWindow(2), space=PLANE)
+        row = one(top)
+        top.publish(batch([[0, 0]], [[0]], ids=["a"]))
+        top.publish(batch([[0, 0]] * 3, [[0]] * 3, ids=["b", "c", "a"]))
+        assert names(top, row) == ["a", "c"]
+
+    def test_a_number_is_the_name_of_its_digits(self, top):
+        row = one(top)
+        top.publish(batch([[0, 0]], [[0]], ids=[7]))
+        assert told(top.publish(batch([[0, 0]], [[0]], ids=["7"]))) == []
+        assert len(names(top, row)) == 1
+
+    def test_without_ids_all_are_new(self, top):
+        row = one(top)
+        for _ in range(2):
+            top.publish(batch([[0, 0]], [[0]]))
+        assert names(top, row) == [1, 0]
+
+    def test_memory_does_not_grow_with_messages_that_were_replaced(self):
+        """One that nobody replaces stays the oldest of the window all the time."""
+        top = TopK(CountWindow(1000), space=PLANE)
+        row = one(top, k=200)
+        top.publish(batch([[0, 0]], [[0, 1]], ids=["stays"]))
+
+        def turn(number):
+            place, ids = (
+                [[number % 3, 1]],
+                [f"m{i}" for i in range(100)] + [f"{number} {i}" for i in range(9)],
+            )
+            top.publish(batch(place * 109, [[0, 1]] * 109, ids=ids))
+            return sum(top.stats()["memory"].values())
+
+        used = [turn(number) for number in range(200)]
+        assert max(used[100:]) < 1.2 * max(used[:100])
+        assert top.stats()["replaced"] > 10_000
+        assert len(names(top, row)) == 200
 
 
 class TestWindows:
@@ -122,9 +275,64 @@ class TestWindows:
         top.expire(30 * SECOND)
         assert names(top, row) == []
 
+    @pytest.mark.parametrize("times", [[None, None], [None, "now"]], ids=["no time", "one time"])
+    @pytest.mark.parametrize("made", [tables, objects])
+    def test_what_says_no_time_is_published_when_it_is_published(self, made, times):
+        clock = ManualClock("2026-11-16T08:00:00Z")
+        top = TopK(TimeWindow(3600), clock=clock)
+        top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=2)
+        top.publish(made(top, [clock.now() if time else None for time in times]))
+        clock.advance(seconds=3599)
+        assert top.expire().num_rows == 0
+        clock.advance(seconds=1)
+        assert top.expire().num_rows == 2
+
+    def test_a_message_is_late_whoever_has_left(self):
+        """That the newest one has left, and its memory with it, changes nothing."""
+        for many in (1, 3000):
+            top = TopK(TimeWindow(10), space=PLANE)
+            row = one(top)
+            top.publish(batch([[0, 0]] * many, [[0]] * many, published_at=[90 * SECOND] * many))
+            top.expire(200 * SECOND)
+            top.publish(batch([[0, 0]], [[0]], ids=["late"], published_at=[50 * SECOND]))
+            top.expire(99 * SECOND)
+            assert names(top, row) == ["late"]
+
     def test_time_must_be_known(self):
         with pytest.raises(InputError, match=r"expire\(now\)"):
             TopK(TimeWindow(10), space=PLANE).expire()
+        with pytest.raises(ColumnError, match=r"message 1 does not say when.*give published_at, or.*a clock"):
+            TopK(TimeWindow(10), space=PLANE).publish(
+                batch([[0, 0]] * 2, [[0]] * 2, published_at=[1, NOT_GIVEN])
+            )
+
+    def test_times_at_the_ends_of_the_calendar(self):
+        top = TopK(TimeWindow(10), space=PLANE)
+        row = one(top)
+        ends = [-(2**63) + 1, 2**63 - 1]
+        top.publish(batch([[0, 0]], [[0]], ids=[1], published_at=ends[:1]))
+        assert top.expire(ends[0]).num_rows == 0
+        top.publish(batch([[0, 0]], [[0]], ids=[2], published_at=ends[1:]))
+        assert names(top, row) == [2]
+        assert top.expire(ends[1]).num_rows == 0
+
+    @pytest.mark.parametrize("now", ["x", 1.5, float("nan"), True, 2**70, [1]])
+    @pytest.mark.parametrize("window", [CountWindow(1), TimeWindow(1)])
+    def test_now_is_a_time(self, window, now):
+        with pytest.raises(ModelError, match="now"):
+            TopK(window, space=PLANE).expire(now)
+
+    def test_now_as_people_write_it(self):
+        top = TopK(TimeWindow(10), space=PLANE)
+        one(top)
+        top.publish(batch([[0, 0]], [[0]], published_at=[0]))
+        assert top.expire(np.int64(9 * SECOND)).num_rows == 0
+        assert top.expire("1970-01-01T00:00:10Z").num_rows == 1
+
+    @pytest.mark.parametrize("wrong", [0, 1e-7, float("nan"), True, "10", 1e12])
+    def test_times_that_cannot_be(self, wrong):
+        with pytest.raises(InputError, match="a window lasts"):
+            TimeWindow(wrong)
 
     @pytest.mark.parametrize("wrong", [0, -1, 2**30, True, "10"])
     def test_sizes_that_cannot_be(self, wrong):
@@ -143,6 +351,50 @@ class TestWords:
         top.publish(MessageBatch.from_arrow(table, like=top, learn=True))
         assert names(top, row) == ["b", "a"]
 
+    def test_frequencies_of_a_batch_are_those_of_its_words(self):
+        """Wherever they are used: the codes of the batch are not those of another vocabulary."""
+        table = {"id": [1, 2, 3], "lon": [0] * 3, "lat": [0] * 3, "text": ["sale tea", "sale", "Sale"]}
+        like = TopK(CountWindow(10))
+        frequencies = DocumentFrequencies.of(MessageBatch.from_arrow(table, like=like, learn=True))
+        assert frequencies.words == ("sale", "tea")
+        top = TopK(CountWindow(10), document_frequency=frequencies)
+        (row,) = top.subscribe([[0, 0]], words=[["tea", "sale"]], alpha=0.0, k=5)
+        messages = {"id": ["a", "b"], "lon": [0, 0], "lat": [0, 0], "text": ["tea", "sale"]}
+        top.publish(MessageBatch.from_arrow(messages, like=top, learn=True))
+        rare, common = np.log1p(3 / 1), np.log1p(3 / 3)
+        assert names(top, row) == ["a", "b"]
+        np.testing.assert_allclose(top.results(row)[1], [rare, common] / np.hypot(rare, common))
+
+    def test_frequencies_of_a_batch_of_areas_and_of_codes(self):
+        table = {"id": [1], "xmin": [179], "ymin": [0], "xmax": [-179], "ymax": [1], "text": ["tea"]}
+        like = TopK(CountWindow(10))
+        frequencies = DocumentFrequencies.of(MessageBatch.from_arrow(table, like=like, learn=True))
+        assert (frequencies.counts.tolist(), frequencies.documents) == ([1], 1)
+        coded = DocumentFrequencies.of(batch([[0, 0]] * 2, [[0, 2], [2]]))
+        assert (coded.counts.tolist(), coded.words) == ([1, 0, 2], None)
+
+    def test_frequencies_are_of_words_as_they_stand_in_messages(self):
+        assert DocumentFrequencies([1, 2], 5, words=["Rare", "CAFÉ"]).words == ("rare", "café")
+        for words, error, message in (
+            (["Rare", "rare"], ColumnError, "'Rare' and 'rare' are the same word"),
+            (["a"], ColumnError, "2 counts and 1 words"),
+            (["a", "happy hour"], ExpressionError, "2 words, not one keyword"),
+            ("ab", ColumnError, "several strings"),
+            (5, ColumnError, "several strings"),
+            (["a", None], ExpressionError, "not a text"),
+        ):
+            with pytest.raises(error, match=message):
+                DocumentFrequencies([1, 2], 5, words=words)
+
+    def test_a_text_is_its_words(self):
+        top = TopK(CountWindow(10))
+        (row,) = top.subscribe([[0, 0]], words=["Tea, cake"], alpha=0.5, k=1)
+        top.publish(tables(top, [None]))
+        assert names(top, row) == ["m0"]
+        for wrong in ("tea", 5, [None]):
+            with pytest.raises(InputError, match="words"):
+                top.subscribe([[0, 0]], words=wrong, alpha=0.5, k=1)
+
     def test_those_of_others_are_refused(self):
         table = {"id": ["a"], "lon": [0], "lat": [0], "text": ["tea"]}
         like = TopK(CountWindow(10))
@@ -150,14 +402,19 @@ class TestWords:
             TopK(CountWindow(10)).publish(MessageBatch.from_arrow(table, like=like, learn=True))
 
     def test_codes_and_words_at_once(self, top):
-        with pytest.raises(InputError, match="not both"):
-            top.subscribe([[0, 0]], [0, 1], [1], words=[["tea"]], alpha=0, k=1)
+        for codes in (([0, 1], [1]), ([0, 1],)):
+            with pytest.raises(InputError, match="not both"):
+                top.subscribe([[0, 0]], *codes, words=[["tea"]], alpha=0, k=1)
 
     def test_frequencies_that_cannot_be(self):
         with pytest.raises(ColumnError, match="11 of 10 documents"):
             DocumentFrequencies([1, 11], 10)
-        with pytest.raises(ColumnError, match="none of them twice"):
-            DocumentFrequencies([1, 1], 10, words=["a", "a"])
+        with pytest.raises(ColumnError, match="version must be a string"):
+            DocumentFrequencies([1], 10, version=5)
+        with pytest.raises(ColumnError, match="a whole number from 0"):
+            DocumentFrequencies([1], 10).idf(-1)
+        with pytest.raises(InputError, match="counted in a MessageBatch"):
+            DocumentFrequencies.of("x")
 
 
 @pytest.mark.parametrize(
@@ -194,8 +451,45 @@ def test_unknown_rows_and_names(top):
     for call in (top.results, lambda it: top.unsubscribe([it])):
         with pytest.raises(UnknownError, match=f"no subscription {row}"):
             call(row)
-    with pytest.raises(UnknownError, match="there are blocks"):
-        TopK(CountWindow(1), index="nope")
+    with pytest.raises(UnknownError, match="there is no subscription 9223372036854775808"):
+        top.results(2**63)
+    for wrong in ("0", 0.0, None, True, [0]):
+        with pytest.raises(InputError, match="known by its row, a whole number"):
+            top.results(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"threads": 0}, InputError, "threads must be a whole number from 1, not 0"),
+        ({"threads": "2"}, InputError, "threads"),
+        ({"threads": True}, InputError, "threads"),
+        ({"index": "nope"}, UnknownError, "there are blocks"),
+        ({"index": []}, UnknownError, r"no index \[\]"),
+        ({"buffer": []}, UnknownError, r"no buffer \[\]"),
+        ({"document_frequency": [1, 2]}, InputError, "must be DocumentFrequencies"),
+        ({"clock": "noon"}, InputError, r"by now\(\)"),
+        ({"max_distance": float("nan")}, InputError, "max_distance"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_given(given, error, message):
+    with pytest.raises(error, match=message):
+        TopK(CountWindow(1), **given)
+
+
+@pytest.mark.parametrize("buffer", POLICIES)
+def test_scores_of_0_are_results(buffer):
+    """They are found again when better ones leave, although the buffer was cut in the midst of them."""
+    k, space = 20, Planar(0, 0, 100, 100)
+    better, without = POLICIES[buffer]().wanted(k) - 1, k - 8
+    top = TopK(CountWindow(better + without), space=space, max_distance=10, buffer=buffer)
+    row = one(top, words=[0], alpha=1.0, k=k)
+    places = [(9 * i / better, 0) for i in range(better)] + [(50, 0)] * without
+    top.publish(batch(places, [[0]] * len(places), space=space))
+    assert np.count_nonzero(top.results(row)[1]) == k
+    top.publish(batch([(0, 0)] * better, [[5]] * better, space=space))
+    assert top.results(row)[1].tolist() == [0.0] * without
 
 
 def test_stats_and_memory_are_told(top):

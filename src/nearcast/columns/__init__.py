@@ -9,12 +9,13 @@ rows and message rows only.
 from nearcast.columns.clauses import distinct_conjunctions, take_clauses
 from nearcast.columns.ids import id_array
 from nearcast.columns.matches import Matches
-from nearcast.columns.messages import NEVER, MessageBatch
+from nearcast.columns.messages import NEVER, NOT_GIVEN, MessageBatch
 from nearcast.columns.subscriptions import SubscriptionTable
 from nearcast.columns.vocabulary import Vocabulary
 
 __all__ = [
     "NEVER",
+    "NOT_GIVEN",
     "Matches",
     "MessageBatch",
     "SubscriptionTable",

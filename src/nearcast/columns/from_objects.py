@@ -14,7 +14,7 @@ from nearcast.columns.clause_rows import code_clauses, cross, place, probe_rows
 from nearcast.columns.clauses import distinct_conjunctions
 from nearcast.columns.coding import Coding, coding_of
 from nearcast.columns.ids import id_array
-from nearcast.columns.messages import NEVER, MessageBatch
+from nearcast.columns.messages import NEVER, NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import code_sets, offsets_of
 from nearcast.columns.shapes import region_of_boxes
 from nearcast.columns.subscriptions import SubscriptionTable
@@ -89,7 +89,7 @@ def messages_from_objects(
         m,
         placed.shapes,
         ids,
-        _times(starts, 0),
+        _times(starts, NOT_GIVEN),
         _times(ends, NEVER),
         coding,
     )

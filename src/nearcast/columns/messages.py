@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 
     from nearcast.model import Message
 
-__all__ = ["NEVER", "MessageBatch"]
+__all__ = ["NEVER", "NOT_GIVEN", "MessageBatch"]
 
 NEVER = np.iinfo(np.int64).max  # when a message without an end expires
+NOT_GIVEN = np.iinfo(
+    np.int64
+).min  # when a message was published that does not say: before any time it can name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +55,9 @@ class MessageBatch(Coded):
     size: int
     shapes: Shapes
     ids: pa.Array | None
-    published_at: NDArray[np.int64] | None  # microseconds since the epoch
+    published_at: (
+        NDArray[np.int64] | None
+    )  # microseconds since the epoch; NOT_GIVEN where a message does not say
     expires_at: NDArray[np.int64] | None  # microseconds; NEVER where a message does not expire
     coding: Coding  # that of the subscriptions which it is to meet
 
@@ -89,7 +94,8 @@ class MessageBatch(Coded):
         ids
             One id per message; the row number by default.
         published_at, expires_at
-            int64[m]: microseconds since 1970 UTC, :data:`NEVER` where a message does not expire.
+            int64[m]: microseconds since 1970 UTC; :data:`NOT_GIVEN` where a message does not say when it was
+            published, :data:`NEVER` where it does not expire.
         space
             The space that the subscriptions live in.
         """

@@ -2,8 +2,9 @@
 
 A buffer holds, best first, the messages of the window that rank at or above the subscription's threshold and are
 dominated by fewer than k others (Definitions 10 and 11: a message dominates those that rank behind it and leave the
-window before it). Its first k entries are the results (Theorem 5) while it has k, or while the threshold is 0 and
-nothing was left out.
+window before it). Its first k entries are the results (Theorem 5) while it has k, or while the threshold is
+:data:`EVERYTHING`, so that no message was left out for its score. A threshold of 0 is one like any other: there may be
+messages of score 0 that were left out.
 
 Messages arrive newest last, and the oldest leaves first. So an arrival dominates all that rank behind it, and a message
 that leaves dominates nobody: one counter for each entry is all that is kept.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AHEAD",
+    "EVERYTHING",
     "SHIFT",
     "Buffers",
     "Held",
@@ -58,6 +60,7 @@ _ROW = np.dtype(
 _ENTRY = np.dtype([("scores", np.float64), ("keys", np.int64)])
 SHIFT = 16  # bits of a key below the number of the message
 MASK = (1 << SHIFT) - 1
+EVERYTHING = -1.0  # a threshold that every score reaches
 AHEAD = 8  # rows that are asked for before they are needed
 LINE = config.CACHE_LINE // _ENTRY.itemsize
 
@@ -136,6 +139,11 @@ class Buffers:
             self._free.setdefault(room, []).append(before)
         table["starts"][rows] = starts
         table["rooms"][rows] *= 2
+
+    def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
+        """Learn the new *numbers* of messages by the old ones, counted from *first*; their order is the same."""
+        held = self.held
+        _renumber(held.keys, held.starts, held.counts, len(self._rows.values), first, numbers)
 
     def _places(self, rooms: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return places in the pool with so much room each; those that are free first."""
@@ -227,3 +235,17 @@ def fill(held: Held, row: int, scores: NDArray[np.float64], messages: NDArray[np
             held.scores[out], held.keys[out] = scores[i], (messages[i] << SHIFT) + over
             out += 1
     held.counts[row] = np.int32(out - start)
+
+
+@kernel
+def _renumber(
+    keys: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    counts: NDArray[np.int32],
+    rows: int,
+    first: int,
+    numbers: NDArray[np.int64],
+) -> None:
+    for row in range(rows):
+        for i in range(starts[row], starts[row] + counts[row]):
+            keys[i] = (numbers[(keys[i] >> SHIFT) - first] << SHIFT) + (keys[i] & MASK)

@@ -6,20 +6,19 @@ is a new :class:`~nearcast.ranking.TopK`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns.ragged import integers
-from nearcast.errors import ColumnError, shown
+from nearcast.columns import MessageBatch
+from nearcast.columns.ragged import integers, ragged_take
+from nearcast.errors import ColumnError, InputError, shown
+from nearcast.text import keyword
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from nearcast.columns import MessageBatch
 
 __all__ = ["DocumentFrequencies"]
 
@@ -36,21 +35,29 @@ class DocumentFrequencies:
     counts: NDArray[np.int64]
     documents: int
     version: str = ""
-    words: Sequence[str] | None = None  # that the codes stand for; None: the codes are the caller's
+    words: tuple[str, ...] | None = (
+        None  # normalised, that the codes stand for; None: the codes are the caller's
+    )
 
     def __init__(
-        self, counts: Any, documents: int, version: str = "", words: Sequence[str] | None = None
+        self, counts: Any, documents: int, version: str = "", words: Iterable[str] | None = None
     ) -> None:
         counted = integers(counts, np.int64, "document frequencies")
         if isinstance(documents, bool) or not isinstance(documents, int | np.integer) or documents < 1:
             raise ColumnError(f"documents must be a whole number from 1, not {shown(documents)}")
+        if not isinstance(version, str):
+            raise ColumnError(f"version must be a string, not {shown(version)}")
         if len(counted) and (counted.min() < 0 or counted.max() > documents):
             wrong = counted[(counted < 0) | (counted > documents)][0]
             raise ColumnError(
                 f"a word is in {wrong} of {documents} documents; it must be from 0 to {documents}"
             )
-        if words is not None and (len(words) != len(counted) or len(set(words)) != len(words)):
-            raise ColumnError(f"there are {len(counted):,} counts; words must be as many, none of them twice")
+        if words is not None:
+            words = _normalised(words)
+            if len(words) != len(counted):
+                raise ColumnError(
+                    f"there are {len(counted):,} counts and {len(words):,} words; give one count each"
+                )
         object.__setattr__(self, "counts", counted)
         object.__setattr__(self, "documents", int(documents))
         object.__setattr__(self, "version", version)
@@ -58,13 +65,41 @@ class DocumentFrequencies:
 
     @classmethod
     def of(cls, batch: MessageBatch, version: str = "") -> DocumentFrequencies:
-        """Count the words of a batch."""
-        return cls(np.bincount(batch.probes.keywords), max(1, len(batch)), version)
+        """Count the words of a batch.
+
+        Of a batch from a table or from objects the words themselves are kept, so that they weigh the same wherever the
+        snapshot is used. Codes of the caller's are counted as they are.
+        """
+        if not isinstance(batch, MessageBatch):
+            raise InputError(f"frequencies are counted in a MessageBatch, not in {shown(batch)}")
+        found = batch.probes.keywords
+        if len(batch.owners) > len(batch):  # an area of several boxes has its words in each of them
+            _, found = ragged_take(batch.probes.keyword_offsets, found, batch.probe_offsets[:-1])
+        counts = np.bincount(found)
+        words = None if batch.vocabulary is None else batch.vocabulary.words[: len(counts)].to_pylist()
+        return cls(counts, max(1, len(batch)), version, words)
 
     def idf(self, size: int) -> NDArray[np.float64]:
         """Return the weights of the first *size* codes: ``ln(1 + documents / frequency)``."""
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+            raise ColumnError(f"a number of codes is a whole number from 0, not {shown(size)}")
         counts = np.zeros(size, np.int64)
         known = min(size, len(self.counts))
         counts[:known] = self.counts[:known]
         weights: NDArray[np.float64] = np.log1p(self.documents / np.maximum(counts, 1))
         return weights
+
+
+def _normalised(words: Iterable[str]) -> tuple[str, ...]:
+    """Return words as they stand in messages; each must be one keyword, and another one than the others."""
+    if isinstance(words, str) or not isinstance(words, Iterable):
+        raise ColumnError(f"words must be several strings, not {shown(words)}")
+    seen: dict[str, str] = {}
+    for word in words:
+        normal = keyword(word)
+        if normal in seen:
+            raise ColumnError(
+                f"{shown(seen[normal])} and {shown(word)} are the same word; add their counts up"
+            )
+        seen[normal] = word
+    return tuple(seen)

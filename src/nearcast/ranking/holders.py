@@ -8,6 +8,7 @@ import numpy as np
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
@@ -80,18 +81,50 @@ class Holders:
 
     def taken(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return the holders of the messages *begin* to *end*, the oldest there are, and forget them."""
+        numbers = np.arange(begin, end)
         ends = np.append(self._taken, self._ends.values[begin - self._base : end - self._base])
-        entered = int(ends[-1]) - self._taken
-        lists = self._lists()
-        found = int(lists.counts[begin - self._base : end - self._base].sum())
-        messages, rows = np.empty(entered + found, np.int64), np.empty(entered + found, np.int32)
-        messages[:entered] = np.repeat(np.arange(begin, end), np.diff(ends))
-        rows[:entered] = self._entered.values[ends[0] - self._before : ends[-1] - self._before]
-        _take(lists, begin, end, self._base, messages[entered:], rows[entered:])
+        entered = self._entered.values[ends[0] - self._before : ends[-1] - self._before]
+        messages, rows = self._found(numbers, np.repeat(numbers, np.diff(ends)), entered)
         self._taken = int(ends[-1])
-        self._live -= found
         self._tidy(end)
         return messages, rows
+
+    def withdrawn(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the holders of any messages; those that they entered at their arrival are returned once more."""
+        places = numbers - self._base
+        stops = self._ends.values[places]
+        starts = np.where(places > 0, self._ends.values[places - 1], self._before)
+        counts = stops - starts
+        offsets = offsets_of(counts)
+        picks = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1] - self._before, counts)
+        return self._found(numbers, np.repeat(numbers, counts), self._entered.values[picks])
+
+    def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
+        """Learn the new *numbers* of messages by the old ones, counted from *first*; what has none is forgotten.
+
+        The new ones are without gaps.
+        """
+        there, gone = numbers >= 0, first - self._base
+        counts = np.diff(self._ends.values[gone:], prepend=self._taken)
+        entered = self._entered.values[self._taken - self._before :][np.repeat(there, counts)]
+        self._entered = GrowableArray(entered, borrowed=False)
+        self._ends = GrowableArray(np.cumsum(counts[there]), borrowed=False)
+        self._heads = GrowableArray(self._heads.values[gone:][there], borrowed=False)
+        self._counts = GrowableArray(self._counts.values[gone:][there], borrowed=False)
+        self._base = first + len(numbers) - len(self._ends.values)
+        self._before = self._taken = 0
+
+    def _found(
+        self, numbers: NDArray[np.int64], messages: NDArray[np.int64], rows: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return pairs of *messages* and *rows*, and behind them those that found one of *numbers*; forget these."""
+        lists = self._lists()
+        known, found = len(rows), int(lists.counts[numbers - self._base].sum())
+        all_messages, all_rows = np.empty(known + found, np.int64), np.empty(known + found, np.int32)
+        all_messages[:known], all_rows[:known] = messages, rows
+        _take(lists, numbers, self._base, all_messages[known:], all_rows[known:])
+        self._live -= found
+        return all_messages, all_rows
 
     def _tidy(self, end: int) -> None:
         """Free the memory of messages before *end*, when they are more than the others."""
@@ -123,11 +156,15 @@ def _note(lists: _Lists, messages: NDArray[np.int64], rows: NDArray[np.int32], b
 
 @kernel
 def _take(
-    lists: _Lists, begin: int, end: int, base: int, messages: NDArray[np.int64], rows: NDArray[np.int32]
+    lists: _Lists,
+    numbers: NDArray[np.int64],
+    base: int,
+    messages: NDArray[np.int64],
+    rows: NDArray[np.int32],
 ) -> None:
     heads, counts, nodes, links, free = lists
     count = 0
-    for message in range(begin, end):
+    for message in numbers:
         node = heads[message - base]
         heads[message - base], counts[message - base] = -1, 0
         while node >= 0:

@@ -69,6 +69,11 @@ class Recall:
             del self._segments[-run:]
             self._segments.append(self._built(messages.stored, begin, messages.end))
 
+    def restart(self, messages: Messages) -> None:
+        """Begin anew, with messages that have other numbers."""
+        self._segments, self._indexed = [], messages.first
+        self.follow(messages)
+
     def _run(self) -> int:
         """Return how many of the newest segments are of the same level."""
         levels = [_level(segment.end - segment.begin) for segment in reversed(self._segments)]
@@ -108,7 +113,6 @@ class Recall:
 
     def _built(self, stored: Stored, begin: int, end: int) -> Segment:
         first, last = begin - stored.base, end - stored.base
-        words = int(stored.stops[last - 1] - stored.starts[first])
         known = int(stored.words[stored.starts[first] : stored.stops[last - 1]].max(initial=-1)) + 1
         if known > len(self._list_of):
             self._list_of = np.full(known + known // 4, -1, np.int32)
@@ -120,9 +124,9 @@ class Recall:
         slots = np.full(1 << max(4, int(2 * len(names)).bit_length()), -1, np.int32)
         _hash_words(slots, names)
         owners, near, weights = (
-            np.empty(words, np.int32),
-            np.empty((3, words), np.float32),
-            np.empty(words, np.float32),
+            np.empty(cuts[-1], np.int32),
+            np.empty((3, cuts[-1]), np.float32),
+            np.empty(cuts[-1], np.float32),
         )
         order = np.argsort(z_order(stored.places[first:last]))
         _lay_out(stored, first, order, self._scale, self._list_of, cuts[:-1].copy(), owners, near, weights)
@@ -149,14 +153,15 @@ def _count_words(stored: Stored, first: int, last: int, list_of: NDArray[np.int3
     """Give a list to each word of some messages, in *list_of*; return the words, and how often they occur."""
     names, counts = np.empty(1024, np.int32), np.empty(1024, np.int64)
     known = 0
-    for i in range(stored.starts[first], stored.stops[last - 1]):
-        word = stored.words[i]
-        if list_of[word] < 0:
-            if known == len(names):
-                names, counts = wider(names, known + 1), wider(counts, known + 1)
-            list_of[word], names[known], counts[known] = known, word, 0
-            known += 1
-        counts[list_of[word]] += 1
+    for m in range(first, last):
+        for i in range(stored.starts[m], stored.stops[m]):
+            word = stored.words[i]
+            if list_of[word] < 0:
+                if known == len(names):
+                    names, counts = wider(names, known + 1), wider(counts, known + 1)
+                list_of[word], names[known], counts[known] = known, word, 0
+                known += 1
+            counts[list_of[word]] += 1
     return names[:known], counts[:known]
 
 

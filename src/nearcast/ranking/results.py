@@ -10,7 +10,7 @@ from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.buffers import SHIFT, Buffers
 from nearcast.ranking.holders import Holders
 from nearcast.ranking.updates import Changes, Log
-from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, gain, refill
+from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, gain, refill, withdraw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +91,31 @@ class Results:
             return stop, short[:count]
 
         return self._shared(rows, work)
+
+    def withdraw(
+        self, asked: Asked, messages: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Take messages out of buffers before their turn; return the rows that need others, and those with a new θ."""
+        numbers, rows = self.holders.withdrawn(messages)
+        pairs = Pairs(numbers, rows, np.empty(0))
+        raised: list[NDArray[np.int32]] = []
+
+        def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
+            short, higher = (np.empty(len(rows) - begin, np.int32) for _ in range(2))
+            events = self._logs[share.part].events
+            stop, needy, count = withdraw(
+                self.buffers.held, asked, pairs, share, events, begin, short, higher
+            )
+            raised.append(higher[:count])
+            return stop, short[:needy]
+
+        short = np.unique(self._shared(rows, work))
+        return short, np.setdiff1d(np.concatenate(raised), short)
+
+    def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
+        """Learn the new *numbers* of messages by the old ones, counted from *first*."""
+        self.buffers.renumber(first, numbers)
+        self.holders.renumber(first, numbers)
 
     def fill(
         self, asked: Asked, rows: NDArray[np.int32], wanted: NDArray[np.int32], best: Best, *, told: bool

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import config
-from nearcast.columns import MessageBatch
+from nearcast.clock import microseconds
+from nearcast.columns import NOT_GIVEN, MessageBatch
 from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import code_sets, integers, matrix, offsets_of
 from nearcast.errors import ColumnError, InputError, UnknownError, shown
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
 from nearcast.kernels.threads import side_by_side
+from nearcast.ranking.arrivals import Arrivals
 from nearcast.ranking.finder import Finder, Found, joined
 from nearcast.ranking.frequencies import DocumentFrequencies
 from nearcast.ranking.policies import Policy
 from nearcast.ranking.recall import Recall
+from nearcast.ranking.replacing import Bearers
 from nearcast.ranking.results import Results
 from nearcast.ranking.scoring import Metric, lengths, metric_of, places_of
 from nearcast.ranking.subscribers import Subscribers
-from nearcast.ranking.windows import CountWindow, Messages, TimeWindow, in_order
+from nearcast.ranking.windows import CountWindow, Messages, TimeWindow
 from nearcast.registry import Registry
-from nearcast.text import tokens
+from nearcast.text import keywords as keywords_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -61,7 +66,7 @@ POLICIES: Registry[type[Policy]] = Registry(
 
 # What finders count: blocks or leaves, those not skipped, postings in these, and subscriptions that were verified.
 _COUNTERS = ("leaves", "leaves_visited", "postings_visited", "candidates")
-_COUNTED = ("messages", "expired", *_COUNTERS, "entered", "re_evaluations", "initialised")
+_COUNTED = ("messages", "expired", "replaced", *_COUNTERS, "entered", "re_evaluations", "initialised")
 
 
 class TopK:
@@ -114,6 +119,14 @@ class TopK:
     ) -> None:
         if not isinstance(window, CountWindow | TimeWindow):
             raise InputError(f"window must be a CountWindow or a TimeWindow, not {shown(window)}")
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise InputError(f"threads must be a whole number from 1, not {shown(threads)}")
+        if document_frequency is not None and not isinstance(document_frequency, DocumentFrequencies):
+            raise InputError(
+                f"document_frequency must be DocumentFrequencies, not {shown(document_frequency)}"
+            )
+        if clock is not None and not callable(getattr(clock, "now", None)):
+            raise InputError(f"clock must tell the time by now(), as SystemClock() does; not {shown(clock)}")
         self.window, self.space = window, checked_space(space)
         self.threads = threads
         self._metric = metric_of(self.space, max_distance)
@@ -126,6 +139,7 @@ class TopK:
         self._idf = np.empty(0)
         self._subscribers = Subscribers()
         self._messages = Messages()
+        self._bearers = Bearers()
         self._finder = _chosen(index, FINDERS, "index")(self._metric)
         self._results = Results(
             buffer if isinstance(buffer, Policy) else _chosen(buffer, POLICIES, "buffer")()
@@ -178,7 +192,7 @@ class TopK:
         """
         xy = matrix(points, "points", 2)
         if words is not None:
-            if keywords is not None:
+            if keywords is not None or keyword_offsets is not None:
                 raise InputError("give either the codes of keywords or words, not both")
             keyword_offsets, keywords = self._coded(words)
         offsets, codes = code_sets(keyword_offsets, keywords, len(xy), "keyword")
@@ -216,7 +230,9 @@ class TopK:
 
     def results(self, row: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """Return the messages of a subscription, best first, and their scores."""
-        if not self._subscribers.alive(np.array([row], np.int64))[0]:
+        if isinstance(row, bool) or not isinstance(row, int | np.integer):
+            raise InputError(f"a subscription is known by its row, a whole number, not {shown(row)}")
+        if not 0 <= row < self._subscribers.rows or not self._subscribers.alive(np.array([row]))[0]:
             raise UnknownError(f"there is no subscription {row}")
         messages, scores = self._results.of(row, int(self._subscribers.asked.sizes[row]))
         return self._messages.named(messages), scores
@@ -226,36 +242,27 @@ class TopK:
     def publish(self, batch: MessageBatch) -> pa.Table:
         """Take messages, let old ones leave the window, and return what changed.
 
-        The table has ``subscription``, ``message``, ``change`` (1 or -1), ``score`` and ``rank`` (from 1, where it is
-        now or where it was). Without what goes, and with what comes, the results before are those after.
+        A message whose id is that of a message in the window replaces it, or is no news where place, words and time of
+        publication are the same; one without an id is new. The table has ``subscription``, ``message``, ``change``
+        (1 or -1), ``score`` and ``rank`` (from 1, where it is now or where it was). Without what goes, and with what
+        comes, the results before are those after.
         """
         self._check(batch)
-        order = in_order(batch.published_at, batch.ids)
-        if order is not None:
-            batch = batch.take(order)
-        times = batch.published_at
-        if times is None:
-            now = self._clock.now() if self._clock else 0
-            times = np.full(len(batch), now, np.int64)
-        places = places_of(batch.probes.boxes[:, :2], self.space)
-        offsets, words = batch.probes.keyword_offsets, batch.probes.keywords
-        self._learn(words)
-        long = np.empty(len(batch))
-        lengths(offsets, words, self._idf, long)
-        ids = self._ids_of(batch)
+        said, now = self._times_of(batch)
         self._begin()
+        new = Arrivals.of(batch, said, now, self._messages.end)
+        self._learn(new.words)
+        if batch.ids is not None:
+            new, replaced = self._bearers.settle(new, self._messages, self.window)
+            if len(replaced):
+                self._withdraw(replaced)
+        long = np.empty(len(new))
+        lengths(new.offsets, new.words, self._idf, long)
         begin = 0
-        while begin < len(batch):
-            part = slice(begin, min(len(batch), begin + self._chunk))
+        while begin < len(new):
+            part = slice(begin, min(len(new), begin + self._chunk))
             started = time.perf_counter()
-            self._messages.append(
-                places[part],
-                long[part],
-                offsets[part.start : part.stop + 1],
-                words,
-                times[part],
-                ids[part],
-            )
+            self._messages.append(new, long, part)
             self._arrive(part.stop - part.start)
             self._recall.follow(self._messages)
             self._seconds["arrivals"] += time.perf_counter() - started
@@ -263,21 +270,24 @@ class TopK:
             begin = part.stop
         return self._told()
 
-    def expire(self, now: int | None = None) -> pa.Table:
-        """Let the messages leave a window of time that are too old at *now* (microseconds; the clock's by default)."""
+    def expire(self, now: int | np.integer[Any] | datetime | str | None = None) -> pa.Table:
+        """Let the messages leave a window of time that are too old at *now* (the clock's time by default)."""
+        at: int | None = None
+        if now is not None:
+            at = microseconds(int(now) if isinstance(now, np.integer) else now, "now")
+        elif self._clock is not None:
+            at = self._clock.now()
+        elif isinstance(self.window, TimeWindow):
+            raise InputError("say what time it is, expire(now), or give TopK a clock")
         self._begin()
-        if isinstance(self.window, TimeWindow):
-            if now is None:
-                if self._clock is None:
-                    raise InputError("say what time it is, expire(now), or give TopK a clock")
-                now = self._clock.now()
-            self._leave(self._messages.before(now - self.window.microseconds + 1))
+        if at is not None and isinstance(self.window, TimeWindow):
+            self._leave(self._messages.before(at - self.window.microseconds + 1))
         return self._told()
 
     def _first(self) -> int:
         """Return the oldest message that stays after an arrival."""
         if isinstance(self.window, CountWindow):
-            return max(self._messages.first, self._messages.end - self.window.size)
+            return self._messages.last(self.window.size)
         return max(
             self._messages.first,
             self._messages.before(self._messages.newest - self.window.microseconds + 1),
@@ -316,17 +326,31 @@ class TopK:
     def _leave(self, number: int) -> None:
         """Let the messages before *number* leave the window, and re-evaluate who needs others (Algorithm 2)."""
         started = time.perf_counter()
-        messages, asked = self._messages, self._subscribers.asked
-        count = number - messages.first
-        if count > 0:
+        messages = self._messages
+        if number > messages.first:
             needy = self._results.drop(messages.first, number)
-            messages.first = number
-            if len(needy):
-                self._evaluate(needy, told=True)
-                self._finder.changed(asked, needy, self._idf)
-                self._counted["re_evaluations"] += len(needy)
-            self._counted["expired"] += count
+            self._counted["expired"] += messages.leave(number)
+            self._re_evaluate(needy)
         self._seconds["expiries"] += time.perf_counter() - started
+
+    def _withdraw(self, numbers: NDArray[np.int64]) -> None:
+        """Take messages that others replace out of the window, and re-evaluate who had them among the results."""
+        started = time.perf_counter()
+        asked = self._subscribers.asked
+        needy, raised = self._results.withdraw(asked, numbers)
+        self._messages.withdraw(numbers)
+        if len(raised):
+            self._finder.changed(asked, raised, self._idf)
+        self._re_evaluate(needy)
+        self._counted["replaced"] += len(numbers)
+        self._seconds["arrivals"] += time.perf_counter() - started
+
+    def _re_evaluate(self, rows: NDArray[np.int32]) -> None:
+        """Find other results for rows that have too few."""
+        if len(rows):
+            self._evaluate(rows, told=True)
+            self._finder.changed(self._subscribers.asked, rows, self._idf)
+            self._counted["re_evaluations"] += len(rows)
 
     def _evaluate(self, rows: NDArray[np.int32], *, told: bool) -> None:
         """Fill the buffers of rows from the window; *told*: in a call that returns what changes."""
@@ -370,6 +394,7 @@ class TopK:
                 "buffers": results.buffers.nbytes,
                 "holders": results.holders.nbytes,
                 "messages": self._messages.nbytes,
+                "ids": self._bearers.nbytes,
                 "message_index": self._recall.nbytes,
             },
             **self._finder.stats(),
@@ -377,8 +402,15 @@ class TopK:
         }
 
     def _begin(self) -> None:
-        """Begin a call that changes results."""
-        self._messages.tidy()
+        """Begin a call that changes results: from here on the numbers of messages stay."""
+        messages, first = self._messages, self._messages.first
+        if messages.gaps > len(messages) + config.RANKING_GAPS:
+            numbers = messages.close_gaps()
+            self._results.renumber(first, numbers)
+            self._bearers.renumber(first, numbers)
+            self._recall.restart(messages)
+        messages.tidy()
+        self._bearers.tidy(messages)
         self._results.begin(self.threads)
 
     def _learn(self, words: NDArray[np.int32]) -> None:
@@ -390,7 +422,9 @@ class TopK:
 
     def _coded(self, words: Sequence[Iterable[str]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return rows of words as codes: those that the text of a message would give."""
-        rows = [sorted({token for word in row for token in tokens(word)}) for row in words]
+        if isinstance(words, str) or not isinstance(words, Sequence):
+            raise InputError(f"words must be a list of words for each subscription, not {shown(words)}")
+        rows = [sorted(keywords_of(row)) for row in words]
         return offsets_of(np.array([len(row) for row in rows], np.int64)), self.vocabulary.add(
             [word for row in rows for word in row]
         )
@@ -408,14 +442,18 @@ class TopK:
         if len(boxes) != len(batch) or not np.array_equal(boxes[:, :2], boxes[:, 2:]):
             raise ColumnError("a message that is ranked is at a point; an area has no distance")
 
-    def _ids_of(self, batch: MessageBatch) -> NDArray[Any]:
-        """Return the ids of a batch; without any, messages are numbered in the order of their arrival."""
-        if batch.ids is None:
-            return np.arange(self._messages.end, self._messages.end + len(batch))
-        ids = batch.ids.to_numpy(zero_copy_only=False)
-        kind: Any = np.int64 if ids.dtype.kind in "iu" else object
-        named: NDArray[Any] = ids.astype(kind)
-        return named
+    def _times_of(self, batch: MessageBatch) -> tuple[NDArray[np.int64], int]:
+        """Return when messages say that they were published, and when the others are."""
+        said = np.full(len(batch), NOT_GIVEN) if batch.published_at is None else batch.published_at
+        untimed = np.flatnonzero(said == NOT_GIVEN)
+        if self._clock is not None:
+            return said, self._clock.now()
+        if len(untimed) and isinstance(self.window, TimeWindow):
+            raise ColumnError(
+                f"message {untimed[0]} does not say when it was published, and a window of time must know; "
+                "give published_at, or give TopK a clock"
+            )
+        return said, max(self._messages.newest, int(said.max(initial=NOT_GIVEN)))
 
     def _told(self) -> pa.Table:
         def told(made: Changes) -> pa.RecordBatch:
@@ -441,7 +479,7 @@ def _chosen(value: Any, known: Mapping[str, Callable[..., _Made]], what: str) ->
     if callable(value):
         made: Callable[..., _Made] = value
         return made
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise UnknownError(f"no {what} {shown(value)}; there are {', '.join(known)}")
     return known[value]
 

@@ -14,6 +14,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.ranking.buffers import (
     AHEAD,
+    EVERYTHING,
     SHIFT,
     Held,
     enter,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from nearcast.ranking.recall import Best
     from nearcast.ranking.subscribers import Asked
 
-__all__ = ["Pairs", "Share", "arrive", "expire", "gain", "refill"]
+__all__ = ["Pairs", "Share", "arrive", "expire", "gain", "refill", "withdraw"]
 
 
 class Pairs(NamedTuple):
@@ -154,10 +155,60 @@ def expire(
                 won_ranks[event] = k
         leave(scores, keys, start, count, at)
         counts[row] = count - 1
-        if count == k and thresholds[row] > 0.0:  # it had k just now: each row once
+        if count == k and thresholds[row] != EVERYTHING:  # it had k just now: each row once
             short[needy] = row
             needy += 1
     return len(rows), needy
+
+
+@kernel
+def withdraw(
+    held: Held,
+    asked: Asked,
+    pairs: Pairs,
+    share: Share,
+    events: Events,
+    begin: int,
+    short: NDArray[np.int32],
+    raised: NDArray[np.int32],
+) -> Any:
+    """Take messages that do not leave in their turn out of the buffers that held them, from pair *begin* on.
+
+    Such a message may have dominated others that were let go because of it; all of them rank behind it. So the buffer
+    is cut where it was. If k entries are left, the threshold is the score of the last one, and the row is written to
+    *raised*. Otherwise all results from there on are lost until the row, written to *short*, gets others. A row may be
+    written more than once. Return where it stopped for want of room for events, and how many are short and raised.
+    """
+    starts, thresholds, counts, sizes = held.starts, held.thresholds, held.counts, held.sizes
+    seen, last, scores, keys = held.seen, held.last, held.scores, held.keys
+    messages, rows, _ = pairs
+    part, parts, call = share
+    changed, earlier, lost, lost_scores, won, _, lost_ranks, _, used = events
+    needy, higher = 0, 0
+    for i in range(begin, len(rows)):
+        row = rows[i]
+        if row % parts != part:
+            continue
+        start, count, k = starts[row], counts[row], sizes[row]
+        at = position_of(keys, start, count, messages[i])
+        if at < 0:
+            continue
+        if at < k:
+            end = min(count, k)
+            if used[0] + end - at > len(changed):
+                return i, needy, higher
+            for j in range(at, end):
+                event = chained(changed, earlier, used, seen, last, call, row)
+                lost[event], lost_scores[event] = keys[start + j] >> SHIFT, scores[start + j]
+                lost_ranks[event], won[event] = j + 1, NONE
+            short[needy] = row
+            needy += 1
+        else:
+            thresholds[row] = asked.thresholds[row] = scores[start + at - 1]
+            raised[higher] = row
+            higher += 1
+        counts[row] = at
+    return len(rows), needy, higher
 
 
 @kernel
@@ -171,7 +222,7 @@ def refill(
     for i in range(len(rows)):
         row, count = rows[i], best.counts[i]
         # With fewer than it asked for it has all that share a word with it: every newcomer that does is taken.
-        threshold = best.scores[i, count - 1] if count == wanted[i] else 0.0
+        threshold = best.scores[i, count - 1] if count == wanted[i] else EVERYTHING
         if ratio > 0.0 and count >= asked.sizes[row]:
             threshold = max(threshold, ratio * best.scores[i, asked.sizes[row] - 1])
             while best.scores[i, count - 1] < threshold:

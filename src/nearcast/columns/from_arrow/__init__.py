@@ -40,7 +40,7 @@ from nearcast.columns.from_arrow.places import BOX, places, regions
 from nearcast.columns.from_arrow.source import Refusals, Source, arrow_table, is_number, is_text
 from nearcast.columns.from_arrow.words import asked_words, message_words, text_codes
 from nearcast.columns.from_objects import expression_of, region_of, rows_by_owner
-from nearcast.columns.messages import NEVER, MessageBatch
+from nearcast.columns.messages import NEVER, NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import code_sets, interval_rows
 from nearcast.columns.subscriptions import SubscriptionTable
 from nearcast.columns.vocabulary import Vocabulary
@@ -247,7 +247,7 @@ def _refuse_infinite(name: str, value: float) -> None:
 def _lifetimes(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return from when until when each message may be delivered, as microseconds."""
     published, expires = _times(source, "published_at"), _times(source, "expires_at")
-    starts: NDArray[np.int64] = published.fill_null(0).to_numpy(zero_copy_only=False)
+    starts: NDArray[np.int64] = published.fill_null(NOT_GIVEN).to_numpy(zero_copy_only=False)
     ends: NDArray[np.int64] = expires.fill_null(NEVER).to_numpy(zero_copy_only=False)
     wrong = pc.fill_null(pc.less_equal(expires, published), False).to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(wrong) if wrong.any() else ():
