@@ -25,7 +25,7 @@ from nearcast import (
     build_index,
     config,
 )
-from nearcast.columns import NEVER, NOT_GIVEN
+from nearcast.columns import NEVER
 from nearcast.columns.clause_rows import place
 from nearcast.columns.from_arrow.places import places as read_places
 from nearcast.columns.from_arrow.places import regions as read_regions
@@ -442,7 +442,7 @@ def test_times():
     stamps = pa.array([1_000_000, None], pa.timestamp("us", "UTC"))
     batch = MessageBatch.from_arrow({"lon": [0.0] * 2, "lat": [0.0] * 2, "expires_at": stamps}, like=LIKE)
     assert batch.expires_at.tolist() == [1_000_000, NEVER]
-    assert batch.published_at.tolist() == [NOT_GIVEN, NOT_GIVEN]
+    assert batch.published_at is None
     for wrong, message in (
         (pa.array([0, 0], pa.timestamp("us")), "no time zone"),
         (["x", "y"], "microseconds"),

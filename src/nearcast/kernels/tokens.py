@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
 
-__all__ = ["split_ascii"]
+__all__ = ["lower_ascii", "split_ascii"]
 
 
 @kernel
@@ -59,4 +59,34 @@ def split_ascii(
             count += 1
             word_offsets[count] = filled
         text_offsets[text + 1] = count
+    return count
+
+
+@kernel
+def lower_ascii(
+    data: NDArray[np.uint8],
+    offsets: NDArray[Any],
+    longest: int,
+    small: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    odd: NDArray[np.bool_],
+) -> Any:
+    """Write strings with ASCII capitals made small, one after the other, and where each ends; return how many are odd.
+
+    Odd is what is not one run of ASCII letters and digits, of one to *longest* bytes.
+    """
+    count, first = 0, offsets[0]
+    ends[0] = 0
+    for word in range(offsets.size - 1):
+        start, stop = offsets[word], offsets[word + 1]
+        plain = start < stop <= start + longest
+        for i in range(start, stop):
+            byte = data[i]
+            if 65 <= byte <= 90:
+                byte += 32
+            small[i - first] = byte
+            plain &= 97 <= byte <= 122 or 48 <= byte <= 57
+        ends[word + 1] = stop - first
+        odd[word] = not plain
+        count += not plain
     return count

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nearcast import config, language
@@ -244,23 +243,24 @@ def _refuse_infinite(name: str, value: float) -> None:
     raise ColumnError(f"attribute {shown(name)} is {value!r}; give a finite number, or null")
 
 
-def _lifetimes(source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return from when until when each message may be delivered, as microseconds."""
-    published, expires = _times(source, "published_at"), _times(source, "expires_at")
-    starts: NDArray[np.int64] = published.fill_null(NOT_GIVEN).to_numpy(zero_copy_only=False)
-    ends: NDArray[np.int64] = expires.fill_null(NEVER).to_numpy(zero_copy_only=False)
-    wrong = pc.fill_null(pc.less_equal(expires, published), False).to_numpy(zero_copy_only=False)
+def _lifetimes(source: Source) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+    """Return from when until when each message may be delivered, as microseconds; None where no column says it."""
+    starts = _times(source, "published_at", NOT_GIVEN)
+    ends = _times(source, "expires_at", NEVER)
+    if starts is None or ends is None:
+        return starts, ends
+    wrong = (ends <= starts) & (starts != NOT_GIVEN)
     for row in np.flatnonzero(wrong) if wrong.any() else ():
         problem = f"expires at {iso(int(ends[row]))}, not after its publication at {iso(int(starts[row]))}"
         error = ColumnError(f"{source.name_of(row)} {problem}; give a later expires_at, or null")
         source.refuse("expiry", row, error)
-    return starts.copy(), ends.copy()
+    return starts, ends
 
 
-def _times(source: Source, name: str) -> pa.Array:
-    """Return a column of times as microseconds, null where there is none."""
+def _times(source: Source, name: str, absent: int) -> NDArray[np.int64] | None:
+    """Return a column of times as microseconds, *absent* for null; None where there is no such column."""
     if name not in source:
-        return pa.nulls(source.size, pa.int64())
+        return None
     column = source[name]
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is None:
@@ -270,7 +270,8 @@ def _times(source: Source, name: str) -> pa.Array:
     try:
         if pa.types.is_timestamp(kind):  # nanoseconds are cut off
             column = column.cast(pa.timestamp("us", "UTC"), safe=kind.unit != "ns")
-        return column.cast(pa.int64())
+        times: NDArray[np.int64] = column.cast(pa.int64()).fill_null(absent).to_numpy(zero_copy_only=False)
+        return times.copy()
     except pa.ArrowInvalid:
         raise ColumnError(
             f"{name} has times outside of 64 bits of microseconds since 1970 UTC; check their unit"

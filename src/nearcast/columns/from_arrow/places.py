@@ -26,6 +26,12 @@ __all__ = ["BOX", "places", "regions"]
 
 BOX = ("xmin", "ymin", "xmax", "ymax")
 _CIRCLE = ("lon", "lat", "radius_m")
+_OTHER_PLACES = (
+    "geometry",
+    "radius_m",
+    "bbox",
+    *BOX,
+)  # columns that say where a message is, beside lon and lat
 _WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
 _EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
 
@@ -48,6 +54,8 @@ def regions(source: Source, space: Space) -> Placed:
 def places(source: Source, space: Space) -> Placed:
     """Return the place of each message; where several are given, geometry wins over circle over point over box."""
     points = source.numbers(("lon", "lat"))
+    if points is not None and _only_points(source, points, space):
+        return Placed(np.arange(len(points) + 1), np.concatenate([points, points], axis=1), NO_SHAPES)
     xy = np.full((source.size, 2), np.nan) if points is None else points
     layout = _Layout(source, space, np.concatenate([xy, xy], axis=1))
     rest = np.ones(source.size, bool)  # the rows whose place is their point
@@ -71,6 +79,12 @@ def places(source: Source, space: Space) -> Placed:
     rest &= ~given
     _check_points(source, xy, np.flatnonzero(rest), space)
     return layout.placed()
+
+
+def _only_points(source: Source, points: NDArray[np.float64], space: Space) -> bool:
+    """Tell whether every message lies at its point, as they mostly do."""
+    others = any(name in source for name in _OTHER_PLACES)
+    return not others and bool(_good_points(points[:, 0], points[:, 1], space).all())
 
 
 class _Layout:

@@ -83,15 +83,18 @@ class Source:
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ColumnError(f"the {what}s have two columns {shown(twice)}; leave one out")
+        self._columns: dict[str, Any] = dict(zip(names, self._table.columns))
         self.ids = id_array(self["id"], self.size, "id") if "id" in self else None
 
     def __contains__(self, name: str) -> bool:
-        return name in self._table.column_names
+        return name in self._columns
 
     def __getitem__(self, name: str) -> pa.Array:
-        column = self._table[name]
-        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        return array.storage if isinstance(array, pa.ExtensionArray) else array
+        column = self._columns[name]
+        if isinstance(column, pa.ChunkedArray):
+            array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            column = self._columns[name] = array.storage if isinstance(array, pa.ExtensionArray) else array
+        return column
 
     @property
     def size(self) -> int:
@@ -101,8 +104,7 @@ class Source:
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
-        names: list[str] = self._table.column_names
-        return names
+        return list(self._columns)
 
     def strings(self, name: str) -> pa.Array:
         """Return a column of strings."""
@@ -128,7 +130,9 @@ class Source:
         for i, column in enumerate(columns):
             if not is_number(column.type) and not pa.types.is_null(column.type):
                 raise ColumnError(f"{name} must be columns of numbers, not of {column.type}")
-            out[:, i] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            if column.type != pa.float64():
+                column = column.cast(pa.float64(), safe=False)
+            out[:, i] = column.to_numpy(zero_copy_only=False)
         return out
 
     def name_of(self, row: int | np.int64) -> str:

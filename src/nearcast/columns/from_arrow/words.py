@@ -20,11 +20,9 @@ from nearcast.columns.from_arrow.source import Source, is_list, is_text
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.vocabulary import string_buffers
 from nearcast.errors import ColumnError, ExpressionError, shown
-from nearcast.kernels.tokens import split_ascii
+from nearcast.kernels.tokens import lower_ascii, split_ascii
 
 __all__ = ["asked_words", "message_words", "text_codes"]
-
-_SMALL = np.frombuffer(bytes(range(256)).lower(), np.uint8)  # of each byte
 
 
 def asked_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
@@ -65,6 +63,13 @@ def _lists(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
         raise ColumnError(f"keywords must be a column of lists of strings, not of {kind}; a text is 'text'")
     if not is_text(kind.value_type) and not pa.types.is_null(kind.value_type):
         raise ColumnError(f"keywords must be lists of strings, not of {kind.value_type}")
+    if not column.null_count and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+        strings = column.values
+        if offsets[0] or offsets[-1] < len(strings):  # a part of a longer column
+            strings = strings.slice(offsets[0], offsets[-1] - offsets[0])
+            offsets -= offsets[0]
+        return offsets, _strings(strings)
     offsets = offsets_of(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False))
     return offsets, _strings(column.flatten())
 
@@ -74,13 +79,12 @@ def _normalised(
 ) -> tuple[NDArray[np.int64], pa.Array]:
     """Return the lists with each keyword replaced by its words; *split* says what they are."""
     n = len(words)
-    lower, sizes = _lowered(words)
-    plain = pc.ascii_is_alnum(lower).to_numpy(zero_copy_only=False) & (sizes <= config.MAX_KEYWORD_CHARS)
+    lower, odd, count = _lowered(words)
     if words.null_count:
-        plain &= words.is_valid().to_numpy(zero_copy_only=False)
-    others = np.flatnonzero(~plain)
-    if not len(others):
+        odd |= ~words.is_valid().to_numpy(zero_copy_only=False)
+    elif not count:
         return offsets, lower
+    others = np.flatnonzero(odd)
     distinct = words.take(pa.array(others)).dictionary_encode(null_encoding="encode")
     numbers = distinct.indices.to_numpy(zero_copy_only=False)
 
@@ -109,16 +113,14 @@ def _strings(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_string())
 
 
-def _lowered(words: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Return strings with ASCII capitals made small (a null is any string), and the bytes of each.
-
-    Arrow's own ``ascii_lower`` returns other strings for an array whose first offset is not 0, as slices have.
-    """
+def _lowered(words: pa.Array) -> tuple[pa.Array, NDArray[np.bool_], int]:
+    """Return strings with ASCII capitals made small (a null is any string), which are no plain words, and how many."""
     data, offsets, _ = string_buffers(words)
-    small = _SMALL[data[offsets[0] : offsets[-1]]]
-    offsets = offsets.astype(np.int64) - offsets[0]
-    array = pa.LargeStringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(small))
-    return array, np.diff(offsets)
+    small, ends = np.empty(offsets[-1] - offsets[0], np.uint8), np.empty(len(offsets), np.int64)
+    odd = np.empty(len(words), np.bool_)
+    count = lower_ascii(data, offsets, config.MAX_KEYWORD_CHARS, small, ends, odd)
+    array = pa.LargeStringArray.from_buffers(len(words), pa.py_buffer(ends), pa.py_buffer(small))
+    return array, odd, count
 
 
 def _row_of(offsets: NDArray[np.int64], word: np.int64) -> int:
