@@ -238,6 +238,7 @@ DEMO_POLL_SECONDS: Final = 1  # how often the progress of the stream is looked a
 # --- Benchmarks: how long to measure -------------------------------------------------------------------------------
 BENCH_SUBSCRIPTIONS: Final = 1_000_000
 BENCH_MESSAGES: Final = 20_000
+BENCH_ENGINE_SINGLES: Final = 2_000  # messages and subscriptions that go through an engine one at a time
 BENCH_REPEAT: Final = 3  # runs over all messages; the best counts
 BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many of the messages as it can match in this time
 BENCH_SINGLES: Final = 500  # messages matched one by one, for the latency percentiles

@@ -423,6 +423,30 @@ def test_misses_match_nothing():
     assert len(build_index("auto", made.subscriptions).match(inside).rows) == 200
 
 
+def test_engine_command(bench, tmp_path):
+    result = bench(
+        "engine",
+        "--subscriptions",
+        3000,
+        "--messages",
+        1500,
+        "--repeat",
+        1,
+        "--plot",
+        tmp_path / "e.svg",
+        "--check",
+    )
+    assert result.exit_code == 0, result.output
+    for row in (
+        "publish tables of 1,000",
+        "publish one Message",
+        "the index: one message",
+        "unsubscribe one",
+    ):
+        assert row in result.stdout
+    assert (tmp_path / "e.svg").stat().st_size > 2000
+
+
 def test_vocabulary_command(bench, tmp_path):
     result = bench(
         "vocabulary", "--words", 1000, "--keywords", 4000, "--repeat", 1, "--plot", tmp_path / "v.png"
@@ -432,6 +456,6 @@ def test_vocabulary_command(bench, tmp_path):
     assert (tmp_path / "v.png").stat().st_size > 2000
 
 
-@pytest.mark.parametrize("command", ["matching", "turnover", "vocabulary"])
+@pytest.mark.parametrize("command", ["matching", "engine", "turnover", "vocabulary"])
 def test_help_has_an_example(bench, command):
     assert f"nearcast bench {command}" in " ".join(bench(command, "--help").stdout.split())

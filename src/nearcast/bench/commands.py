@@ -93,6 +93,43 @@ def matching(
 
 
 @app.command()
+def engine(
+    subscriptions: Annotated[
+        int, typer.Option(help="How many subscriptions.", min=1)
+    ] = config.BENCH_SUBSCRIPTIONS,
+    messages: Annotated[int, typer.Option(help="How many messages.", min=1)] = config.BENCH_MESSAGES,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure the engine: what users meet, beside the bare index.
+
+    Publishes tables, one message and one row at a time; subscribes tables of
+    keywords, tables of distinct expressions, and one at a time. The index
+    alone runs beside it on the same messages.
+
+    For example:
+
+    nearcast bench engine --subscriptions 100000 --check
+    """
+
+    def run(tell: Progress) -> dict[str, Any]:
+        from nearcast import workloads
+        from nearcast.bench import engine as benchmark
+
+        tell("making the ap-tree workload", 0.0)
+        made = workloads.make("ap-tree", subscriptions, messages, seed=seed)
+        return benchmark.run(made, repeat=repeat, progress=tell)
+
+    sizes = f"--subscriptions {subscriptions} --messages {messages}"
+    command = f"nearcast bench engine {sizes} --seed {seed} --repeat {repeat}"
+    run_table("engine", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+
+
+@app.command()
 def turnover(
     subscriptions: Annotated[
         int, typer.Option(help="How many subscriptions there are.", min=1)

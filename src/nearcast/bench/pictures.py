@@ -18,6 +18,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
     pictures = {
         "matching": _matching,
         "turnover": _turnover,
+        "engine": _engine,
         "vocabulary": _vocabulary,
         "attributes": _attributes,
         "topk": _topk,
@@ -52,6 +53,24 @@ def _turnover(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a message (logarithmic)",
         line=None,
         highlight=lambda name: name.endswith("after"),
+    )
+
+
+def _engine(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the microseconds of each way to publish, and of the bare index."""
+    figures = {
+        result["index"]: result.get("microseconds", result.get("p50_microseconds"))
+        for result in report["results"]
+    }
+    shown = {name: figure for name, figure in figures.items() if figure is not None}
+    draw_bars(
+        path,
+        names=list(shown),
+        values=list(shown.values()),
+        title=f"The engine with {report['sizes']['subscriptions']:,} subscriptions",
+        axis="µs each, the median of single calls (logarithmic)",
+        line=None,
+        highlight=lambda name: not name.startswith("the index"),
     )
 
 

@@ -80,6 +80,7 @@ def table(report: Mapping[str, Any]) -> RenderableType:
     """Return what a person reads of the document: title, table, and notes with the machine."""
     tables = {
         "matching": _matching_table,
+        "engine": _engine_table,
         "turnover": _turnover_table,
         "vocabulary": _vocabulary_table,
         "attributes": _sided_table,
@@ -189,6 +190,33 @@ def _matching_notes(report: Mapping[str, Any]) -> list[str]:
     if checked < report["sizes"]["messages"]:
         lines.append(f"* scan matched the first {checked:,} messages only, to keep the run short")
     return [*lines, machine_line(report)]
+
+
+def _engine_table(report: Mapping[str, Any]) -> RenderableType:
+    """One row for each way to use the engine, those of the bare index among them."""
+    sizes = report["sizes"]
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for heading in ("seconds", "messages/s", "µs each", "× the\nindex", "p50 µs", "p99 µs", "longest µs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    measures = (
+        "seconds",
+        "messages_per_second",
+        "microseconds",
+        "over_index",
+        "p50_microseconds",
+        "p99_microseconds",
+        "longest_microseconds",
+    )
+    for result in report["results"]:
+        figures = (three_digits(result[name]) if name in result else "" for name in measures)
+        table.add_row(result["index"], *figures)
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions × {sizes['messages']:,} messages, "
+        f"seed {report['workload']['seed']}, one thread, ids are strings"
+    )
+    matches = f"{report['matches_per_message']:.0f} matches a message"
+    return _titled(title, table, [matches, machine_line(report)])
 
 
 def _turnover_table(report: Mapping[str, Any]) -> RenderableType:

@@ -1,0 +1,168 @@
+"""``nearcast bench engine``: what users meet, beside the bare index in the same run.
+
+Tables in and a table of deliveries out, one message object, a table of one row; subscriptions as tables of keywords
+and of distinct expressions, and one at a time. Ids are strings.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast import config
+from nearcast.bench.measure import Progress, best_of, timed
+from nearcast.columns import MessageBatch
+from nearcast.engine import Engine
+from nearcast.geometry import Box, Planar, Point
+from nearcast.model import Message, Subscription
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearcast.workloads import Workload
+
+__all__ = ["run"]
+
+_BATCH = 1000
+
+
+def run(
+    workload: Workload, *, repeat: int = config.BENCH_REPEAT, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Measure an engine over the subscriptions of *workload*; return the body of the report."""
+    tell = progress or (lambda _text, _share: None)
+    space = workload.subscriptions.space
+    tell("writing tables", 0.05)
+    subscriptions, expressions = _subscription_tables(workload)
+    messages = _message_table(workload)
+    results: list[dict[str, Any]] = []
+
+    def add(name: str, **figures: float) -> None:
+        results.append({"index": name, **figures})
+
+    tell("subscribing expressions", 0.1)
+    seconds, _ = timed(lambda: Engine(space=space).subscribe(expressions))
+    add("subscribe a table of expressions", seconds=seconds)
+    tell("subscribing keywords", 0.3)
+    engine = Engine(space=space)
+    seconds, _ = timed(lambda: engine.subscribe(subscriptions))
+    add("subscribe a table of keywords", seconds=seconds)
+
+    index = engine._index
+    tell("matching tables", 0.5)
+    seconds, batch = best_of(repeat, lambda: MessageBatch.from_arrow(messages, like=engine))
+    add("MessageBatch.from_arrow", messages_per_second=batch.size / seconds)
+    starts = range(0, batch.size, _BATCH)
+    batches = [batch.take(np.arange(start, min(start + _BATCH, batch.size))) for start in starts]
+    tables = [messages.slice(start, _BATCH) for start in starts]
+    bare, found = best_of(repeat, lambda: [index.match(part) for part in batches])
+    full, told = best_of(repeat, lambda: [engine.publish(part).to_arrow() for part in tables])
+    matches = sum(len(part.rows) for part in found)
+    add("the index: batches of 1,000", microseconds=bare / batch.size * 1e6)
+    add("publish tables of 1,000", microseconds=full / batch.size * 1e6, over_index=full / bare)
+
+    tell("one at a time", 0.8)
+    singles = [batch.take([row]) for row in range(min(batch.size, config.BENCH_ENGINE_SINGLES))]
+    objects = _message_objects(workload, len(singles))
+    rows = [messages.slice(row, 1) for row in range(len(singles))]
+    newcomers = _subscription_objects(workload, len(singles))
+    for name, call, arguments in (
+        ("the index: one message", index.match, singles),
+        ("publish one Message", engine.publish, objects),
+        ("publish a table of one row", engine.publish, rows),
+        ("subscribe one Subscription", engine.subscribe, newcomers),
+        ("unsubscribe one", engine.unsubscribe, [sub.id for sub in newcomers]),
+    ):
+        add(name, **_latency(call, arguments, repeat if "subscribe" not in name else 1))
+    wrong = (
+        []
+        if sum(len(part) for part in told) == matches
+        else ["the engine tells other deliveries than the index"]
+    )
+    return {
+        "workload": {"name": workload.name, "seed": workload.seed, "facts": workload.facts},
+        "repeat": repeat,
+        "sizes": {"subscriptions": workload.subscriptions.size, "messages": batch.size},
+        "matches_per_message": matches / batch.size,
+        "results": results,
+        "mismatches": wrong,
+    }
+
+
+def _latency(call: Callable[[Any], Any], arguments: Iterable[Any], repeat: int) -> dict[str, float]:
+    """Return percentiles of single calls in microseconds, of the best of several rounds; garbage is collected."""
+    best: NDArray[np.float64] | None = None
+    clock = time.perf_counter
+    for _ in range(repeat):
+        seconds = []
+        for argument in arguments:
+            start = clock()
+            call(argument)
+            seconds.append(clock() - start)
+        found = np.percentile(seconds, [50, 99, 100]) * 1e6
+        best = found if best is None or found[0] < best[0] else best
+    assert best is not None
+    return dict(zip(("p50_microseconds", "p99_microseconds", "longest_microseconds"), best.tolist()))
+
+
+def _words(codes: NDArray[np.int32]) -> pa.Array:
+    return pa.array(np.char.add("w", codes.astype(str)))
+
+
+def _boxes(workload: Workload) -> NDArray[np.float64]:
+    """Return the boxes of the subscriptions, cut off at the ends of the space."""
+    boxes, space = workload.subscriptions.clauses.boxes, workload.subscriptions.space
+    if not isinstance(space, Planar):
+        return boxes
+    low, high = (space.xmin, space.ymin), (space.xmax, space.ymax)
+    return np.hstack([np.clip(boxes[:, :2], low, high), np.clip(boxes[:, 2:], low, high)])
+
+
+def _subscription_tables(workload: Workload) -> tuple[pa.Table, pa.Table]:
+    """Return the subscriptions with keywords, and with an expression each that no other has."""
+    table = workload.subscriptions
+    offsets, words = table.clauses.keyword_offsets, _words(table.clauses.keywords)
+    boxes = dict(zip(("xmin", "ymin", "xmax", "ymax"), _boxes(workload).T))
+    ids = pa.array([f"sub-{row}" for row in range(table.size)])
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), words)
+    written = [
+        f"{' AND '.join(row)} OR (extra{number} AND NOT {row[0]})"
+        for number, row in enumerate(lists.to_pylist())
+    ]
+    return pa.table({"id": ids, "keywords": lists, **boxes}), pa.table(
+        {"id": ids, "expression": written, **boxes}
+    )
+
+
+def _message_table(workload: Workload) -> pa.Table:
+    batch = workload.messages
+    probes = batch.probes
+    lists = pa.LargeListArray.from_arrays(pa.array(probes.keyword_offsets), _words(probes.keywords))
+    ids = pa.array([f"msg-{row}" for row in range(batch.size)])
+    return pa.table({"id": ids, "keywords": lists, "lon": probes.boxes[:, 0], "lat": probes.boxes[:, 1]})
+
+
+def _message_objects(workload: Workload, count: int) -> list[Message]:
+    batch = workload.messages
+    probes, made = batch.probes, []
+    for row in range(count):
+        codes = probes.keywords[probes.keyword_offsets[row] : probes.keyword_offsets[row + 1]]
+        x, y = probes.boxes[row, :2].tolist()
+        words = [f"w{code}" for code in codes.tolist()]
+        made.append(Message(f"msg-{row}", words, Point(x=x, y=y, space=batch.space)))
+    return made
+
+
+def _subscription_objects(workload: Workload, count: int) -> list[Subscription]:
+    """Return further subscriptions: the regions of the first ones, two words each."""
+    clauses, space = workload.subscriptions.clauses, workload.subscriptions.space
+    words = clauses.keywords[: 2 * count].tolist()
+    made = []
+    for row, (xmin, ymin, xmax, ymax) in enumerate(_boxes(workload)[:count].tolist()):
+        expression = f"w{words[2 * row]} AND w{words[2 * row + 1]}"
+        made.append(Subscription(f"new-{row}", expression, Box(xmin, ymin, xmax, ymax, space)))
+    return made
