@@ -48,6 +48,8 @@ def code_clauses(
     expressions: Sequence[Sequence[Clause]], vocabulary: Vocabulary, attributes: AttributeNames
 ) -> ClauseLists:
     """Code the normal forms of expressions; new words and attributes get codes."""
+    if len(expressions) == 1 and len(expressions[0]) == 1 and not expressions[0][0].tests:
+        return _one_clause(expressions[0][0], vocabulary)
     clauses = [clause for expression in expressions for clause in expression]
     tests = [(test.attribute, test.interval) for clause in clauses for test in clause.tests]
     texts = np.array([isinstance(interval.low, str) for _, interval in tests], bool)
@@ -78,6 +80,26 @@ def code_clauses(
     return ClauseLists(offsets_of(np.array([len(expression) for expression in expressions], np.int64)), coded)
 
 
+def _one_clause(clause: Clause, vocabulary: Vocabulary) -> ClauseLists:
+    """Code a single clause without tests, as subscribers that come one by one mostly have."""
+    codes = vocabulary.add([*sorted(clause.keywords), *sorted(clause.forbidden)])
+    wanted = len(clause.keywords)
+    keywords, forbidden = np.sort(codes[:wanted]), np.sort(codes[wanted:])
+    coded = Clauses(
+        _NO_BOXES,
+        np.array([0, wanted]),
+        keywords,
+        np.array([0, len(forbidden)]),
+        forbidden,
+        np.zeros(2, np.int64),
+        np.empty(0, np.int32),
+        np.empty(0),
+        np.empty(0),
+        np.empty(0, np.uint8),
+    )
+    return ClauseLists(np.array([0, 1]), coded)
+
+
 def place(regions: Sequence[Region | Place]) -> Placed:
     """Lay out the boxes and shapes of regions, one or two boxes each."""
     if len(regions) == 1 and regions[0].exact:
@@ -99,6 +121,8 @@ def cross(
 ) -> tuple[Clauses, NDArray[np.int32], Shapes]:
     """Return (clauses, owners, shapes): for each row, each clause of its expression with each box of its region."""
     n = len(expression_of)
+    if n == len(placed.boxes) == len(lists.offsets) - 1 == 1 and lists.offsets[1] == 1:
+        return lists.clauses._replace(boxes=placed.boxes), np.zeros(1, np.int32), placed.shapes
     box_counts = np.diff(placed.offsets)
     clause_counts = np.diff(lists.offsets)[expression_of]
     if (box_counts == 1).all() and (clause_counts == 1).all():

@@ -164,7 +164,7 @@ class Ids:
             return _NONE
         return _NONE if code < 0 else int(self._names.rows.values[code])
 
-    def find(self, ids: pa.Array) -> NDArray[np.int32]:
+    def find(self, ids: pa.Array | list[Any]) -> NDArray[np.int32]:
         """Return the row of each id, -1 where it names none."""
         if not self._size or not len(ids) or not self._fits(ids):
             return np.full(len(ids), _NONE, np.int32)
@@ -176,45 +176,45 @@ class Ids:
         """Return those of the given rows that an id names."""
         return _named(self._names, rows)
 
-    def check(self, ids: pa.Array) -> None:
-        """Raise where ids are of another type than those before them."""
-        if len(ids) and not self._fits(ids):
-            mine, theirs = ("strings", "integers") if self._kind == _KINDS[str] else ("integers", "strings")
-            raise ColumnError(
-                f"the ids of {self._what}s are {mine} here, and {shown(ids[0].as_py())} is not one; "
-                f"{theirs} and {mine} do not mix, so give all of them as {mine}"
-            )
-
-    def settle(self, ids: pa.Array | list[Any]) -> None:
-        """Let ids that may come decide the type, or raise where they are of another one."""
-        if isinstance(ids, list):
-            if not ids:
-                return
-            kind = _KINDS[str] if isinstance(ids[0], str) else _KINDS[int]
-            if len(ids) == 1 and kind == self._kind:
-                return
+    def check(self, ids: pa.Array | list[Any]) -> None:
+        """Raise where ids are of another type than those before them, or, in a list, than each other."""
+        if not len(ids):
+            return
+        if isinstance(ids, list) and len(ids) > 1:
             wrong = next((key for key in ids if isinstance(key, str) != isinstance(ids[0], str)), None)
             if wrong is not None:
                 raise ColumnError(
                     f"the ids of {self._what}s are all strings or all integers; {shown(ids[0])} and {shown(wrong)} "
                     "do not mix"
                 )
-            ids = pa.array(ids, kind)
+        if not self._fits(ids):
+            mine, theirs = ("strings", "integers") if self._kind == _KINDS[str] else ("integers", "strings")
+            first = ids[0] if isinstance(ids, list) else ids[0].as_py()
+            raise ColumnError(
+                f"the ids of {self._what}s are {mine} here, and {shown(first)} is not one; "
+                f"{theirs} and {mine} do not mix, so give all of them as {mine}"
+            )
+
+    def settle(self, ids: pa.Array | list[Any]) -> None:
+        """Let ids that may come decide the type, or raise where they are of another one."""
         self.check(ids)
         if self._kind is None and len(ids):
-            self._kind = _KINDS[int] if pa.types.is_integer(ids.type) else _KINDS[str]
+            self._kind = _KINDS[int] if _are_integers(ids) else _KINDS[str]
 
-    def put(self, ids: pa.Array, rows: NDArray[Any]) -> None:
+    def put(self, ids: pa.Array | list[Any], rows: NDArray[Any]) -> None:
         """Let distinct ids that name nothing yet name the given rows."""
         if not len(ids):
             return
         self.settle(ids)
-        words = _bytes(ids)
+        words: Any = _bytes(ids)
         _put(self._names, words, rows)
         if self._next is not None:
             behind = rows < self._moved
             if behind.any():
-                _put(self._next, words if behind.all() else words.filter(pa.array(behind)), rows[behind])
+                if not behind.all():
+                    every: Any = _bytes(pa.array(ids))
+                    words = every.filter(pa.array(behind))
+                _put(self._next, words, rows[behind])
         self._size += len(ids)
         self._step(len(ids))
 
@@ -250,8 +250,8 @@ class Ids:
             self._dictionary = array
         return self._dictionary
 
-    def _fits(self, ids: pa.Array) -> bool:
-        return self._kind is None or (self._kind == _KINDS[int]) == pa.types.is_integer(ids.type)
+    def _fits(self, ids: pa.Array | list[Any]) -> bool:
+        return self._kind is None or (self._kind == _KINDS[int]) == _are_integers(ids)
 
     def _step(self, count: int) -> None:
         """Go on moving to new words, where most of the present ones name nothing."""
@@ -281,7 +281,11 @@ def _empty(room: int) -> _Names:
     )
 
 
-def _put(names: _Names, words: pa.Array, rows: NDArray[Any]) -> None:
+def _are_integers(ids: pa.Array | list[Any]) -> bool:
+    return not isinstance(ids[0], str) if isinstance(ids, list) else bool(pa.types.is_integer(ids.type))
+
+
+def _put(names: _Names, words: pa.Array | list[Any], rows: NDArray[Any]) -> None:
     codes = names.words.add(words)
     names.rows.fill(max(len(names.words) - len(names.rows.values), 0), _NONE)
     names.codes.fill(max(int(rows.max()) + 1 - len(names.codes.values), 0), _NONE)
@@ -298,8 +302,14 @@ def _named(names: _Names, rows: NDArray[Any]) -> NDArray[Any]:
     return named
 
 
-def _bytes(ids: pa.Array) -> pa.Array:
+def _bytes(ids: pa.Array | list[Any]) -> pa.Array | list[Any]:
     """Return ids as words of bytes: an integer is its eight."""
+    if isinstance(ids, list):
+        if isinstance(ids[0], str):
+            return ids
+        if len(ids) < config.FEW_STRINGS:
+            return [key.to_bytes(8, "little", signed=True) for key in ids]
+        ids = pa.array(ids, pa.int64())
     if not pa.types.is_integer(ids.type):
         return ids
     numbers = np.ascontiguousarray(ids.to_numpy(zero_copy_only=False), np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,8 @@ class Vocabulary:
 
     def add(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
         """Return the code of each string, taking in those that are new and counting each occurrence."""
+        if isinstance(strings, list) and not strings:
+            return np.empty(0, np.int32)
         if isinstance(strings, list) and len(strings) < config.FEW_STRINGS:
             data, offsets = _few(strings)
         else:
@@ -222,21 +225,15 @@ def string_buffers(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any], ND
     return _sealed(data), _sealed(offsets), valid
 
 
-def _few(strings: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _few(strings: list[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return (bytes, offsets) of some strings, as :func:`string_buffers` does, without an Arrow array between."""
-    offsets = np.zeros(len(strings) + 1, np.int64)
     try:
-        joined = "".join(strings)
-        data = joined.encode()
-        words: list[Any] = strings if len(data) == len(joined) else [word.encode() for word in strings]
-    except (TypeError, AttributeError):
+        words = [word if isinstance(word, bytes) else word.encode() for word in strings]
+    except AttributeError:
         wrong = next(word for word in strings if not isinstance(word, str))
         raise ColumnError(f"words must be strings, not {shown(wrong)}") from None
-    end = 0
-    for i, word in enumerate(words):
-        end += len(word)
-        offsets[i + 1] = end
-    return np.frombuffer(data, np.uint8), _sealed(offsets)
+    offsets = np.array([0, *accumulate(map(len, words))])
+    return np.frombuffer(b"".join(words), np.uint8), _sealed(offsets)
 
 
 def _sealed(array: NDArray[Any]) -> NDArray[Any]:

@@ -273,20 +273,24 @@ class Engine:
             raise UnknownError(f"there is no subscription {shown(id)}")
         return row
 
-    def _refuse_taken(self, ids: pa.Array) -> None:
+    def _refuse_taken(self, ids: Any) -> None:
         """Raise where an id is in use, or twice in the call."""
         self._ids.check(ids)
-        rows = self._ids.find(ids)
-        taken = ids[int((rows >= 0).argmax())] if (rows >= 0).any() else None
-        if taken is None and len(ids) > 1 and len(ids.unique()) < len(ids):
-            counts = ids.value_counts()
-            taken = counts.field("values")[int(counts.field("counts").to_numpy().argmax())]
-        if taken is not None:
-            raise DuplicateError(
-                f"subscription {shown(taken.as_py())} exists already; unsubscribe it first, or choose another id"
-            )
+        taken = self._ids.find(ids) >= 0
+        if not taken.any():
+            if len(ids) < 2:
+                return
+            names = _arrow(ids)
+            if len(names.unique()) == len(names):
+                return
+            first = np.unique(names.dictionary_encode().indices.to_numpy(), return_index=True)[1]
+            taken[np.delete(np.arange(len(names)), first)] = True
+        raise DuplicateError(
+            f"subscription {shown(_listed(ids)[int(taken.argmax())])} exists already; "
+            "unsubscribe it first, or choose another id"
+        )
 
-    def _reader(self, given: Any) -> tuple[pa.Array, Callable[[], SubscriptionTable]]:
+    def _reader(self, given: Any) -> tuple[Any, Callable[[], SubscriptionTable]]:
         """Return the ids of what is subscribed, and how to read the rest: nothing is coded before the ids are good."""
         if isinstance(given, SubscriptionTable):
             return _ids_of(given), lambda: replace(given, ids=None)
@@ -295,8 +299,9 @@ class Engine:
             wrong = [sub for sub in subs if not isinstance(sub, Subscription)]
             if wrong:
                 raise ModelError(f"{shown(wrong[0])} is not a Subscription")
-            ids = ids_of([sub.id for sub in subs])
-            return ids, lambda: subscriptions_from_objects(subs, like=self, with_ids=False)
+            return [sub.id for sub in subs], lambda: subscriptions_from_objects(
+                subs, like=self, with_ids=False
+            )
         table = arrow_table(given)
         ids = id_array(table["id"], len(table), "id") if "id" in table.column_names else None
         named = pa.array(np.arange(len(table))) if ids is None else ids
