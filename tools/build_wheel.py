@@ -2,9 +2,9 @@
 
     python tools/build_wheel.py [DIRECTORY]
 
-The kernels are compiled for x86-64-v3 (processors of about 2015 and later) on Linux, for the Python and the Numba that
-run this tool: the wheel is tagged for that Python, and with another Numba it works and compiles as any wheel does. On an
-aarch64 machine the tool stops, since nobody has run it there yet; the plain wheel works there.
+The kernels are compiled for x86-64-v3 (processors of about 2015 and later), for the Python and the Numba that run this
+tool: the wheel is tagged for that Python; with another Numba it works, and compiles as any wheel does. On an aarch64
+machine the same tool compiles for every processor of that kind; nobody has run it there yet.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from nearcast.kernels.cache import SHIPPED
+
 ROOT = Path(__file__).resolve().parents[1]
 COMPILED = "nearcast/kernels/compiled"
-PROCESSOR = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
 
 
 def main(target: Path) -> Path:
     """Build the wheel into *target*; return its path."""
-    if platform.machine() != "x86_64" or sys.platform != "linux":
-        raise SystemExit(
-            f"kernels are compiled for Linux on x86-64, and this is {sys.platform} on {platform.machine()}"
-        )
+    if platform.machine() not in SHIPPED:
+        raise SystemExit(f"kernels are shipped for {' and '.join(SHIPPED)}; this is {platform.machine()}")
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         plain = plain_wheel(room)
@@ -39,7 +38,7 @@ def main(target: Path) -> Path:
         wheel = target / tagged_name(plain)
         write(plain, kernels, wheel)
     size = wheel.stat().st_size / 2**20
-    print(f"{wheel}: {len(kernels)} kernels for {PROCESSOR['NUMBA_CPU_NAME']}, {size:.1f} MB")
+    print(f"{wheel}: {len(kernels)} kernels for {SHIPPED[platform.machine()][0]}, {size:.1f} MB")
     return wheel
 
 
@@ -56,7 +55,8 @@ def compiled_kernels(plain: Path, room: Path) -> list[Path]:
     kept.mkdir(mode=0o700)
     with zipfile.ZipFile(plain) as archive:
         archive.extractall(package)
-    environment = os.environ | PROCESSOR | {"PYTHONPATH": str(package), "NEARCAST_CACHE_DIR": str(kept)}
+    processor = {"NUMBA_CPU_NAME": SHIPPED[platform.machine()][0], "NUMBA_CPU_FEATURES": ""}
+    environment = os.environ | processor | {"PYTHONPATH": str(package), "NEARCAST_CACHE_DIR": str(kept)}
     subprocess.run([sys.executable, str(ROOT / "tools" / "exercise.py")], env=environment, check=True)
     return sorted(kept.iterdir())
 
@@ -75,7 +75,7 @@ def tagged_name(plain: Path) -> str:
 
 
 def write(plain: Path, kernels: list[Path], wheel: Path) -> None:
-    """Write the files of the plain wheel and the kernels into *wheel*, with the tags and checksums that belong to them."""
+    """Write the files of the plain wheel and the kernels into *wheel*, with its tags and checksums."""
     python, system = tags()
     records = []
     with zipfile.ZipFile(plain) as source, zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as out:

@@ -40,26 +40,19 @@ from numba.core.serialize import dumps
 from nearcast import config
 from nearcast.kernels.fingerprint import fingerprint
 
-__all__ = ["KernelCache", "directory", "shipped_directory"]
+__all__ = ["SHIPPED", "KernelCache", "directory", "shipped_directory"]
 
 _MAGIC = b"nearcast kernel 1\n"
 _ENDING = ".kernel"
 _ANNOTATION = 6  # where CompileResult._reduce has the annotated source: large, with paths of this machine
-_SHIPPED_PROCESSOR = ("x86-64-v3", "")
-_SHIPPED_FEATURES = (
-    "avx",
-    "avx2",
-    "bmi",
-    "bmi2",
-    "cx16",
-    "f16c",
-    "fma",
-    "lzcnt",
-    "movbe",
-    "popcnt",
-    "sse4.2",
-    "xsave",
-)
+# What a wheel's kernels are compiled for, by machine: the processor, as Numba names it, and the features it must have.
+SHIPPED = {
+    "x86_64": (
+        "x86-64-v3",
+        ["avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "xsave"],
+    ),
+    "aarch64": ("generic", []),
+}
 _FLAGS = (
     "OPT",
     "LOOP_VECTORIZE",
@@ -103,7 +96,7 @@ class KernelCache(_Cache):
         processor = target_context.codegen().magic_tuple()
         places = []
         if (shipped := shipped_directory()) is not None:
-            places.append((shipped, (processor[0], *_SHIPPED_PROCESSOR)))
+            places.append((shipped, (processor[0], SHIPPED[platform.machine()][0], "")))
         if (own := directory()) is not None:
             places.append((own, processor))
         for place, kind in places:
@@ -230,10 +223,9 @@ def _is_private(place: Path) -> bool:
 def shipped_directory() -> Path | None:
     """Return the kernels that came with the package, None where there are none or the processor is not up to them."""
     place = Path(__file__).parent / "compiled"
-    if not place.is_dir() or platform.machine().lower() not in ("x86_64", "amd64"):
-        return None
+    _, needed = SHIPPED.get(platform.machine(), ("", ["unknown"]))
     features = binding.get_host_cpu_features()
-    return place if all(features.get(name) for name in _SHIPPED_FEATURES) else None
+    return place if place.is_dir() and all(features.get(name) for name in needed) else None
 
 
 @cache
