@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         UnknownError,
     )
     from nearcast.geometry import EVERYWHERE, WGS84, Box, Circle, Planar, Point, Polygon
-    from nearcast.matching import Matcher, MessageStore, build_index, build_store
+    from nearcast.matching import Index, MessageStore, build_index, build_store
     from nearcast.model import Delivery, Message, Subscription
     from nearcast.predicates import ANYTHING, attribute, phrase, word
     from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
@@ -64,7 +64,7 @@ _HOMES = {
         "UnknownError",
     ),
     "geometry": ("EVERYWHERE", "WGS84", "Box", "Circle", "Planar", "Point", "Polygon"),
-    "matching": ("Matcher", "MessageStore", "build_index", "build_store"),
+    "matching": ("Index", "MessageStore", "build_index", "build_store"),
     "model": ("Delivery", "Message", "Subscription"),
     "predicates": ("ANYTHING", "attribute", "phrase", "word"),
     "ranking": ("CountWindow", "DocumentFrequencies", "TimeWindow", "TopK"),
@@ -88,10 +88,10 @@ __all__ = [
     "Explanation",
     "ExpressionError",
     "GeometryError",
+    "Index",
     "IndexFileError",
     "InputError",
     "ManualClock",
-    "Matcher",
     "Matches",
     "Message",
     "MessageBatch",

@@ -102,7 +102,7 @@ def test_borders_move_to_where_boxes_end():
 
 def test_cuts_cover_all_words():
     index = build_index("ap-tree", world(np.random.default_rng(1), 4_000), fanout=20, priority="keywords")
-    tree = index._tree
+    tree = index.structure._tree
     k_nodes = np.flatnonzero(tree.nodes[: tree.used[0], layout.KIND] == layout.K_NODE)
     assert len(k_nodes)
     for node in k_nodes:
@@ -163,8 +163,8 @@ def test_places_on_borders(priority):
 
 def test_priorities_shape_the_tree():
     table = world(np.random.default_rng(3), 5_000)
-    by_words = build_index("ap-tree", table, priority="keywords")._tree.nodes[0, layout.KIND]
-    by_space = build_index("ap-tree", table, priority="space")._tree.nodes[0, layout.KIND]
+    by_words = build_index("ap-tree", table, priority="keywords").structure._tree.nodes[0, layout.KIND]
+    by_space = build_index("ap-tree", table, priority="space").structure._tree.nodes[0, layout.KIND]
     assert (by_words, by_space) == (layout.K_NODE, layout.S_NODE)
 
 
@@ -211,9 +211,11 @@ def test_a_sample_changes_the_tree_but_not_the_answers():
     )
     index, taught = build_index("ap-tree", table), build_index("ap-tree", table, messages=corner)
     assert taught.stats()["sampled_messages"] == 500
-    assert not np.array_equal(index._tree.edges, taught._tree.edges) or kinds(index) != kinds(taught)
+    assert not np.array_equal(index.structure._tree.edges, taught.structure._tree.edges) or kinds(
+        index
+    ) != kinds(taught)
     assert_right(taught, rng)
-    assert taught._tree.used.tolist() != index._tree.used.tolist()
+    assert taught.structure._tree.used.tolist() != index.structure._tree.used.tolist()
 
 
 def test_what_was_learnt_outlives_compaction_and_saving(tmp_path, monkeypatch):
@@ -224,7 +226,7 @@ def test_what_was_learnt_outlives_compaction_and_saving(tmp_path, monkeypatch):
     index.remove(np.arange(400))
     assert index.stats()["compactions"] == 1
     assert index.stats()["sampled_messages"] == 50
-    assert (index._settings.leaf, index._divergence) == (10, 0.5)
+    assert (index.structure._settings.leaf, index.structure._divergence) == (10, 0.5)
     assert_right(index, rng)
 
 
@@ -251,7 +253,7 @@ def test_leaves_split_when_they_grow_and_nodes_collapse_when_they_shrink(monkeyp
 def test_a_drift_rebuilds_only_its_subtree(monkeypatch):
     rng = np.random.default_rng(9)
     index = build_index("ap-tree", world(rng, 20_000, most=2), priority="keywords", fanout=20)
-    tree = index._tree
+    tree = index.structure._tree
     first = tree.nodes[0, layout.SLOTS]
     child = next(
         node
@@ -259,13 +261,13 @@ def test_a_drift_rebuilds_only_its_subtree(monkeypatch):
         if tree.nodes[node, layout.KIND] != layout.LEAF and tree.nodes[node, layout.WEIGHT] > 500
     )
     monkeypatch.setattr(maintain, "divergence", lambda _tree, node: float(node == child))
-    before = index._tree.children[first : first + 20].copy()
-    below = lambda node: set(_subtree(index._tree, int(node)))  # noqa: E731
+    before = index.structure._tree.children[first : first + 20].copy()
+    below = lambda node: set(_subtree(index.structure._tree, int(node)))  # noqa: E731
     others = {int(node): below(node) for node in before if node != child}
     inside = below(child)
-    index._look_at(int(child))
+    index.structure._look_at(int(child))
     assert index.stats()["rebuilds"] == 1
-    assert index._tree.children[first : first + 20].tolist() == before.tolist()
+    assert index.structure._tree.children[first : first + 20].tolist() == before.tolist()
     assert all(below(node) == members for node, members in others.items())
     assert below(child).isdisjoint(inside - {int(child)})
     assert_right(index, rng)
@@ -299,10 +301,10 @@ def test_words_that_come_later_are_divided_without_a_rebuild():
     for _ in range(5):
         index.insert(world(rng, 200, words=(0, 100)))
         index.insert(world(rng, 100, words=(100, WORDS), most=1))
-    root, weights = index._tree.nodes[0], index._tree.weights
+    root, weights = index.structure._tree.nodes[0], index.structure._tree.weights
     opened = root[layout.SLOTS] + root[layout.SIZE] - 1
     assert weights[opened] == 500
-    below = index._tree.nodes[index._tree.children[opened]]
+    below = index.structure._tree.nodes[index.structure._tree.children[opened]]
     assert (below[layout.KIND], below[layout.OFFSET]) == (layout.K_NODE, root[layout.OFFSET])
     assert index.stats()["rebuilds"] == 0
     assert_right(index, rng)
@@ -332,11 +334,11 @@ def test_turnovers_leave_no_waste(monkeypatch):
     index = build_index("ap-tree", world(rng, n))
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 100)
     monkeypatch.setattr(type(index.store), "wasteful", lambda self: False)
-    fresh, rows = index._tree.used.copy(), np.arange(n)
+    fresh, rows = index.structure._tree.used.copy(), np.arange(n)
     for _ in range(8):
         gone, rows = rows, index.insert(world(rng, n))
         index.remove(gone)
-        assert (index._tree.used[:4] < 8 * fresh[:4] + 400).all()
+        assert (index.structure._tree.used[:4] < 8 * fresh[:4] + 400).all()
     assert_right(index, rng)
 
 

@@ -224,9 +224,9 @@ class TestTAMA:
 class TestOpIndex:
     def pivots(self, index):
         """Return the pivot of each clause row, as the attribute of a test (-2 and -1: x and y)."""
-        lists, places = index._lists.flat()
-        key_of = dict(zip(index._groups.lists.tolist(), index._groups.keys.tolist()))
-        rows = index._slot_rows.values[index._lists.pool.items[places]]
+        lists, places = index.structure._lists.flat()
+        key_of = dict(zip(index.structure._groups.lists.tolist(), index.structure._groups.keys.tolist()))
+        rows = index.structure._slot_rows.values[index.structure._lists.pool.items[places]]
         return {
             row: (key_of[target] >> op_index._PIVOT_SHIFT) - PLACES
             for target, row in zip(lists.tolist(), rows.tolist())
@@ -277,7 +277,7 @@ class TestRStarTree:
         tests = [(0, 0, 1, 0), (4, 0, 1, 0), (2, 0, 1, 0)]
         index = build_index("r-star-tree", table([tests[:1], tests[:2], tests, tests[:2]]))
         assert index.stats()["dimensions"] == 4
-        assert np.flatnonzero(index._tree.dimension_of >= 0).tolist() == [0, 1, PLACES, PLACES + 4]
+        assert np.flatnonzero(index.structure._tree.dimension_of >= 0).tolist() == [0, 1, PLACES, PLACES + 4]
 
     def test_twenty_attributes(self):
         rng = np.random.default_rng(7)
@@ -295,7 +295,7 @@ class TestRStarTree:
         index.remove(np.arange(0, 200, 3))
         opened = open_index(index.save(tmp_path / "index"))
         batch = random_batch(rng, 40)
-        assert opened._arrays() == {}
+        assert opened.structure.arrays() == {}
         assert opened.check() == []
         assert answers(opened, batch) == answers(index, batch)
 
@@ -312,15 +312,18 @@ class TestRStarTree:
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("tama", lambda index: index._lists.pool.items.fill(0)),
-        ("tama", lambda index: index._needs.values.__setitem__(0, 9)),
-        ("tama", lambda index: index._lists.pool.sizes.__setitem__(3 * tama._CELLS + 1, 0)),
-        ("op-index", lambda index: index._lists.pool.items.fill(0)),
-        ("op-index", lambda index: index._lists.pool.keys.__setitem__(slice(None, None, 3), 7.0)),
-        ("op-index", lambda index: index._needs.values.__setitem__(0, 9)),
-        ("op-index", lambda index: index._groups.keys.__setitem__(0, 1 << 60)),
-        ("op-index", lambda index: index._slots.values.__setitem__(0, 1)),
-        ("r-star-tree", lambda index: index._tree.tree.insert(99, [0.0] * index._tree.dimensions)),
+        ("tama", lambda index: index.structure._lists.pool.items.fill(0)),
+        ("tama", lambda index: index.structure._needs.values.__setitem__(0, 9)),
+        ("tama", lambda index: index.structure._lists.pool.sizes.__setitem__(3 * tama._CELLS + 1, 0)),
+        ("op-index", lambda index: index.structure._lists.pool.items.fill(0)),
+        ("op-index", lambda index: index.structure._lists.pool.keys.__setitem__(slice(None, None, 3), 7.0)),
+        ("op-index", lambda index: index.structure._needs.values.__setitem__(0, 9)),
+        ("op-index", lambda index: index.structure._groups.keys.__setitem__(0, 1 << 60)),
+        ("op-index", lambda index: index.structure._slots.values.__setitem__(0, 1)),
+        (
+            "r-star-tree",
+            lambda index: index.structure._tree.tree.insert(99, [0.0] * index.structure._tree.dimensions),
+        ),
     ],
 )
 def test_damage_is_found(name, damage):

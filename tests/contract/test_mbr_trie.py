@@ -16,12 +16,12 @@ def test_token_sets_with_a_common_beginning_share_their_nodes():
     """Ranks by decreasing frequency: 1, 2, 3, 4. The rarest token comes first on every path."""
     rows = [[1], [1], [1, 2], [1, 2], [1, 2, 3], [1, 2, 3, 4], [1, 3]]
     index = build_index("mbr-trie", SubscriptionTable.from_arrays([[0, 0, 1, 1]] * 7, *ragged(rows)))
-    trie = index._trie
+    trie = index.structure._trie
     assert index.stats()["nodes_per_level"] == [1, 4, 4, 2, 1]  # 4 3 2 1 / 43 32 31 21 / 432 321 / 4321
     assert index.stats()["height"] == 4
     ranges = [(int(low), int(high)) for low, high in zip(trie.lows, trie.highs)]
     assert ranges[:5] == [(0, 7), (0, 1), (1, 3), (3, 5), (5, 7)]
-    assert index._postings.rows.tolist() == [5, 4, 6, 2, 3, 0, 1]
+    assert index.structure._postings.rows.tolist() == [5, 4, 6, 2, 3, 0, 1]
 
 
 @given(table=tables(), batch=batches())
@@ -39,7 +39,7 @@ def test_probing_on_wide_nodes_and_long_messages(probing, tmp_path):
     assert index.check() == []
     assert answers(index, batch) == answers(build_index("scan", table), batch)
     again = open_index(index.save(tmp_path / "index"))
-    assert again.probing == probing
+    assert again.structure.probing == probing
 
 
 def test_an_unknown_way_of_probing():
@@ -76,7 +76,7 @@ def test_a_fold_leaves_nothing_of_what_was_removed(name):
         matcher.insert(more)
     assert index.stats()["folds"] == 1
     assert index.stats()["newcomers"] == 0
-    assert np.array_equal(np.sort(index._laid()), np.arange(1_000, 2_300))
+    assert np.array_equal(np.sort(index.structure._laid()), np.arange(1_000, 2_300))
     assert answers(index, batch) == answers(scan, batch)
     assert index.check() == []
 
@@ -87,18 +87,18 @@ def test_a_message_outside_a_crowd_of_equals_looks_at_one_box():
     index = build_index("mbr-trie", table)
     assert index.stats()["lists"] == 1
     batch = MessageBatch.from_arrays([[2, 2], [0.5, 0.5]], [0, 3, 6], [3, 4, 5, 3, 4, 5])
-    index._postings.boxes[:] = np.nan  # nobody may look here for the first message
+    index.structure._postings.boxes[:] = np.nan  # nobody may look here for the first message
     assert [len(rows) for rows in answers(index, batch)] == [0, 0]
-    assert index._trie.boxes.tolist() == [[0, 0, 1, 1]] * 3
+    assert index.structure._trie.boxes.tolist() == [[0, 0, 1, 1]] * 3
 
 
 @pytest.mark.parametrize("damage", ["tokens", "lows", "highs", "boxes", "posting", "tops"])
 def test_damage_is_found(damage):
     rng = np.random.default_rng(5)
     index = build_index("mbr-trie", random_table(rng, 300))
-    trie = index._trie
+    trie = index.structure._trie
     if damage == "posting":
-        index._postings.boxes[7] = [-9, -9, 9, 9]
+        index.structure._postings.boxes[7] = [-9, -9, 9, 9]
     elif damage == "boxes":
         trie.boxes[len(trie.boxes) // 2] = [-9, -9, 9, 9]
     elif damage == "tokens":

@@ -74,7 +74,7 @@ def test_blocks_hold_what_is_near():
     low = rng.random((10_000, 2))
     table = SubscriptionTable.from_arrays(np.hstack([low, low + 0.001]), np.arange(10_001), [0] * 10_000)
     index = build_index("packed-list", table)
-    cost = index.expected(batch_of_one_word(rng).probes)
+    cost = index.structure.expected(batch_of_one_word(rng).probes)
     assert cost.total < 700  # nanoseconds at the model's prices; 10,000 tests alone would be ten times that
     assert cost.words == 0
 
@@ -140,7 +140,7 @@ def test_changes_after_opening(tmp_path):
 def test_check_finds_damage():
     index = build_index("packed-list", world(np.random.default_rng(8), 2_000))
     assert index.check() == []
-    index._lists.block_boxes[3] = np.inf, np.inf, -np.inf, -np.inf
+    index.structure._lists.block_boxes[3] = np.inf, np.inf, -np.inf, -np.inf
     assert "a posting lies outside its block" in index.check()
-    index._lists.rows[index._homes.values[5, 1]] = 6
+    index.structure._lists.rows[index.structure._homes.values[5, 1]] = 6
     assert "a posting is not where its clause says" in index.check()

@@ -80,7 +80,7 @@ def test_areas_over_many_regions_find_nothing_twice(tmp_path):
     expected = answers(build_index("scan", table), batch)
     assert answers(index, batch) == expected
     again = open_index(index.save(tmp_path / "index"))
-    assert (again.tau_num, again.tau_area) == (8, config.QUADTREE_TAU_AREA)
+    assert (again.structure.tau_num, again.structure.tau_area) == (8, config.QUADTREE_TAU_AREA)
     assert answers(again, batch) == expected
     assert again.check() == []
 
@@ -105,7 +105,7 @@ def test_boxes_without_end_stay_at_the_root():
     boxes[::2] = [-np.inf, -np.inf, np.inf, np.inf]
     table = SubscriptionTable.from_arrays(boxes, np.arange(n + 1), rng.integers(0, 9, n))
     index = build_index("pt-quadtree", table, tau_num=4)
-    assert index._tree.starts[1] == n // 2
+    assert index.structure._tree.starts[1] == n // 2
     batch = random_batch(rng, 50, 9)
     assert answers(index, batch) == answers(build_index("scan", table), batch)
 
@@ -116,7 +116,7 @@ def test_a_message_outside_a_crowd_of_equals_meets_no_node():
     index = build_index("pt-quadtree", table)
     batch = MessageBatch.from_arrays([[2, 2]], [0, 3], [3, 4, 5])
     assert answers(index, batch) == [set()]
-    assert index._tree.boxes.tolist() == [[0, 0, 1, 1]] * len(index._tree.boxes)
+    assert index.structure._tree.boxes.tolist() == [[0, 0, 1, 1]] * len(index.structure._tree.boxes)
 
 
 def test_newcomers_are_folded_in_and_the_removed_stay_away():
@@ -153,9 +153,9 @@ def test_newcomers_that_crowd_a_region_have_it_divided():
 @pytest.mark.parametrize("damage", ["items", "columns", "rest", "first", "cover", "falling"])
 def test_damage_is_found(damage):
     index = build_index("pt-quadtree", random_table(np.random.default_rng(7), 400), tau_num=8)
-    tree = index._tree
+    tree = index.structure._tree
     if damage == "items":
-        index._entries.items[3] = index._entries.items[2]
+        index.structure._entries.items[3] = index.structure._entries.items[2]
     elif damage == "falling":
         tree.falling[:] = 0
     elif damage == "rest":

@@ -61,10 +61,10 @@ def test_frequencies_follow_a_turnover(opened, tmp_path):
 def test_frequencies_follow_a_move():
     words = zipf(np.random.default_rng(3), 200)
     index = build_index("ranked-list", everywhere(words))
-    expected = index.store.rows, index._frequency.values.tolist()
+    expected = index.store.rows, index.structure._frequency.values.tolist()
     for row in range(200):
         index.move(row, [2, 2, 3, 3])
-    assert (index.stats()["clauses"], index._frequency.values.tolist()) == expected
+    assert (index.stats()["clauses"], index.structure._frequency.values.tolist()) == expected
 
 
 def test_lists_that_grow_and_empty_do_not_grow_the_pool(monkeypatch):
@@ -76,7 +76,7 @@ def test_lists_that_grow_and_empty_do_not_grow_the_pool(monkeypatch):
     for generation in range(30):
         words = [[generation % 6 * lists + i % lists] for i in range(n)]
         rows = index.insert(everywhere(words))
-        pools.append(len(index._by_word.pool.rows))
+        pools.append(len(index.structure._by_word.pool.rows))
         if generation < 29:
             index.remove(rows)
     assert max(pools) <= 4 * n

@@ -63,8 +63,8 @@ def test_clauses_stand_under_their_rarest_keyword(name):
     subs, words = random_table(np.random.default_rng(3), 500)
     index = build_index(name, subs)
     frequency = Counter(word for row in words for word in row)
-    keys = index._directory.keys[index._pieces.values]
-    rows = np.repeat(np.arange(500), np.diff(index._piece_offsets.values))
+    keys = index.structure._directory.keys[index.structure._pieces.values]
+    rows = np.repeat(np.arange(500), np.diff(index.structure._piece_offsets.values))
     for row, key in zip(rows.tolist(), keys.tolist()):
         assert (key & 0xFFFFFFFF) - 1 == min(words[row], key=lambda word: (frequency[word], word))
 
@@ -159,12 +159,12 @@ class TestCostModel:
         )
         index = build_index(name, subs, messages=sample)
         for one in (index, open_index(index.save(tmp_path / "index"))):
-            pieces = np.diff(one._piece_offsets.values)
+            pieces = np.diff(one.structure._piece_offsets.values)
             here_and_said, here = pieces[:500][::2].mean(), pieces[:500][1::2].mean()
             assert here_and_said > 1.5 * here
             assert here_and_said > 1.5 * pieces[500:].mean()
-            one._build()  # as after a compaction, when the sample is gone
-            np.testing.assert_array_equal(np.diff(one._piece_offsets.values), pieces)
+            one.structure.build()  # as after a compaction, when the sample is gone
+            np.testing.assert_array_equal(np.diff(one.structure._piece_offsets.values), pieces)
 
 
 class TestStats:
@@ -208,7 +208,7 @@ class TestTokenFilters:
         from nearcast.matching.rivals.tokens import passes, put
 
         index = build_index("rt-tree", table([[0, 0, 1, 1]] * len(words), words))
-        filters, root = index._filters, int(index._tree.state[0])
+        filters, root = index.structure._filters, int(index.structure._tree.state[0])
         said = np.array(sorted(said), np.int32)
         outcomes = set()
         for width in (
@@ -281,7 +281,7 @@ def test_emptied_nodes_are_used_again(monkeypatch):
     rooms = []
     for _ in range(12):
         index.remove(index.insert(random_table(rng, 1_000)[0]))
-        rooms.append((len(index._tree.counts), len(index._filters.tokens)))
+        rooms.append((len(index.structure._tree.counts), len(index.structure._filters.tokens)))
     assert rooms[-1][0] <= 1.5 * rooms[1][0]
     assert rooms[-1][1] <= 4 * rooms[1][1]
     assert index.check() == []
@@ -290,15 +290,15 @@ def test_emptied_nodes_are_used_again(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("iq-tree", lambda index: index._lists.pool.rows.__setitem__(0, 1)),
-        ("iq-tree", lambda index: index._directory.arrays.slots.fill(0)),
-        ("iq-tree", lambda index: index._directory.arrays.groups.__setitem__((0, 2), 99)),
-        ("rq-tree", lambda index: index._directory.arrays.groups.__setitem__((2, 2), 0)),
-        ("rq-tree", lambda index: index._held.values.__setitem__(3, 99)),
-        ("rt-tree", lambda index: index._filters.tokens.fill(-1)),
-        ("rt-tree", lambda index: index._tree.boxes.fill(9)),
-        ("rt-tree", lambda index: index._tree.entries.fill(0)),
-        ("rt-tree", lambda index: index._tree.parents.__setitem__(0, -1)),
+        ("iq-tree", lambda index: index.structure._lists.pool.rows.__setitem__(0, 1)),
+        ("iq-tree", lambda index: index.structure._directory.arrays.slots.fill(0)),
+        ("iq-tree", lambda index: index.structure._directory.arrays.groups.__setitem__((0, 2), 99)),
+        ("rq-tree", lambda index: index.structure._directory.arrays.groups.__setitem__((2, 2), 0)),
+        ("rq-tree", lambda index: index.structure._held.values.__setitem__(3, 99)),
+        ("rt-tree", lambda index: index.structure._filters.tokens.fill(-1)),
+        ("rt-tree", lambda index: index.structure._tree.boxes.fill(9)),
+        ("rt-tree", lambda index: index.structure._tree.entries.fill(0)),
+        ("rt-tree", lambda index: index.structure._tree.parents.__setitem__(0, -1)),
     ],
 )
 def test_damage_is_found(name, damage):

@@ -8,7 +8,7 @@ import pytest
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, build_index, build_store, config
 from nearcast.errors import RuntimeUnavailableError
-from nearcast.matching.rivals.beq_tree import BEQTree, keys_of
+from nearcast.matching.rivals.beq_tree import keys_of
 from nearcast.matching.rivals.blocks import Blocks
 
 RIVALS = ["beq-tree", "r-star-tree"]
@@ -119,7 +119,7 @@ class TestBEQTree:
     def test_areas_stand_in_the_smallest_cell_that_contains_them(self):
         corners = [[0, 0, 0, 0], [8, 8, 8, 8], [1, 1, 1.5, 1.5], [3, 3, 5, 5], [1, 1, 3, 3], [5, 1, 5, 7]]
         store = build_store("beq-tree", MessageBatch.from_arrays(None, [0] * 7, [], boxes=corners), leaf=1)
-        cells = store._boxes.values[store._homes.values].tolist()
+        cells = store.structure._boxes.values[store.structure._homes.values].tolist()
         assert cells[3] == [0, 0, 8, 8]  # over the middle
         assert cells[4] == [0, 0, 4, 4]  # over the middle of a quarter
         assert cells[5] == [0, 0, 8, 8]  # a line
@@ -130,12 +130,12 @@ class TestBEQTree:
     def test_lists_are_sorted_by_attribute_and_value(self):
         values = [[5, np.nan], [-3, 2], [np.nan, -2], [0.5, 2]]
         store = build_store("beq-tree", MessageBatch.from_arrays([[0, 0]] * 4, [0] * 5, [], values))
-        slots = store._postings.first[: store.stats()["postings"]].tolist()
+        slots = store.structure._postings.first[: store.stats()["postings"]].tolist()
         assert slots[:4] == [1, 3, 0, 2]
         assert sorted(slots[4:]) == [1, 3]
         store.remove([3])
         store.insert(MessageBatch.from_arrays([[0, 0]], [0, 0], [], [[1, 0]]))
-        assert store._postings.first[: store.stats()["postings"]].tolist() == [1, 3, 0, 2, 3, 1]
+        assert store.structure._postings.first[: store.stats()["postings"]].tolist() == [1, 3, 0, 2, 3, 1]
         assert store.check() == []
 
     def test_the_cells_are_laid_out_anew_after_growth(self, monkeypatch):
@@ -144,7 +144,7 @@ class TestBEQTree:
         store = build_store("beq-tree", random_batch(rng, 0), leaf=8)
         for _ in range(10):
             store.insert(random_batch(rng, 20))
-        assert (store._boxes.values[0] != [0, 0, 1, 1]).all()
+        assert (store.structure._boxes.values[0] != [0, 0, 1, 1]).all()
         assert store.check() == []
 
     def test_more_tests_than_are_counted(self):
@@ -164,16 +164,16 @@ class TestBEQTree:
     @pytest.mark.parametrize(
         "damage",
         [
-            lambda store: store._homes.values.__setitem__(0, 1),
-            lambda store: store._entries.second.fill(0),
-            lambda store: store._entries.heads.__setitem__((slice(None), 1), 0),
-            lambda store: store._postings.first.fill(0),
-            lambda store: store._postings.second.__setitem__(slice(None, None, 3), 7),
-            lambda store: setattr(store, "leaf", 2),
+            lambda store: store.structure._homes.values.__setitem__(0, 1),
+            lambda store: store.structure._entries.second.fill(0),
+            lambda store: store.structure._entries.heads.__setitem__((slice(None), 1), 0),
+            lambda store: store.structure._postings.first.fill(0),
+            lambda store: store.structure._postings.second.__setitem__(slice(None, None, 3), 7),
+            lambda store: setattr(store.structure, "leaf", 2),
         ],
     )
     def test_damage_is_found(self, damage):
-        store = BEQTree(random_batch(np.random.default_rng(5), 100), leaf=8)
+        store = build_store("beq-tree", random_batch(np.random.default_rng(5), 100), leaf=8)
         assert store.check() == []
         damage(store)
         assert store.check() != []
@@ -207,7 +207,7 @@ class TestRStarTreeStore:
     def test_missing_attributes_span_the_domain(self):
         values = [[1, np.nan], [3, 8], [2, 4]]
         store = build_store("r-star-tree", MessageBatch.from_arrays(np.eye(3, 2), [0] * 4, [], values))
-        lows, highs = store._tree.boxes(3, store._predicates(np.arange(3)))
+        lows, highs = store.structure._tree.boxes(3, store.structure._predicates(np.arange(3)))
         assert store.stats()["dimensions"] == 4
         assert lows[:, 2:].tolist() == [[0, 0], [1, 1], [0.5, 0]]
         assert highs[:, 2:].tolist() == [[0, 1], [1, 1], [0.5, 0]]
@@ -228,5 +228,5 @@ class TestRStarTreeStore:
     def test_damage_is_found(self):
         store = build_store("r-star-tree", random_batch(np.random.default_rng(8), 20))
         assert store.check() == []
-        store._tree.tree.insert(99, [0.0] * 2 * store._tree.dimensions)
+        store.structure._tree.tree.insert(99, [0.0] * 2 * store.structure._tree.dimensions)
         assert store.check() != []

@@ -347,7 +347,7 @@ def test_building_by_name():
     with pytest.raises(UnknownError, match="sample of subscriptions"):
         build_store("scan", points(1), subscriptions=SubscriptionTable.from_subscriptions([]))
     assert build_store(points(1)).name == config.DEFAULT_STORE
-    assert repr(build_store("scan", points(1))) == "<MessageScan of 1 message>"
+    assert repr(build_store("scan", points(1))) == "<MessageStore scan of 1 message>"
 
 
 def test_spaces_do_not_mix(name):

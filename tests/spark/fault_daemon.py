@@ -9,7 +9,7 @@ import runpy
 import signal
 from pathlib import Path
 
-from nearcast.matching import Matcher
+from nearcast.matching import Index
 
 
 def mortal(match, fuses):
@@ -30,5 +30,5 @@ def mortal(match, fuses):
 
 
 if __name__ == "__main__":
-    Matcher.match = mortal(Matcher.match, Path(os.environ["NEARCAST_FUSES"]))
+    Index.match = mortal(Index.match, Path(os.environ["NEARCAST_FUSES"]))
     runpy.run_module("nearcast.spark.daemon", run_name="__main__")

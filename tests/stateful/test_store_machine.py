@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 import naive
 from answers import answers
-from nearcast import MessageBatch, SubscriptionTable, Vocabulary, build_store, config
+from nearcast import MessageBatch, SubscriptionTable, build_store, config
 from nearcast.columns import NEVER
-from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.coding import Coding
 from nearcast.matching import STORES
 from strategies import messages, subscriptions
 
@@ -24,8 +24,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        like = SubscriptionTable.empty(Vocabulary(), AttributeNames())
-        self.store = build_store(self.name, MessageBatch.from_messages([], like=like))
+        self.store = build_store(self.name, MessageBatch.from_messages([], like=Coding.new()))
         self.model = {}
         self.now = 0
         self.most = 0

@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 from nearcast import workloads
 from nearcast.bench import floors, matching, measure, pictures, report, vocabulary
 from nearcast.cli import app
-from nearcast.columns import Matches, MessageBatch
+from nearcast.columns import MessageBatch
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import InputError, RuntimeUnavailableError, UnknownError
 from nearcast.matching import INDEXES, build_index
+from nearcast.matching.structure import View
 from nearcast.matching.structures.ranked_list import RankedList
 from nearcast.report import plots
 
@@ -26,11 +27,16 @@ class Forgetful(RankedList):
 
     name = "forgetful"
 
-    def match(self, batch, threads=1):
-        found = super().match(batch, threads)
-        if not len(found.rows):
-            return found
-        return Matches(np.minimum(found.offsets, len(found.rows) - 1), found.rows[:-1])
+    def view(self):
+        search, arrays = super().view()
+
+        def forget(arrays, probes, start, stop, answers, filled):
+            done = search(arrays, probes, start, stop, answers, filled)
+            ends = answers.ends[start:done]
+            np.minimum(ends, max(ends[-1] - 1, filled), out=ends)
+            return done
+
+        return View(forget, arrays)
 
 
 class Inventive(RankedList):
@@ -38,13 +44,17 @@ class Inventive(RankedList):
 
     name = "inventive"
 
-    def match(self, batch, threads=1):
-        found = super().match(batch, threads)
-        if len(batch) < 100:
-            return found
-        offsets = found.offsets.copy()
-        offsets[-1] += 1
-        return Matches(offsets, np.append(found.rows, np.int32(0)))
+    def view(self):
+        search, arrays = super().view()
+
+        def invent(arrays, probes, start, stop, answers, filled):
+            done = search(arrays, probes, start, stop, answers, filled)
+            if stop >= 100:
+                answers.rows[answers.ends[stop - 1]] = 0
+                answers.ends[stop - 1] += 1
+            return done
+
+        return View(invent, arrays)
 
 
 @pytest.fixture(scope="module")
@@ -400,18 +410,15 @@ def test_turnover_command(bench, tmp_path, monkeypatch):
             figures["microseconds_after"] / figures["microseconds_fresh"]
         )
     assert (tmp_path / "t.svg").stat().st_size > 2000
-    monkeypatch.setitem(INDEXES, "forgetful", type("Once", (Forgetful,), {"match": _forgets_at_first}))
+    monkeypatch.setitem(INDEXES, "forgetful", type("Once", (Forgetful,), {"view": _forgets_once_changed}))
     result = bench(*arguments, "--index", "forgetful")
     assert result.exit_code == 1
     assert "differs from a fresh build" in result.stderr
 
 
-def _forgets_at_first(self, batch, threads=1):
+def _forgets_once_changed(self):
     """Lose the last match in an index that was changed, not in a fresh one."""
-    found = RankedList.match(self, batch, threads)
-    if self.store.size == len(self.store):
-        return found
-    return Matches(np.minimum(found.offsets, len(found.rows) - 1), found.rows[:-1])
+    return RankedList.view(self) if self.store.size == len(self.store) else Forgetful.view(self)
 
 
 def test_misses_match_nothing():

@@ -19,9 +19,9 @@ from nearcast.bench.attributes import AttributeSetting
 from nearcast.bench.experiments import Cell, Experiment
 from nearcast.bench.scenes import scene
 from nearcast.cli import app
-from nearcast.columns import Matches
 from nearcast.matching import INDEXES, STORES
 from nearcast.matching.messages.scan import MessageScan
+from nearcast.matching.structure import View
 from nearcast.matching.structures.ranked_list import RankedList
 from nearcast.matching.structures.scan import Scan
 from nearcast.report import plots
@@ -32,13 +32,20 @@ FIGURES = [(benchmark, name) for benchmark, paper in PAPERS.items() for name in 
 
 
 class Forgetful(RankedList):
-    """Wrong on purpose: loses the first match of the whole batch."""
+    """Wrong on purpose: loses the last match of the whole batch."""
 
     name = "forgetful"
 
-    def match(self, batch, threads=1):
-        found = super().match(batch, threads)
-        return Matches(np.maximum(found.offsets - 1, 0), found.rows[1:])
+    def view(self):
+        search, arrays = super().view()
+
+        def forget(arrays, probes, start, stop, answers, filled):
+            done = search(arrays, probes, start, stop, answers, filled)
+            ends = answers.ends[start:done]
+            np.minimum(ends, max(ends[-1] - 1, filled), out=ends)
+            return done
+
+        return View(forget, arrays)
 
 
 class Mistaken(RankedList):
@@ -46,11 +53,15 @@ class Mistaken(RankedList):
 
     name = "mistaken"
 
-    def match(self, batch, threads=1):
-        found = super().match(batch, threads)
-        rows = found.rows.copy()
-        rows[-1:] += 1
-        return Matches(found.offsets, rows)
+    def view(self):
+        search, arrays = super().view()
+
+        def mistake(arrays, probes, start, stop, answers, filled):
+            done = search(arrays, probes, start, stop, answers, filled)
+            answers.rows[answers.ends[done - 1] - 1] ^= 1
+            return done
+
+        return View(mistake, arrays)
 
 
 TINY = AttributeScene(subscriptions=300, messages=400, queries=40)
@@ -268,8 +279,10 @@ class Stubborn(Scan):
 
     name = "stubborn"
 
-    def update(self, rows, table):
-        pass
+    def view(self):
+        search, arrays = super().view()
+        self.first = getattr(self, "first", arrays._replace(alive=arrays.alive.copy()))
+        return View(search, self.first)
 
 
 class Hoarding(MessageScan):
@@ -277,8 +290,9 @@ class Hoarding(MessageScan):
 
     name = "hoarding"
 
-    def remove(self, rows):
-        pass
+    def view(self):
+        search, arrays = super().view()
+        return View(search, arrays._replace(alive=np.ones_like(arrays.alive)))
 
 
 def test_wrong_answers_after_changes_are_caught(monkeypatch):

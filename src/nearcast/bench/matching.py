@@ -14,7 +14,7 @@ from nearcast.bench.measure import Progress, affordable, best_of, each, resident
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching import Matcher, build_index
+from nearcast.matching import Index, build_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ __all__ = ["run", "touch"]
 
 _SHOWN_MISMATCHES = 5
 
-Build = Callable[[str, SubscriptionTable], Matcher]
+Build = Callable[[str, SubscriptionTable], Index]
 
 
 def run(
@@ -195,7 +195,7 @@ def _warm_up(workload: Workload, names: Sequence[str], threads: int, build: Buil
         index.remove(index.insert(more))
 
 
-def _latency(index: Matcher, batch: MessageBatch, count: int) -> dict[str, float]:
+def _latency(index: Index, batch: MessageBatch, count: int) -> dict[str, float]:
     """Return percentiles of the microseconds that the public call takes for one message."""
     ones = [batch.take([row]) for row in range(min(count, len(batch)))]
     times = each([lambda one=one: index.match(one) for one in ones]) * 1e6  # type: ignore[misc]
@@ -203,7 +203,7 @@ def _latency(index: Matcher, batch: MessageBatch, count: int) -> dict[str, float
     return {"p50": float(p50), "p99": float(p99), "messages": len(ones)}
 
 
-def _changes(index: Matcher, newcomers: SubscriptionTable) -> tuple[float | None, float | None]:
+def _changes(index: Index, newcomers: SubscriptionTable) -> tuple[float | None, float | None]:
     """Return the microseconds a subscription of inserting the newcomers, and of removing them, in batches."""
     if not len(newcomers):
         return None, None

@@ -48,7 +48,7 @@ class Columns(Protocol):
 
 
 class Structure(Protocol):
-    """What is measured: a ``Matcher``, which messages ask, or a ``MessageStore``, which subscriptions ask."""
+    """What is measured: a ``Index``, which messages ask, or a ``MessageStore``, which subscriptions ask."""
 
     def match(self, queries: Any, /, *, threads: int = 1) -> Matches:
         """Return the rows that each query matches."""

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from nearcast import MessageBatch, config, open_index, workloads
 from nearcast.bench.measure import Progress, best_of, timed
-from nearcast.matching import Matcher
+from nearcast.matching import Index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,9 +140,9 @@ def _write(table: pa.Table, directory: Path, files: int) -> None:
         pq.write_table(table.slice(rows[0], len(rows)), directory / f"{number:04}.parquet")
 
 
-def _matcher(version: Path) -> Matcher:
+def _matcher(version: Path) -> Index:
     index = open_index(version)
-    assert isinstance(index, Matcher)
+    assert isinstance(index, Index)
     return index
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns import SubscriptionTable
-    from nearcast.matching import Matcher
+    from nearcast.matching import Index
     from nearcast.workloads import Workload
 
 __all__ = ["run"]
@@ -120,7 +120,7 @@ def _batch(table: SubscriptionTable, start: int) -> SubscriptionTable:
 def _warm_up(name: str, workload: Workload) -> None:
     """Compile what is going to be timed: a small life with all kinds of changes."""
     few = np.arange(min(2 * config.BENCH_BATCH, len(workload.subscriptions)))
-    index: Matcher = build_index(name, workload.subscriptions.take(few))
+    index: Index = build_index(name, workload.subscriptions.take(few))
     index.insert(_batch(workload.newcomers, 0))
     index.insert(
         workload.newcomers.take(np.arange(min(10, len(workload.newcomers))))

@@ -19,7 +19,7 @@ from nearcast.errors import InputError, UnknownError, shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearcast import Matcher, MessageBatch
+    from nearcast import Index, MessageBatch
 
 __all__ = ["match"]
 
@@ -180,7 +180,7 @@ def _check(
         raise UnknownError(f"there is no index {shown(index)}; there are {', '.join(INDEXES)}")
 
 
-def _matched(matcher: Matcher, batch: MessageBatch, threads: int) -> Iterator[tuple[pa.Table, int]]:
+def _matched(matcher: Index, batch: MessageBatch, threads: int) -> Iterator[tuple[pa.Table, int]]:
     """Yield the deliveries of one chunk of messages after the other, with the number of messages done."""
     import numpy as np
 

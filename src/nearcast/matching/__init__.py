@@ -20,8 +20,9 @@ Indexes over subscriptions are all behind one interface, and so are the stores o
 ``r-star-tree`` a rival of the MO-Tree paper: boxes over place and attributes (needs nearcast[bench])
 ==============  =====================================================================================
 
-:func:`build_index` builds one by name; :func:`open_one` maps a saved one into memory. An index is a subclass of
-:class:`Matcher` that is listed in :data:`INDEXES`; the contract suite then tests it.
+:func:`build_index` builds one by name; :func:`open_one` maps a saved one into memory. An :class:`Index` holds one
+*structure*: a subclass of :class:`~.structure.Structure` that is listed in :data:`INDEXES`; the contract
+suite then tests it.
 """
 
 from __future__ import annotations
@@ -31,19 +32,21 @@ from typing import Any
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import IndexFileError, UnknownError, shown
-from nearcast.matching.index import Matcher, Progress
-from nearcast.matching.messages import STORES, build_store
+from nearcast.matching.index import Index
+from nearcast.matching.messages import STORES, build_store, check_parameters
 from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.structure import ClauseStructure, Progress
 from nearcast.registry import Registry
-from nearcast.storage.directory import read
+from nearcast.storage.directory import read, restored_store
 
-__all__ = ["INDEXES", "STORES", "Matcher", "MessageStore", "build_index", "build_store", "open_one"]
+__all__ = ["INDEXES", "STORES", "Index", "MessageStore", "build_index", "build_store", "open_one"]
 
 _STRUCTURES = "nearcast.matching.structures"
 _RIVALS = "nearcast.matching.rivals"
 
-INDEXES: Registry[type[Matcher]] = Registry(
+INDEXES: Registry[type[ClauseStructure]] = Registry(
     {
         "auto": f"{_STRUCTURES}.auto:Auto",
         "scan": f"{_STRUCTURES}.scan:Scan",
@@ -71,7 +74,7 @@ def build_index(
     messages: MessageBatch | None = None,
     progress: Progress | None = None,
     **parameters: Any,
-) -> Matcher:
+) -> Index:
     """Build an index over the subscriptions of *table*: the one called *name*, or ``auto`` for a table alone.
 
     Parameters
@@ -86,11 +89,11 @@ def build_index(
     progress
         Called with what is being done and the share that is over, from 0 to 1.
     parameters
-        Those of the index, by name, where it has any; its class tells them.
+        Those of the structure, by name, where it has any; its class tells them.
 
     >>> subs = SubscriptionTable.from_arrays([[0, 0, 2, 2]], [0, 1], [7])
     >>> build_index("scan", subs), build_index(subs)
-    (<Scan of 1 subscription>, <Auto of 1 subscription>)
+    (<Index scan of 1 subscription>, <Index auto of 1 subscription>)
     """
     if isinstance(name, SubscriptionTable) and table is None:
         table, name = name, config.DEFAULT_INDEX
@@ -106,15 +109,13 @@ def build_index(
             "the sample of messages is coded by another vocabulary than the subscriptions; "
             "make it with like=table"
         )
-    index = INDEXES[name]
-    unknown = sorted(set(parameters) - set(index.parameters))
-    if unknown:
-        known = f"it has {', '.join(index.parameters)}" if index.parameters else "it has none"
-        raise UnknownError(f"the index {name!r} has no parameter {unknown[0]!r}; {known}")
-    return index(table, messages=messages, progress=progress, **parameters)
+    structure = INDEXES[name]
+    check_parameters("index", structure, parameters)
+    sample = None if messages is None else messages.probes
+    return Index.built(structure(ClauseStore(table), **parameters), sample, progress)
 
 
-def open_one(directory: Path, *, verify: bool = False) -> Matcher:
+def open_one(directory: Path, *, verify: bool = False) -> Index:
     """Open the directory of one index."""
     manifest, arrays = read(directory, verify=verify)
     name = manifest["index"]
@@ -122,4 +123,4 @@ def open_one(directory: Path, *, verify: bool = False) -> Matcher:
         raise IndexFileError(
             f"{directory} holds an index {shown(name)}; this version knows {', '.join(INDEXES)}"
         )
-    return INDEXES[name].restored(manifest, arrays)
+    return Index.restored(INDEXES[name](restored_store(manifest, arrays)), arrays)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nearcast.matching import Matcher, open_one
+from nearcast.matching import Index, open_one
 from nearcast.sharding.version import Sharded, is_sharded
 from nearcast.storage.directory import current
 
 __all__ = ["open_index"]
 
 
-def open_index(directory: str | Path, *, verify: bool = False) -> Matcher | Sharded:
+def open_index(directory: str | Path, *, verify: bool = False) -> Index | Sharded:
     """Open a saved index: its arrays are mapped copy-on-write, so that many processes share the pages.
 
     What this process changes stays private to it. Opening reads no array; ``verify=True`` reads all and compares

@@ -33,7 +33,7 @@ from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import ragged_take
 from nearcast.errors import ColumnError, IndexFileError, shown
-from nearcast.matching import Matcher, build_index, open_one
+from nearcast.matching import Index, build_index, open_one
 from nearcast.sharding.distribution import Distribution, Routes, delivering_shards, distribute
 from nearcast.sharding.distribution.files import open_distribution, save_distribution
 from nearcast.storage.atomic import synced, write_durably
@@ -143,7 +143,7 @@ def is_sharded(directory: Path) -> bool:
 class Shard(NamedTuple):
     """One shard, open."""
 
-    matcher: Matcher
+    matcher: Index
     rows: NDArray[np.int64]  # the row among all of each of its subscriptions
     stored: Routes  # the shards that store each
 
@@ -205,7 +205,7 @@ class Sharded:
         return Shard(open_one(base), rows, Routes(offsets, shards))
 
     def match(self, batch: MessageBatch, threads: int = 1) -> Matches:
-        """Return the subscription rows that each message of *batch* matches, as :meth:`Matcher.match` does."""
+        """Return the subscription rows that each message of *batch* matches, as :meth:`Index.match` does."""
         if not batch.coding.fits(self.coding):
             raise ColumnError(
                 "the messages are coded by another vocabulary; make the batch with like=version"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from nearcast import MessageBatch, config, open_index
 from nearcast.columns.ragged import offsets_of
-from nearcast.matching import Matcher
+from nearcast.matching import Index
 from nearcast.sharding.distribution import Routes
 from nearcast.sharding.version import build_shard
 
@@ -31,14 +31,14 @@ SHARD, SENT = (
 
 
 @lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
-def opened(version: str) -> tuple[Matcher | Sharded, pa.Array]:
+def opened(version: str) -> tuple[Index | Sharded, pa.Array]:
     """Open the index in the directory *version*, once per process; return it with the ids of its subscriptions.
 
     A version never changes, so nothing has to be looked at again. Workers live on from one micro-batch to the next
     and share the pages of the files with one another.
     """
     index = open_index(version)
-    if isinstance(index, Matcher):
+    if isinstance(index, Index):
         ids = index.table.ids
         return index, spark_ids(pa.array(np.arange(len(index))) if ids is None else ids)
     return index, spark_ids(index.ids)
@@ -46,7 +46,7 @@ def opened(version: str) -> tuple[Matcher | Sharded, pa.Array]:
 
 def _opened_shards(version: str) -> tuple[Sharded, pa.Array]:
     index, ids = opened(version)
-    assert not isinstance(index, Matcher), f"{version} has no shards"
+    assert not isinstance(index, Index), f"{version} has no shards"
     return index, ids
 
 

@@ -295,6 +295,17 @@ class ClauseStore(Coded):
         if not self._same:
             self._chain()
 
+    def check(self) -> list[str]:
+        """Return the damage found, in words."""
+        found = []
+        alive = np.flatnonzero(self.alive)
+        reached = np.sort(self.clause_rows(np.flatnonzero(self.present)))
+        if not np.array_equal(reached, alive):
+            found.append(f"{len(alive)} clause rows are alive, but subscriptions reach {len(reached)}")
+        if len(alive) and not self.present[self.owners[alive]].all():
+            found.append("a clause row is alive although its subscription is gone")
+        return found
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
         return {name: column.values for name, column in self._columns.items() if name != "polygons"}

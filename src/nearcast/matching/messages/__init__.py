@@ -14,18 +14,19 @@ from typing import Any
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.rows.messages import MessageRows
 from nearcast.errors import UnknownError, shown
-from nearcast.matching.index import Progress
 from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.structure import MessageStructure, Progress, Structure
 from nearcast.registry import Registry
 
-__all__ = ["STORES", "build_store"]
+__all__ = ["STORES", "build_store", "check_parameters"]
 
-STORES: Registry[type[MessageStore]] = Registry(
+STORES: Registry[type[MessageStructure]] = Registry(
     {
-        "mo-tree": "nearcast.matching.messages.mo_tree:MOTreeStore",
+        "mo-tree": "nearcast.matching.messages.mo_tree:MessageMOTree",
         "beq-tree": "nearcast.matching.rivals.beq_tree:BEQTree",
-        "r-star-tree": "nearcast.matching.rivals.r_star_tree_store:RStarTreeStore",
+        "r-star-tree": "nearcast.matching.rivals.r_star_tree_store:MessageRStarTree",
         "scan": "nearcast.matching.messages.scan:MessageScan",
     }
 )
@@ -52,7 +53,7 @@ def build_store(
     progress
         Called with what is being done and the share that is over, from 0 to 1.
     parameters
-        Those of the store, by name, where it has any; its class tells them.
+        Those of the structure, by name, where it has any; its class tells them.
 
     >>> store = build_store("scan", MessageBatch.from_arrays([[1, 1], [5, 5]], [0, 1, 2], [7, 7], expires_at=[10, 20]))
     >>> late = SubscriptionTable.from_arrays([[0, 0, 9, 9]], [0, 1], [7])
@@ -73,9 +74,15 @@ def build_store(
             "the sample of subscriptions is coded by another vocabulary than the messages; "
             "make both like the same table"
         )
-    store = STORES[name]
-    unknown = sorted(set(parameters) - set(store.parameters))
+    structure = STORES[name]
+    check_parameters("store", structure, parameters)
+    sample = None if subscriptions is None else subscriptions.clauses
+    return MessageStore.built(structure(MessageRows(batch), **parameters), sample, progress)
+
+
+def check_parameters(kind: str, structure: type[Structure[Any, Any]], parameters: dict[str, Any]) -> None:
+    """Refuse parameters that the structure of an index or a store has not."""
+    unknown = sorted(set(parameters) - set(structure.parameters))
     if unknown:
-        known = f"it has {', '.join(store.parameters)}" if store.parameters else "it has none"
-        raise UnknownError(f"the store {name!r} has no parameter {unknown[0]!r}; {known}")
-    return store(batch, subscriptions=subscriptions, progress=progress, **parameters)
+        known = f"it has {', '.join(structure.parameters)}" if structure.parameters else "it has none"
+        raise UnknownError(f"the {kind} {structure.name!r} has no parameter {unknown[0]!r}; {known}")

@@ -9,17 +9,18 @@ null cell, which only those without a test of it look into.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
-from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, Pool
 from nearcast.matching.structures.mo_tree.choice import DIRECTORY
 from nearcast.matching.structures.scale import (
@@ -37,95 +38,82 @@ from nearcast.matching.structures.scale import (
 )
 from nearcast.matching.structures.sketch import FIELDS, GROUPS, interval_words, passes, value_word
 
-__all__ = ["MOTreeStore"]
+__all__ = ["MessageMOTree"]
 
 _WORDS = (1, 0)  # of a message's sketch: its cells in the first group are the code
 _BLOCK = 32  # entries that are looked at together: few pass, so most of them are done then
 
 
-class MOTreeStore(MessageStore):
+class MessageMOTree(MessageStructure):
     """Messages in disjoint cells of place and values; a subscription looks into those that it intersects.
+
+    Entries come and go in place, so that a change needs the structure alone.
 
     The directory is that of the place unless a sample of subscriptions, given as ``subscriptions=``, shows attributes
     that tell messages apart better (section 4.2).
     """
 
     name: ClassVar[str] = "mo-tree"
-    _layouts = 0
-    _preferred: tuple[list[int], list[int]] | None = None  # for the directory and the codes, by the sample
 
-    def _build(self) -> None:
-        rows, stored = np.flatnonzero(self.rows.alive), self.rows.stored
-        self._tell("choosing attributes", 0.0)
-        if self._sample is not None:
-            self._preferred = _by_sample(self._sample.clauses)
+    def __init__(self, store: MessageRows) -> None:
+        super().__init__(store)
+        self._layouts = 0
+        self._preferred: tuple[list[int], list[int]] | None = None  # for directory and codes, by a sample
+
+    def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
+        """Choose the attributes of the directory and the codes, and fill the buckets."""
+        rows, stored = self.members(), self.store.stored
+        tell("choosing attributes", 0.0)
+        if sample is not None:
+            self._preferred = _by_sample(sample)
         directory, coded = self._preferred or ([X, Y], _by_presence(stored))
-        sample = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
+        some = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
         sources = [*directory, *coded]
-        self._scales = scales_of(sources, _knots(stored, sample, sources))
+        self._scales = scales_of(sources, _knots(stored, some, sources))
         self._fields = np.arange(DIRECTORY, len(sources), dtype=np.int32)
         self._cells = min(max(int(np.sqrt(len(rows)) / config.MO_STORE_STEM), 1), config.MO_TREE_CELLS)
-        self._homes = GrowableArray(np.full((self.rows.rows, 2), -1, np.int32), borrowed=False)
+        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
         self._buckets = Buckets((self._cells + 1) ** DIRECTORY, _WORDS)
         self._laid_for = len(rows)
         self._layouts += 1
-        self._tell("filling buckets", 0.5)
+        tell("filling buckets", 0.5)
         self._buckets.build(self._homes.values, stored.boxes, rows, self._entries(rows))
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
         entries = Entries.room(len(rows), sum(_WORDS))
-        _assign(self._scales, self._fields, self._cells, self.rows.stored, rows, entries)
+        _assign(self._scales, self._fields, self._cells, self.store.stored, rows, entries)
         return entries
 
-    def _add(self, probe_rows: NDArray[np.int64]) -> None:
-        more = self.rows.rows - len(self._homes.values)
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Put messages into their buckets, or choose the attributes again where they are many more."""
+        more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        if self._buckets.entries + len(probe_rows) > max(
+        if self._buckets.entries + len(rows) > max(
             config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
         ):
-            self._build()
+            self.build()
         else:
-            entries = self._entries(probe_rows)
-            self._buckets.add(self._homes.values, self.rows.stored.boxes, probe_rows, entries)
+            entries = self._entries(rows)
+            self._buckets.add(self._homes.values, self.store.stored.boxes, rows, entries)
 
-    def _drop(self, probe_rows: NDArray[np.int64]) -> None:
-        self._buckets.remove(self._homes.values, probe_rows)
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take messages out of their buckets."""
+        self._buckets.remove(self._homes.values, rows)
 
-    def _search(
-        self,
-        clauses: Clauses,
-        start: int,
-        stop: int,
-        now: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-        expired: NDArray[np.int32],
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.rows.stored,
-            self._scales,
-            self._fields,
-            self._cells,
-            self._buckets.pool,
-            clauses,
-            start,
-            stop,
-            now,
-            counts,
-            out,
-            filled,
-            expired,
+    def view(self) -> View:
+        """Return the scales and the buckets."""
+        return View(
+            _search,
+            _Searched(self.store.stored, self._scales, self._fields, self._cells, self._buckets.pool),
         )
-        return done
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every store, the attributes of the directory and of the codes, and the buckets."""
+        """Return the attributes of the directory and of the codes, and the buckets."""
         heads = self._buckets.pool.heads
-        names = [source_name(int(source), self.rows.attributes) for source in self._scales.sources]
+        names = [source_name(int(source), self.store.attributes) for source in self._scales.sources]
         sizes = heads[heads[:, 1] > 0, 1]
-        return super().stats() | {
+        return {
             "directory": names[:DIRECTORY],
             "codes": names[DIRECTORY:],
             "cells": self._cells,
@@ -135,14 +123,32 @@ class MOTreeStore(MessageStore):
             "layouts": self._layouts,
         }
 
-    def _bytes(self) -> int:
-        return sum(
-            array.nbytes for array in (*self._buckets.arrays().values(), self._homes.values, *self._scales)
-        )
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the scales and the buckets."""
+        directory, coded = self._preferred or ([], [])
+        return {
+            "homes": self._homes.values,
+            "laid": np.array([self._cells, self._laid_for, self._layouts]),
+            "preferred": np.array([*directory, *coded], np.int64),
+            **{f"scale_{name}": array for name, array in self._scales._asdict().items()},
+            "fields": self._fields,
+            **self._buckets.arrays(),
+        }
 
-    def _check(self) -> list[str]:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the scales and the buckets."""
+        self._cells, self._laid_for, self._layouts = arrays["laid"].tolist()
+        preferred = arrays["preferred"].tolist()
+        self._preferred = (preferred[:DIRECTORY], preferred[DIRECTORY:]) if preferred else None
+        self._scales = Scales(**{name: arrays[f"scale_{name}"] for name in Scales._fields})
+        self._fields = arrays["fields"]
+        self._homes = GrowableArray(arrays["homes"], borrowed=False)
+        self._buckets = Buckets.restored(arrays)
+
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = []
-        alive = np.flatnonzero(self.rows.alive)
+        alive = np.flatnonzero(self.store.alive)
         heads, codes, details, boxes, _, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} probe rows")
@@ -159,7 +165,7 @@ class MOTreeStore(MessageStore):
             and np.array_equal(details[at, 2:], expected.sketches)
         ):
             found.append("a probe row is in another bucket than its cells say")
-        elif not np.array_equal(boxes[at, :4], self.rows.stored.boxes[alive].astype(np.float32)):
+        elif not np.array_equal(boxes[at, :4], self.store.stored.boxes[alive].astype(np.float32)):
             found.append("an entry has another box than its probe row")
         return found
 
@@ -245,27 +251,31 @@ def _assign(
         next_codes[i, 0] = value_word(fields, places, 1)
 
 
+class _Searched(NamedTuple):
+    stored: Stored
+    scales: Scales
+    fields: NDArray[np.int32]  # the scales whose cells are in the codes
+    cells: int  # of a layer of the directory
+    pool: Pool
+
+
 @kernel
 def _search(
-    stored: Stored,
-    scales: Scales,
-    fields: NDArray[np.int32],
-    cells: int,
-    pool: Pool,
+    searched: _Searched,
     clauses: Clauses,
+    moment: Moment,
     start: int,
     stop: int,
-    now: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
+    answers: Answers,
     filled: int,
-    expired: NDArray[np.int32],
-) -> Any:
-    """Match the clauses from *start* to *stop*; see ``MessageStore._search``.
+) -> int:
+    """Match the clauses from *start* to *stop*; see :class:`~nearcast.matching.structure.View`.
 
     Algorithm 1: lines 2 to 10 find the lists that the clause intersects, the rest verifies their entries; what has
     expired is noted for removal.
     """
+    stored, scales, fields, cells, pool = searched
+    answer_ends, out = answers
     sources, knots, slopes, numbers = scales
     heads, codes, details, boxes, _, rows = pool
     clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
@@ -301,7 +311,7 @@ def _search(
             for j in range(found[1]):
                 begin, size = heads[row + touched[1, j], 0], heads[row + touched[1, j], 1]
                 if last + size > out.size:
-                    return c, filled
+                    return c
                 at, end = begin, begin + size
                 while at < end:
                     # Most blocks hold nothing: they are only looked at, many entries in one instruction.
@@ -340,8 +350,7 @@ def _search(
             prefetch(value_attributes, value_offsets[out[k]])
             prefetch(stored_values, value_offsets[out[k]])
             prefetch(stored_values, value_offsets[out[k]] + 8)
-        kept = keep_valid(expires, now, out, filled, kept, expired)
-        kept = keep_satisfying(stored, clauses, c, out, filled, kept)
-        counts[c - start] = kept - filled
-        filled = kept
-    return stop, filled
+        kept = keep_valid(expires, moment.now, out, filled, kept, moment.expired)
+        filled = keep_satisfying(stored, clauses, c, out, filled, kept)
+        answer_ends[c] = filled
+    return stop

@@ -2,76 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Stored, keep_satisfying, keep_valid
-from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 
 __all__ = ["MessageScan"]
 
 
-class MessageScan(MessageStore):
-    """Test every message: no structure, nothing to maintain, time proportional to the number of messages."""
+class MessageScan(MessageStructure):
+    """Test every message: nothing to arrange, time proportional to the number of messages.
+
+    A reader of an older view sees a message vanish when it is dropped: the store marks it in place.
+    """
 
     name: ClassVar[str] = "scan"
 
-    def _build(self) -> None: ...
+    def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
+        """Do nothing, as every other change does: the store has it all."""
 
-    def _add(self, probe_rows: NDArray[np.int64]) -> None: ...
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Do nothing."""
 
-    def _drop(self, probe_rows: NDArray[np.int64]) -> None: ...
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Do nothing."""
 
-    def _search(
-        self,
-        clauses: Clauses,
-        start: int,
-        stop: int,
-        now: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-        expired: NDArray[np.int32],
-    ) -> tuple[int, int]:
-        done: tuple[int, int]
-        rows = self.rows
-        done = _scan(rows.stored, rows.alive, clauses, start, stop, now, counts, out, filled, expired)
-        return done
+    def view(self) -> View:
+        """Return the probe rows and which of them count."""
+        return View(_scan, _Scanned(self.store.stored, self.store.alive))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return nothing."""
+        return {}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Do nothing."""
+
+
+class _Scanned(NamedTuple):
+    stored: Stored
+    alive: NDArray[np.bool_]
 
 
 @kernel
 def _scan(
-    stored: Stored,
-    alive: NDArray[np.bool_],
-    clauses: Clauses,
-    start: int,
-    stop: int,
-    now: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-    expired: NDArray[np.int32],
-) -> Any:
+    scanned: _Scanned, clauses: Clauses, moment: Moment, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    stored, alive = scanned
+    ends, out = answers
     boxes, expires, clause_boxes = stored.boxes, stored.expires, clauses.boxes
     for c in range(start, stop):
-        xmin, ymin, xmax, ymax = (
-            clause_boxes[c, 0],
-            clause_boxes[c, 1],
-            clause_boxes[c, 2],
-            clause_boxes[c, 3],
-        )
+        xmin, ymin = clause_boxes[c, 0], clause_boxes[c, 1]
+        xmax, ymax = clause_boxes[c, 2], clause_boxes[c, 3]
         last = filled
         for p in range(alive.size):
             if boxes[p, 0] <= xmax and boxes[p, 2] >= xmin and boxes[p, 1] <= ymax and boxes[p, 3] >= ymin:
                 if last == out.size:
-                    return c, filled
+                    return c
                 out[last] = p
                 last += alive[p]
-        last = keep_valid(expires, now, out, filled, last, expired)
-        last = keep_satisfying(stored, clauses, c, out, filled, last)
-        counts[c - start] = last - filled
-        filled = last
-    return stop, filled
+        last = keep_valid(expires, moment.now, out, filled, last, moment.expired)
+        filled = keep_satisfying(stored, clauses, c, out, filled, last)
+        ends[c] = filled
+    return stop

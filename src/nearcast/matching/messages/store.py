@@ -1,12 +1,10 @@
-"""The interface of every store of valid messages: the mirror image of ``Matcher``.
+"""The store of valid messages: the mirror image of the index, around one structure.
 
 Messages are kept while they are valid; who subscribes later is matched against them.
 """
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,67 +12,36 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
-from nearcast.columns.coding import Coding
-from nearcast.columns.ragged import row_numbers
 from nearcast.columns.rows.messages import MessageRows
-from nearcast.errors import ColumnError, UnknownError, shown
+from nearcast.errors import ColumnError, shown
 from nearcast.geometry import Planar
-from nearcast.kernels.verify import Clauses
-from nearcast.matching.index import Progress
+from nearcast.matching.holder import Holder
 from nearcast.matching.refine import resolve_stored
-from nearcast.matching.searching import Searches
+from nearcast.matching.structure import Answers, Moment
 
 __all__ = ["MessageStore"]
 
 _ALWAYS = -NEVER - 1  # before this time nothing expires
 
 
-class MessageStore(ABC):
-    """An exact, changeable store of messages, asked by subscriptions.
+class MessageStore(Holder[MessageRows]):
+    """An exact, changeable store of messages, asked by subscriptions; :func:`~nearcast.build_store` makes one.
 
     The answer equals the scan's on any input. :meth:`insert` gives message rows, which stay with their messages and are
     given to others after :meth:`remove`, :meth:`expire` or :meth:`sweep`. A message is valid before the instant
     ``expires_at``. A call applies whole, or raises and changes nothing. Matching without a time changes nothing, so
     threads may do it at the same time; everything else needs the store alone, also matching at a time: it removes the
     expired messages that it meets (MO-Tree paper, Algorithm 1, lines 13 and 14).
-
-    A subclass supplies :meth:`_build`, :meth:`_add`, :meth:`_drop` and :meth:`_search`, all in terms of probe rows of
-    :attr:`rows`.
     """
 
-    name: ClassVar[str]
-    parameters: ClassVar[tuple[str, ...]] = ()  # keyword arguments beside subscriptions and progress
-    _sample: SubscriptionTable | None = None  # subscriptions to learn from, while the store is first built
-    _progress: Progress | None = None
-
-    def __init__(
-        self,
-        batch: MessageBatch,
-        *,
-        subscriptions: SubscriptionTable | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        """Build over *batch*; *subscriptions* is a sample of what will ask, *progress* is told the steps."""
-        started = time.perf_counter()
-        self.rows, self._searches = MessageRows(batch), Searches()
-        self._expired = self._compactions = self._swept = 0  # _swept: where the next sweep begins
-        self._sample, self._progress = subscriptions, progress
-        self._build()
-        self._sample, self._progress = None, None
-        self._build_seconds = time.perf_counter() - started
-
-    def __len__(self) -> int:
-        """How many messages are present, expired ones that nobody has met yet among them."""
-        return len(self.rows)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self):,} message{'s' * (len(self) != 1)}>"
+    _what: ClassVar[str] = "message"
+    _expired = 0
+    _swept = 0  # where the next sweep begins
 
     @property
-    def coding(self) -> Coding:
-        """What the words and attributes here are coded by: ``like=store`` makes subscriptions and messages for it."""
-        rows = self.rows
-        return rows.coding
+    def rows(self) -> MessageRows:
+        """The probe rows, and the message rows that they belong to."""
+        return self._rows
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -82,7 +49,7 @@ class MessageStore(ABC):
         """Return the message rows that each subscription of *table* matches, without duplicates, in no promised order.
 
         With *now* (microseconds since 1970 UTC) only those that are valid then; expired ones that the search meets are
-        removed. ``threads`` as in :meth:`Matcher.match`.
+        removed. ``threads`` as in :meth:`Index.match`.
         """
         if not isinstance(table, SubscriptionTable):
             raise ColumnError(
@@ -94,21 +61,20 @@ class MessageStore(ABC):
                 "the subscriptions are coded by another vocabulary than this store; "
                 "make the table with like=store, or, for bare codes, both sides from arrays"
             )
-        if isinstance(table.space, Planar) != isinstance(self.rows.space, Planar) and (
-            table.shapes or self.rows.shapes
+        if (table.shapes or self.rows.shapes) and (
+            isinstance(table.space, Planar) != isinstance(self.rows.space, Planar)
         ):
             raise ColumnError(
                 f"the subscriptions live in {table.space!r}, the messages in {self.rows.space!r}"
             )
         instant = _ALWAYS if now is None else _checked_time(now)
+        search, arrays = self._view
         met: list[NDArray[np.int32]] = []  # expired probe rows, as far as they were noted
 
-        def step(
-            start: int, stop: int, counts: NDArray[np.int64], out: NDArray[np.int32], filled: int
-        ) -> tuple[int, int]:
+        def step(start: int, stop: int, answers: Answers, filled: int) -> int:
             expired = np.empty(config.STORE_EXPIRED_NOTED + 1, np.int32)
             expired[0] = 0
-            done = self._search(table.clauses, start, stop, instant, counts, out, filled, expired)
+            done = search(arrays, table.clauses, Moment(instant, expired), start, stop, answers, filled)
             if expired[0]:
                 met.append(expired[1 : expired[0] + 1])
             return done
@@ -121,25 +87,18 @@ class MessageStore(ABC):
 
     def stats(self) -> dict[str, Any]:
         """Return plain figures: what is stored, how, and in how many bytes."""
-        rows, own = self.rows, self._bytes()
-        total = rows.nbytes + own
+        rows = self.rows
         return {
             "store": self.name,
             "messages": len(rows),
             "probes": rows.rows - rows.dead,
             "dead_probes": rows.dead,
-            "shapes": len(rows.shapes),
             "expired": self._expired,
-            "bytes": total,
-            "bytes_of_structure": own,
-            "bytes_per_message": round(total / max(len(rows), 1), 1),
-            "build_seconds": round(self._build_seconds, 3),
-            "compactions": self._compactions,
-        }
+        } | self._figures()
 
     def check(self) -> list[str]:
         """Look for damage in the structure; return what was found, in words (nothing: an empty list)."""
-        return self.rows.check() + self._check()
+        return self.rows.check() + self.structure.check()
 
     # --- Changes ---------------------------------------------------------------------------------------------------
 
@@ -152,18 +111,13 @@ class MessageStore(ABC):
             )
         self.rows.check_insert(batch)
         rows, probe_rows = self.rows.append(batch)
-        self._add(probe_rows)
+        self.structure.add(probe_rows)
+        self._publish()
         return rows
 
     def remove(self, rows: Any) -> None:
         """Remove messages by row; a row that holds none, or twice in the call, is an error."""
-        picks = row_numbers(rows, self.rows.size, "message")
-        gone = picks[~self.rows.present[picks]]
-        if len(gone):
-            raise UnknownError(f"message row {gone[0]} holds no message in this store")
-        if len(np.unique(picks)) != len(picks):
-            raise ColumnError("a message row is named twice in one call")
-        self._remove(picks)
+        self._remove(self._picks(rows, "holds no message in this store"))
 
     def expire(self, now: int) -> NDArray[np.int32]:
         """Remove every message that has expired by *now*; return their rows, ascending."""
@@ -197,61 +151,9 @@ class MessageStore(ABC):
         """Remove present messages."""
         if not len(rows):
             return
-        self._drop(self.rows.retire(rows))
-        if self.rows.wasteful():
-            self._rebuild()
-
-    def _rebuild(self) -> None:
-        """Compact the rows and build anew; a subclass may end an :meth:`_add` with it when it has outgrown its plan."""
-        self.rows.compact()
-        self._build()
-        self._compactions += 1
-
-    # --- What a subclass supplies ----------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _build(self) -> None:
-        """Build the structure over all probe rows (all are alive)."""
-
-    @abstractmethod
-    def _add(self, probe_rows: NDArray[np.int64]) -> None:
-        """Take new probe rows into the structure."""
-
-    @abstractmethod
-    def _drop(self, probe_rows: NDArray[np.int64]) -> None:
-        """Take probe rows out of the structure; their columns are still there."""
-
-    @abstractmethod
-    def _search(
-        self,
-        clauses: Clauses,
-        start: int,
-        stop: int,
-        now: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-        expired: NDArray[np.int32],
-    ) -> tuple[int, int]:
-        """Match the clauses *start* to *stop*: write probe rows to *out* from *filled* on, and how many to *counts*.
-
-        Only probe rows that expire after *now* count. Expired ones that are met may be noted in *expired*, which begins
-        with the number of its entries, as far as there is room; the search itself changes nothing. Returns (next
-        clause, filled). When *out* is full, the search ends before the clause that did not fit.
-        """
-
-    def _bytes(self) -> int:
-        """Return the memory of the structure."""
-        return 0
-
-    def _check(self) -> list[str]:
-        """Return the damage found in the structure."""
-        return []
-
-    def _tell(self, step: str, share: float) -> None:
-        """Tell who builds the store what is being done, and the share of it that is over (0 to 1)."""
-        if self._progress is not None:
-            self._progress(step, share)
+        self.structure.drop(self.rows.retire(rows))
+        self._compact_if_wasteful()
+        self._publish()
 
 
 def _checked_time(now: Any) -> int:

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import ragged_take
+from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
-from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.rivals.blocks import Blocks
+from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 
 __all__ = ["BEQTree"]
 
@@ -54,31 +55,32 @@ class Lists(NamedTuple):
     keys: NDArray[np.uint64]  # ascending in a cell
 
 
-class BEQTree(MessageStore):
+class BEQTree(MessageStructure):
     """A quadtree with sorted lists of values in its cells, and counting."""
 
     name: ClassVar[str] = "beq-tree"
     parameters: ClassVar[tuple[str, ...]] = ("leaf",)
 
-    def __init__(self, *arguments: Any, leaf: int = config.BEQ_LEAF, **keywords: Any) -> None:
-        """Build; *leaf* is E_max, what a leaf holds before it is split."""
+    def __init__(self, store: MessageRows, *, leaf: int = config.BEQ_LEAF) -> None:
+        """Begin; *leaf* is E_max, what a leaf holds before it is split."""
+        super().__init__(store)
         self.leaf = leaf
-        super().__init__(*arguments, **keywords)
 
-    def _build(self) -> None:
-        rows = np.flatnonzero(self.rows.alive)
-        boxes = self.rows.stored.boxes[rows]
+    def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
+        """Lay out the cells, and fill their lists."""
+        rows = self.members()
+        boxes = self.store.stored.boxes[rows]
         frame = [*boxes[:, :2].min(axis=0), *boxes[:, 2:].max(axis=0)] if len(boxes) else [0.0, 0.0, 1.0, 1.0]
         self._children = GrowableArray(np.full(1, -1, np.int32), borrowed=False)
         self._boxes = GrowableArray(np.array([frame]), borrowed=False)
         self._levels = GrowableArray(np.zeros(1, np.int32), borrowed=False)
         self._entries = Blocks(np.empty(0, np.int32), np.empty((0, 4), np.float32))
         self._postings = Blocks(np.empty(0, np.int32), np.empty(0, np.uint64))
-        self._homes = GrowableArray(np.full(self.rows.rows, -1, np.int32), borrowed=False)
+        self._homes = GrowableArray(np.full(self.store.rows, -1, np.int32), borrowed=False)
         self._laid_for = len(rows)
         self._longest = 0  # the most entries of a cell, or more
         self._open_cells()
-        self._put(rows)
+        self._put(rows, tell)
 
     @property
     def _cells(self) -> Cells:
@@ -93,23 +95,25 @@ class BEQTree(MessageStore):
 
     # --- Changes ---------------------------------------------------------------------------------------------------
 
-    def _add(self, probe_rows: NDArray[np.int64]) -> None:
-        if self.rows.rows - self.rows.dead > max(config.BEQ_GROWTH * self._laid_for, config.BEQ_FIRST):
-            self._build()
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Put messages into their cells, or lay these out anew where they are many more."""
+        if self.store.rows - self.store.dead > max(config.BEQ_GROWTH * self._laid_for, config.BEQ_FIRST):
+            self.build()
             return
-        self._homes.fill(self.rows.rows - len(self._homes.values), -1)
-        self._put(probe_rows)
+        self._homes.fill(self.store.rows - len(self._homes.values), -1)
+        self._put(rows)
 
-    def _drop(self, probe_rows: NDArray[np.int64]) -> None:
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take messages out of their cells."""
         homes = self._homes.values
-        cells = np.unique(homes[probe_rows])
-        homes[probe_rows] = -1
-        _purge(self._lists, cells, self.rows.alive, np.empty(self._longest, np.int32))
+        cells = np.unique(homes[rows])
+        homes[rows] = -1
+        _purge(self._lists, cells, self.store.alive, np.empty(self._longest, np.int32))
 
-    def _put(self, rows: NDArray[np.int64]) -> None:
+    def _put(self, rows: NDArray[np.int64], tell: Progress = silent) -> None:
         """Take rows in, after the leaves that they would overfill have been split."""
-        boxes = self.rows.stored.boxes
-        self._tell("cells", 0.0)
+        boxes = self.store.stored.boxes
+        tell("cells", 0.0)
         while True:
             homes = _locate(self._cells, boxes, rows)
             sizes = self._entries.heads[:, 1] + np.bincount(homes, minlength=len(self._levels.values))
@@ -118,7 +122,7 @@ class BEQTree(MessageStore):
             if not len(over):
                 break
             rows = np.concatenate([rows, *[self._split(leaf) for leaf in over.tolist()]])
-        self._tell("lists", 0.3)
+        tell("lists", 0.3)
         order = np.argsort(homes, kind="stable")
         rows, homes = rows[order], homes[order]
         self._homes.values[rows] = homes
@@ -132,7 +136,7 @@ class BEQTree(MessageStore):
 
     def _keys(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Return the keys of the values of rows, as (offsets, keys)."""
-        stored = self.rows.stored
+        stored = self.store.stored
         offsets, values = ragged_take(stored.value_offsets, stored.values, rows)
         _, attributes = ragged_take(stored.value_offsets, stored.value_attributes, rows)
         return offsets, keys_of(attributes, values)
@@ -158,44 +162,15 @@ class BEQTree(MessageStore):
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
-    def _search(
-        self,
-        clauses: Clauses,
-        start: int,
-        stop: int,
-        now: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-        expired: NDArray[np.int32],
-    ) -> tuple[int, int]:
-        first = last = 0
-        if len(clauses.test_attributes):
-            first, last = int(clauses.test_offsets[start]), int(clauses.test_offsets[stop])
-        attributes = clauses.test_attributes[first:last]
-        done: tuple[int, int] = _search(
-            self.rows.stored,
-            self._cells,
-            self._lists,
-            self._longest,
-            clauses,
-            keys_of(attributes, clauses.test_lows[first:last]),
-            keys_of(attributes, clauses.test_highs[first:last]),
-            start,
-            stop,
-            now,
-            counts,
-            out,
-            filled,
-            expired,
-        )
-        return done
+    def view(self) -> View:
+        """Return the cells and their lists."""
+        return View(_search_with_keys, _Searched(self.store.stored, self._cells, self._lists, self._longest))
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every store, and those of cells and lists."""
+        """Return the figures of cells and lists."""
         entries = self._entries.heads[:, 1]
         leaves = self._children.values < 0
-        return super().stats() | {
+        return {
             "cells": len(leaves),
             "leaves": int(leaves.sum()),
             "levels": int(self._levels.values.max()) + 1,
@@ -204,17 +179,28 @@ class BEQTree(MessageStore):
             "postings": int(self._postings.heads[:, 1].sum()),
         }
 
-    def _bytes(self) -> int:
+    @property
+    def nbytes(self) -> int:
+        """Memory of the cells and lists, room included."""
         return (
             self._entries.nbytes
             + self._postings.nbytes
             + sum(column.nbytes for column in (self._children, self._boxes, self._levels, self._homes))
         )
 
-    def _check(self) -> list[str]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return nothing: the cells are laid out again when it is restored."""
+        return {}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Lay the cells out anew."""
+        self.build()
+
+    def check(self) -> list[str]:
+        """Compare cells and lists with the messages."""
         found = []
-        stored, homes, lists = self.rows.stored, self._homes.values, self._lists
-        alive = np.flatnonzero(self.rows.alive)
+        stored, homes, lists = self.store.stored, self._homes.values, self._lists
+        alive = self.members()
         if not np.array_equal(homes[alive], _locate(self._cells, stored.boxes, alive)):
             found.append("a probe row is in another cell than its place says")
         held = 0
@@ -365,27 +351,49 @@ def _bounds(
         size -= half
 
 
+class _Searched(NamedTuple):
+    stored: Stored
+    cells: Cells
+    lists: Lists
+    longest: int  # the most entries of a cell, or more
+
+
+def _search_with_keys(
+    searched: _Searched,
+    clauses: Clauses,
+    moment: Moment,
+    start: int,
+    stop: int,
+    answers: Answers,
+    filled: int,
+) -> int:
+    first = last = 0
+    if len(clauses.test_attributes):
+        first, last = int(clauses.test_offsets[start]), int(clauses.test_offsets[stop])
+    attributes = clauses.test_attributes[first:last]
+    low_keys = keys_of(attributes, clauses.test_lows[first:last])
+    high_keys = keys_of(attributes, clauses.test_highs[first:last])
+    return _search(searched, clauses, low_keys, high_keys, moment, start, stop, answers, filled)
+
+
 @kernel
 def _search(
-    stored: Stored,
-    cells: Cells,
-    lists: Lists,
-    longest: int,
+    searched: _Searched,
     clauses: Clauses,
     low_keys: NDArray[np.uint64],
     high_keys: NDArray[np.uint64],
+    moment: Moment,
     start: int,
     stop: int,
-    now: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
+    answers: Answers,
     filled: int,
-    expired: NDArray[np.int32],
-) -> Any:
-    """Match the clauses from *start* to *stop*; see ``MessageStore._search``.
+) -> int:
+    """Match the clauses from *start* to *stop*; see :class:`~nearcast.matching.structure.View`.
 
     The keys of tests begin with those of clause *start*.
     """
+    stored, cells, lists, longest = searched
+    ends, out = answers
     children, cell_boxes = cells
     entry_heads = lists.entry_heads
     clause_boxes, test_offsets, flags = clauses.boxes, clauses.test_offsets, clauses.test_flags
@@ -415,7 +423,7 @@ def _search(
             cell = stack[depth]
             size = entry_heads[cell, 1]
             if last + size > out.size:
-                return c, filled
+                return c
             if size > 0:
                 inside = (
                     cell_boxes[cell, 0] >= region[0]
@@ -433,11 +441,10 @@ def _search(
                         & (cell_boxes[child, 1] <= region[3])
                         & (cell_boxes[child, 3] >= region[1])
                     )
-        last = keep_valid(expires, now, out, filled, last, expired)
-        last = keep_satisfying(stored, clauses, c, out, filled, last)
-        counts[c - start] = last - filled
-        filled = last
-    return stop, filled
+        last = keep_valid(expires, moment.now, out, filled, last, moment.expired)
+        filled = keep_satisfying(stored, clauses, c, out, filled, last)
+        ends[c] = filled
+    return stop
 
 
 @kernel

@@ -9,31 +9,31 @@ the lists of its words, or, where the cell has fewer lists than the message word
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import FULL, Pool, candidates
+from nearcast.kernels.postings import FULL, candidates
 from nearcast.kernels.sets import has
-from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.kernels.verify import Probes, keep_satisfied
 from nearcast.matching.rivals.cover import ROOT, first_met, place_of, span_of
 from nearcast.matching.rivals.directory import (
     COUNT,
     EXTRA,
     HEAD,
     NO_LIST,
-    Directory,
     cell_in,
     find,
     key_of,
     word_in,
 )
-from nearcast.matching.rivals.quadtree import QuadtreeLists
+from nearcast.matching.rivals.quadtree import QuadtreeLists, Searched
 from nearcast.matching.rivals.ranking import NO_WORD
-from nearcast.matching.structures.grid import Grid, level_start
+from nearcast.matching.structure import Answers
+from nearcast.matching.structures.grid import level_start
 
 __all__ = ["IQTree"]
 
@@ -57,11 +57,12 @@ class IQTree(QuadtreeLists):
     def _made(self, first: int) -> None:
         _count_up(self._directory.keys[first:], self._directory.arrays.groups)
 
-    def _kernel(self) -> Callable[..., tuple[int, int]]:
+    def _kernel(self) -> Callable[..., int]:
         return _search
 
-    def _check(self) -> list[str]:
-        found = super()._check()
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
+        found = super().check()
         groups = self._directory.arrays.groups
         below = np.zeros_like(groups)
         _count_up(self._directory.keys, below)
@@ -81,18 +82,9 @@ def _count_up(keys: NDArray[np.int64], groups: NDArray[np.int32]) -> None:
 
 
 @kernel
-def _search(
-    clauses: Clauses,
-    lists: Pool,
-    directory: Directory,
-    grid: Grid,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, lists, directory, grid = searched
+    ends, out = answers
     starts, sizes, _, boxes, rows = lists
     slots, slot_lists, keys, after, groups = directory
     probe_boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
@@ -134,7 +126,7 @@ def _search(
                 met = last
                 last = candidates(starts, sizes, boxes, rows, found, query, out, last)
                 if last == FULL:
-                    return p, filled
+                    return p
                 if not once:
                     last = first_met(grid, clause_boxes, span, level, row, column, out, met, last)
             if level < finest:
@@ -145,7 +137,6 @@ def _search(
                     ):
                         stack[waiting] = level_start(level + 1) + (y << (level + 1) | x)
                         waiting += 1
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

@@ -21,7 +21,6 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.index import Matcher
 from nearcast.matching.rivals.counting import (
     NEVER,
     PLACES,
@@ -30,6 +29,7 @@ from nearcast.matching.rivals.counting import (
     Predicates,
     predicates_of,
 )
+from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 
 __all__ = ["OpIndex"]
 
@@ -47,12 +47,13 @@ class _Groups(NamedTuple):
     pivots: NDArray[np.int64]  # groups of pivot a: pivots[a] to pivots[a + 1]
 
 
-class OpIndex(Matcher):
+class OpIndex(ClauseStructure):
     """Counting over sorted lists under pivot attributes, with verification."""
 
     name: ClassVar[str] = "op-index"
 
-    def _build(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Choose pivots, post all clauses and sort the lists."""
         self._frequency = np.zeros(PLACES, np.int64)
         self._groups = _Groups(np.empty(0, np.int64), np.empty(0, np.int32), np.zeros(1, np.int64))
         self._lists = CountingLists(np.zeros(1, np.int64), keyed=True)
@@ -61,16 +62,17 @@ class OpIndex(Matcher):
         self._slot_rows = GrowableArray(np.empty(0, np.int32), borrowed=False)  # of each slot
         self._needs = GrowableArray(np.empty(0, np.uint8), borrowed=False)  # of each slot
         rows = np.flatnonzero(self.store.alive)
-        self._tell("choosing pivots", 0.0)
+        tell("choosing pivots", 0.0)
         targets, slots, values = self._postings(rows)
-        self._tell("posting", 0.4)
+        tell("posting", 0.4)
         self._lists = CountingLists(np.bincount(targets, minlength=len(self._groups.keys) + 1), keyed=True)
         self._lists.post(targets, slots, values)
-        self._tell("sorting", 0.6)
+        tell("sorting", 0.6)
         self._sort(np.arange(1, len(self._groups.keys) + 1))
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
-        targets, slots, values = self._postings(clause_rows)
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Post clauses behind the sorted part of their lists."""
+        targets, slots, values = self._postings(rows)
         self._lists.more_lists(len(self._groups.keys) + 1)
         self._lists.post(targets, slots, values)
         sizes, ordered = self._lists.pool.sizes, self._sorted
@@ -78,8 +80,9 @@ class OpIndex(Matcher):
         tails[_UNCOUNTED] = 0
         self._sort(np.flatnonzero(tails > np.maximum(config.OP_TAIL, config.OP_TAIL_SHARE * ordered)))
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        self._needs.values[self._slots.values[clause_rows]] = NEVER
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Let clauses need what never comes."""
+        self._needs.values[self._slots.values[rows]] = NEVER
 
     def _postings(
         self, rows: NDArray[np.int64]
@@ -140,35 +143,24 @@ class OpIndex(Matcher):
             pool.items[part] = pool.items[part][order]
         self._sorted[lists] = pool.sizes[lists]
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self._groups,
-            self._lists.pool,
-            self._sorted,
-            self._needs.values,
-            self._slot_rows.values,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
+    def view(self) -> View:
+        """Return the groups, their lists and what each clause needs."""
+        return View(
+            _search,
+            _Searched(
+                self.store.clauses,
+                self._groups,
+                self._lists.pool,
+                self._sorted,
+                self._needs.values,
+                self._slot_rows.values,
+            ),
         )
-        return done
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of pivots and groups."""
+        """Return those of pivots and groups."""
         sizes = self._lists.pool.sizes
-        return super().stats() | {
+        return {
             "pivots": int(np.count_nonzero(np.diff(self._groups.pivots))),
             "groups": len(self._groups.keys),
             "longest_list": int(sizes.max(initial=0)),
@@ -177,7 +169,8 @@ class OpIndex(Matcher):
             "uncounted_clauses": int(sizes[_UNCOUNTED]),
         }
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
         return {
             "frequency": self._frequency,
             "sorted": self._sorted,
@@ -188,7 +181,8 @@ class OpIndex(Matcher):
             **self._lists.arrays("list_"),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
         self._frequency, self._sorted = arrays["frequency"], arrays["sorted"]
         self._slots = GrowableArray(arrays["slots"], borrowed=False)
         self._slot_rows = GrowableArray(arrays["slot_rows"], borrowed=False)
@@ -196,7 +190,8 @@ class OpIndex(Matcher):
         self._groups = _Groups(**{name: arrays[f"group_{name}"] for name in _Groups._fields})
         self._lists = CountingLists.restored(arrays, "list_", keyed=True)
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = []
         pool, groups, alive = self._lists.pool, self._groups, self.store.alive
         lists, places = self._lists.flat()
@@ -298,21 +293,19 @@ def _first_from(keys: NDArray[np.float32], start: int, stop: int, value: np.floa
     return start
 
 
+class _Searched(NamedTuple):
+    clauses: Clauses
+    groups: _Groups
+    pool: ListPool
+    ordered: NDArray[np.int32]  # postings of each list that are in order
+    needs: NDArray[np.uint8]  # of each slot
+    slot_rows: NDArray[np.int32]
+
+
 @kernel
-def _search(
-    clauses: Clauses,
-    groups: _Groups,
-    pool: ListPool,
-    ordered: NDArray[np.int32],
-    needs: NDArray[np.uint8],
-    slot_rows: NDArray[np.int32],
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, groups, pool, ordered, needs, slot_rows = searched
+    ends, out = answers
     starts, sizes, _, items, keys = pool
     group_keys, group_lists, pivots = groups
     boxes, values = probes.boxes, probes.attributes
@@ -324,7 +317,7 @@ def _search(
         missing[:] = needs
         for i in range(starts[_UNCOUNTED], starts[_UNCOUNTED] + sizes[_UNCOUNTED]):
             if last == out.size:
-                return p, filled
+                return p
             out[last] = items[i]
             last += needs[items[i]] != NEVER
         for a in range(attributes):
@@ -354,7 +347,7 @@ def _search(
                     missing[s] = still
                     if still == 0:
                         if last == out.size:
-                            return p, filled
+                            return p
                         out[last] = s
                         last += 1
                 for i in range(tail, starts[target] + sizes[target]):
@@ -364,12 +357,11 @@ def _search(
                         missing[s] = still
                         if still == 0:
                             if last == out.size:
-                                return p, filled
+                                return p
                             out[last] = s
                             last += 1
         for i in range(filled, last):
             out[i] = slot_rows[out[i]]
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

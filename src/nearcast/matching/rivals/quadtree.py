@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,29 +19,38 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import ragged_take
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Probes
-from nearcast.matching.index import Matcher
+from nearcast.kernels.postings import Pool
+from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.rivals.cover import Space, cover, place_of, space_over, span_of
-from nearcast.matching.rivals.directory import Directories, cell_in, key_of, word_in
+from nearcast.matching.rivals.directory import Directories, Directory, cell_in, key_of, word_in
 from nearcast.matching.rivals.lists import SharedLists
 from nearcast.matching.rivals.ranking import NO_WORD, Frequencies
+from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.grid import Grid
 
-__all__ = ["QuadtreeLists"]
+__all__ = ["QuadtreeLists", "Searched"]
 
 
-class QuadtreeLists(Matcher):
+class Searched(NamedTuple):
+    """What a search reads."""
+
+    clauses: Clauses
+    lists: Pool
+    directory: Directory
+    grid: Grid
+
+
+class QuadtreeLists(ClauseStructure):
     """Posting lists by cell and word."""
 
-    def _build(self) -> None:
-        store = self.store
-        clauses = store.clauses
-        if not hasattr(self, "_points"):
-            self._learn()
-        rows = np.flatnonzero(store.alive)
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Attach clauses to cells, and post them in the lists of these."""
+        clauses, rows = self.store.clauses, self.members()
+        if sample is not None or not hasattr(self, "_points"):
+            self._learn(sample)
         self._frequencies = Frequencies(np.zeros(0, np.int64))
         self._frequencies.add(clauses, rows)
-        self._tell("cells", 0.0)
+        tell("cells", 0.0)
         self._laid_for = len(rows)
         self._space = space_over(
             clauses.boxes[rows], self._points if len(self._points) else _centres(clauses.boxes[rows])
@@ -52,7 +61,7 @@ class QuadtreeLists(Matcher):
         self._directory = Directories(self._groups_at_first())
         words = self._frequencies.rarest(clauses, rows)
         offsets, cells = self._cover(rows, words)
-        self._tell("lists", 0.4)
+        tell("lists", 0.4)
         keys, posted = self._keys(offsets, cells, words), np.repeat(rows, np.diff(offsets))
         first = np.unique(keys)
         self._register(
@@ -60,24 +69,26 @@ class QuadtreeLists(Matcher):
         )  # a group's lists lie side by side
         targets = self._register(keys)
         self._remember(rows, offsets, targets)
-        self._tell("postings", 0.7)
+        tell("postings", 0.7)
         self._lists.lay(clauses.boxes, posted, targets)
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Post clauses in the lists of their cells, or lay all out anew where they are many more."""
         clauses = self.store.clauses
         if self.store.rows - self.store.dead > config.GRID_GROWTH * max(self._laid_for, 1):
-            self._build()
+            self.build()
             return
-        self._frequencies.add(clauses, clause_rows)
-        words = self._frequencies.rarest(clauses, clause_rows)
-        offsets, cells = self._cover(clause_rows, words)
+        self._frequencies.add(clauses, rows)
+        words = self._frequencies.rarest(clauses, rows)
+        offsets, cells = self._cover(rows, words)
         targets = self._register(self._keys(offsets, cells, words))
-        self._remember(clause_rows, offsets, targets)
-        self._lists.post(clauses.boxes, np.repeat(clause_rows, np.diff(offsets)), targets)
+        self._remember(rows, offsets, targets)
+        self._lists.post(clauses.boxes, np.repeat(rows, np.diff(offsets)), targets)
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        self._frequencies.drop(self.store.clauses, clause_rows)
-        _, lists = ragged_take(self._piece_offsets.values, self._pieces.values, clause_rows)
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Sweep clauses out of the lists that they are in."""
+        self._frequencies.drop(self.store.clauses, rows)
+        _, lists = ragged_take(self._piece_offsets.values, self._pieces.values, rows)
         self._lists.sweep(np.unique(lists), self.store.alive)
 
     # --- What the two trees do in their own way --------------------------------------------------------------------
@@ -109,15 +120,14 @@ class QuadtreeLists(Matcher):
 
     # --- Steps -----------------------------------------------------------------------------------------------------
 
-    def _learn(self) -> None:
+    def _learn(self, sample: Probes | None) -> None:
         """Keep of the sample of messages what the cost model asks: where they come, how many have a word."""
         self._points, self._sampled_words, self._sampled = np.empty((0, 2)), np.empty(0, np.int64), 0
-        if self._sample is not None:
-            probes = self._sample.probes
-            self._sampled = len(probes.boxes)
-            self._points = _centres(probes.boxes[: config.COVER_SAMPLE])
+        if sample is not None:
+            self._sampled = len(sample.boxes)
+            self._points = _centres(sample.boxes[: config.COVER_SAMPLE])
             most = int(self.store.clauses.keywords.max(initial=-1)) + 1
-            known = probes.keywords[(probes.keywords >= 0) & (probes.keywords < most)]
+            known = sample.keywords[(sample.keywords >= 0) & (sample.keywords < most)]
             self._sampled_words = np.bincount(known, minlength=most)
 
     def _cover(
@@ -156,41 +166,23 @@ class QuadtreeLists(Matcher):
 
     # --- Figures, files, damage ------------------------------------------------------------------------------------
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = self._kernel()(
-            self.store.clauses,
-            self._lists.pool,
-            self._directory.arrays,
-            self._space.grid,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
-        )
-        return done
+    def view(self) -> View:
+        """Return the lists, and the directory of cells and words."""
+        arrays = Searched(self.store.clauses, self._lists.pool, self._directory.arrays, self._space.grid)
+        return View(self._kernel(), arrays)
 
     @abstractmethod
-    def _kernel(self) -> Callable[..., tuple[int, int]]:
+    def _kernel(self) -> Callable[..., int]:
         """Return the compiled search, which goes through words and cells in the order of the index."""
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of cells and lists."""
+        """Return those of cells and lists."""
         sizes = self._lists.pool.sizes[: self._directory.used]
         used = sizes[sizes > 0]
         keys = self._directory.keys[sizes > 0]
         cells = np.unique(keys >> 32) - 1
         levels = [place_of(cell)[0] for cell in cells.tolist()]
-        return super().stats() | {
+        return {
             "cells": len(cells),
             "cells_by_level": np.bincount(levels, minlength=self._space.grid.levels).tolist()
             if levels
@@ -201,7 +193,8 @@ class QuadtreeLists(Matcher):
             "replication": round(int(used.sum()) / max(self.store.rows - self.store.dead, 1), 3),
         }
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
         return {
             "frequency": self._frequencies.values,
             "points": self._points,
@@ -214,7 +207,8 @@ class QuadtreeLists(Matcher):
             **self._lists.arrays("list_"),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
         self._frequencies = Frequencies(arrays["frequency"])
         self._points, self._sampled_words = arrays["points"], arrays["sampled_words"]
         x, y, width, height, levels, laid_for, sampled = arrays["grid"].tolist()
@@ -225,7 +219,8 @@ class QuadtreeLists(Matcher):
         self._directory = Directories.restored(arrays)
         self._lists = SharedLists.restored(arrays, "list_")
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = self._directory.check()
         clauses, pool = self.store.clauses, self._lists.pool
         alive = np.flatnonzero(self.store.alive)

@@ -11,99 +11,100 @@ clauses alone, and opening it packs the tree anew.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.index import Matcher
 from nearcast.matching.rivals.box_tree import BoxTree, coordinate
 from nearcast.matching.rivals.counting import PLACES, Predicates, predicates_of
 from nearcast.matching.rivals.domains import Domains
+from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 
 __all__ = ["RStarTree"]
 
 
-class RStarTree(Matcher):
+class RStarTree(ClauseStructure):
     """An R*-Tree over place and attributes, with verification."""
 
     name: ClassVar[str] = "r-star-tree"
     parameters: ClassVar[tuple[str, ...]] = ("packed",)
-    _packed = True
-    _room: ClassVar[int] = config.R_STAR_ROOM  # plenty: to ask the tree again for want of room is dear
+    room: ClassVar[int] = config.R_STAR_ROOM  # plenty: to ask the tree again for want of room is dear
 
-    def __init__(self, *arguments: Any, packed: bool = True, **keywords: Any) -> None:
-        """Build; *packed* or by inserting one clause after the other, as the paper does."""
+    def __init__(self, store: ClauseStore, *, packed: bool = True) -> None:
+        """Begin; it is built *packed* or by inserting one clause after the other, as the paper does."""
+        super().__init__(store)
         self._packed = packed
-        super().__init__(*arguments, **keywords)
 
-    def _build(self) -> None:
-        rows = np.flatnonzero(self.store.alive)
-        self._tree = BoxTree(rows, self._predicates(rows), packed=self._packed, tell=self._tell)
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Make the tree."""
+        rows = self.members()
+        self._tree = BoxTree(rows, self._predicates(rows), packed=self._packed, tell=tell)
 
     def _predicates(self, rows: NDArray[np.int64]) -> Predicates:
         return predicates_of(self.store.clauses, rows)
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
-        if self._tree.worn(len(clause_rows), self.store.rows - self.store.dead):
-            self._build()
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Insert clauses, or pack the tree anew."""
+        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+            self.build()
         else:
-            self._tree.insert(clause_rows, self._predicates(clause_rows))
+            self._tree.insert(rows, self._predicates(rows))
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        if self._tree.worn(len(clause_rows), self.store.rows - self.store.dead):
-            self._build()
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Delete clauses, or pack the tree anew."""
+        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+            self.build()
         else:
-            self._tree.delete(clause_rows, self._predicates(clause_rows))
+            self._tree.delete(rows, self._predicates(rows))
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        for first in range(start, stop, config.R_STAR_BLOCK):
-            last = min(first + config.R_STAR_BLOCK, stop)
-            lows, highs = self._tree.whole(last - first)
-            _probe_boxes(self._tree.domains, self._tree.dimension_of, probes, first, lows, highs)
-            offsets, rows = self._tree.search(lows, highs)
-            at, filled = _verify(
-                self.store.clauses, probes, first, last, rows, offsets, counts[first - start :], out, filled
-            )
-            if at < last:
-                return at, filled
-        return stop, filled
+    def view(self) -> View:
+        """Return the tree; it is no array, so the search is no kernel."""
+        return View(_search, _Searched(self.store.clauses, self._tree))
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of the tree.
+        """Return the figures of the tree."""
+        return {"dimensions": self._tree.dimensions, "capacity": config.R_STAR_CAPACITY}
 
-        The bytes are those of the boxes and numbers of its entries, the least that the tree takes; it does not tell.
-        """
-        figures = super().stats()
-        own = figures["clauses"] * 8 * (2 * self._tree.dimensions + 1)
-        total = figures["bytes"] + own
-        return figures | {
-            "bytes": total,
-            "bytes_of_structure": own,
-            "bytes_per_subscription": round(total / max(len(self), 1), 1),
-            "dimensions": self._tree.dimensions,
-            "capacity": config.R_STAR_CAPACITY,
-        }
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the boxes and numbers of its entries, the least that the tree takes; it does not tell."""
+        return (self.store.rows - self.store.dead) * 8 * (2 * self._tree.dimensions + 1)
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return nothing: the tree is no flat array."""
         return {}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._build()
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Pack the tree anew."""
+        self.build()
 
-    def _check(self) -> list[str]:
-        return self._tree.check(np.flatnonzero(self.store.alive), self._predicates)
+    def check(self) -> list[str]:
+        """Compare the entries of the tree with the clauses."""
+        return self._tree.check(self.members(), self._predicates)
+
+
+class _Searched(NamedTuple):
+    clauses: Clauses
+    tree: BoxTree
+
+
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, tree = searched
+    for first in range(start, stop, config.R_STAR_BLOCK):
+        last = min(first + config.R_STAR_BLOCK, stop)
+        lows, highs = tree.whole(last - first)
+        _probe_boxes(tree.domains, tree.dimension_of, probes, first, lows, highs)
+        offsets, rows = tree.search(lows, highs)
+        at = _verify(clauses, probes, first, last, rows, offsets, answers, filled)
+        if at < last:
+            return at
+        filled = int(answers.ends[last - 1])
+    return stop
 
 
 @kernel
@@ -137,19 +138,18 @@ def _verify(
     stop: int,
     rows: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
+    answers: Answers,
     filled: int,
-) -> Any:
+) -> int:
     """Keep of the rows that the tree suggests for each probe those that it satisfies."""
+    ends, out = answers
     for p in range(start, stop):
         begin, end = offsets[p - start], offsets[p - start + 1]
         last = filled + end - begin
         if last > out.size:
-            return p, filled
+            return p
         for i in range(begin, end):
             out[filled + i - begin] = rows[i]
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

@@ -10,40 +10,42 @@ needs the package ``rtree`` (``pip install nearcast[bench]``).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.ragged import ragged_take
+from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Stored, keep_satisfying, keep_valid
-from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.rivals.box_tree import BoxTree
 from nearcast.matching.rivals.counting import PLACES, Predicates, predicates_of
+from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 
-__all__ = ["RStarTreeStore"]
+__all__ = ["MessageRStarTree"]
 
 
-class RStarTreeStore(MessageStore):
+class MessageRStarTree(MessageStructure):
     """An R*-Tree over places and values, with verification."""
 
     name: ClassVar[str] = "r-star-tree"
     parameters: ClassVar[tuple[str, ...]] = ("packed",)
 
-    def __init__(self, *arguments: Any, packed: bool = True, **keywords: Any) -> None:
-        """Build; *packed* or by inserting one message after the other, as the paper does."""
+    def __init__(self, store: MessageRows, *, packed: bool = True) -> None:
+        """Begin; it is built *packed* or by inserting one message after the other, as the paper does."""
+        super().__init__(store)
         self._packed = packed
-        super().__init__(*arguments, **keywords)
 
-    def _build(self) -> None:
-        rows = np.flatnonzero(self.rows.alive)
-        self._tree = BoxTree(rows, self._predicates(rows), packed=self._packed, tell=self._tell)
+    def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
+        """Make the tree."""
+        rows = self.members()
+        self._tree = BoxTree(rows, self._predicates(rows), packed=self._packed, tell=tell)
 
     def _predicates(self, rows: NDArray[np.int64]) -> Predicates:
         """Return what subscriptions must ask for to match the given probe rows: their sides and values."""
-        stored = self.rows.stored
+        stored = self.store.stored
         offsets, values = ragged_take(stored.value_offsets, stored.values, rows)
         _, attributes = ragged_take(stored.value_offsets, stored.value_attributes, rows)
         numbers, boxes = np.arange(len(rows), dtype=np.int32), stored.boxes[rows]
@@ -54,90 +56,95 @@ class RStarTreeStore(MessageStore):
             np.concatenate([boxes[:, 2], boxes[:, 3], values]),
         )
 
-    def _add(self, probe_rows: NDArray[np.int64]) -> None:
-        if self._tree.worn(len(probe_rows), self.rows.rows - self.rows.dead):
-            self._build()
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Insert messages, or pack the tree anew."""
+        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+            self.build()
         else:
-            self._tree.insert(probe_rows, self._predicates(probe_rows))
+            self._tree.insert(rows, self._predicates(rows))
 
-    def _drop(self, probe_rows: NDArray[np.int64]) -> None:
-        if self._tree.worn(len(probe_rows), self.rows.rows - self.rows.dead):
-            self._build()
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Delete messages, or pack the tree anew."""
+        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+            self.build()
         else:
-            self._tree.delete(probe_rows, self._predicates(probe_rows))
+            self._tree.delete(rows, self._predicates(rows))
 
-    def _search(
-        self,
-        clauses: Clauses,
-        start: int,
-        stop: int,
-        now: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-        expired: NDArray[np.int32],
-    ) -> tuple[int, int]:
-        for first in range(start, stop, config.R_STAR_BLOCK):
-            last = min(first + config.R_STAR_BLOCK, stop)
-            asked = predicates_of(clauses, np.arange(first, last))
-            offsets, rows = self._tree.search(*self._tree.boxes(last - first, asked))
-            at, filled = _verify(
-                self.rows.stored,
-                clauses,
-                first,
-                last,
-                now,
-                rows,
-                offsets,
-                counts[first - start :],
-                out,
-                filled,
-                expired,
-            )
-            if at < last:
-                return at, filled
-        return stop, filled
+    def view(self) -> View:
+        """Return the tree; it is no array, so the search is no kernel."""
+        return View(_search, _Searched(self.store.stored, self._tree))
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every store, and those of the tree."""
-        return super().stats() | {
-            "dimensions": self._tree.dimensions,
-            "capacity": config.R_STAR_CAPACITY,
-        }
+        """Return the figures of the tree."""
+        return {"dimensions": self._tree.dimensions, "capacity": config.R_STAR_CAPACITY}
 
-    def _bytes(self) -> int:
-        """Return the bytes of the boxes and numbers of entries, the least that the tree takes; it does not tell."""
-        return (self.rows.rows - self.rows.dead) * 8 * (2 * self._tree.dimensions + 1)
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the boxes and numbers of its entries, the least that the tree takes; it does not tell."""
+        return (self.store.rows - self.store.dead) * 8 * (2 * self._tree.dimensions + 1)
 
-    def _check(self) -> list[str]:
-        return self._tree.check(np.flatnonzero(self.rows.alive), self._predicates)
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return nothing: the tree is no flat array."""
+        return {}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Pack the tree anew."""
+        self.build()
+
+    def check(self) -> list[str]:
+        """Compare the entries of the tree with the messages."""
+        return self._tree.check(self.members(), self._predicates)
+
+
+class _Searched(NamedTuple):
+    stored: Stored
+    tree: BoxTree
+
+
+def _search(
+    searched: _Searched,
+    clauses: Clauses,
+    moment: Moment,
+    start: int,
+    stop: int,
+    answers: Answers,
+    filled: int,
+) -> int:
+    stored, tree = searched
+    for first in range(start, stop, config.R_STAR_BLOCK):
+        last = min(first + config.R_STAR_BLOCK, stop)
+        asked = predicates_of(clauses, np.arange(first, last))
+        offsets, rows = tree.search(*tree.boxes(last - first, asked))
+        at = _verify(stored, clauses, moment, first, last, rows, offsets, answers, filled)
+        if at < last:
+            return at
+        filled = int(answers.ends[last - 1])
+    return stop
 
 
 @kernel
 def _verify(
     stored: Stored,
     clauses: Clauses,
+    moment: Moment,
     start: int,
     stop: int,
-    now: int,
     rows: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
+    answers: Answers,
     filled: int,
-    expired: NDArray[np.int32],
-) -> Any:
+) -> int:
     """Keep of the rows that the tree suggests for each clause those that are valid and satisfy it."""
+    ends, out = answers
     expires = stored.expires
     for c in range(start, stop):
         begin, end = offsets[c - start], offsets[c - start + 1]
         last = filled + end - begin
         if last > out.size:
-            return c, filled
+            return c
         for i in range(begin, end):
             out[filled + i - begin] = rows[i]
-        last = keep_valid(expires, now, out, filled, last, expired)
-        last = keep_satisfying(stored, clauses, c, out, filled, last)
-        counts[c - start] = last - filled
-        filled = last
-    return stop, filled
+        last = keep_valid(expires, moment.now, out, filled, last, moment.expired)
+        filled = keep_satisfying(stored, clauses, c, out, filled, last)
+        ends[c] = filled
+    return stop

@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import FULL, Pool, candidates
-from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.kernels.postings import FULL, candidates
+from nearcast.kernels.verify import Probes, keep_satisfied
 from nearcast.matching.rivals.cover import first_met, place_of, span_of
 from nearcast.matching.rivals.directory import (
     COUNT,
     EXTRA,
     HEAD,
     NO_LIST,
-    Directory,
     cell_in,
     find,
     key_of,
     word_in,
 )
-from nearcast.matching.rivals.quadtree import QuadtreeLists
+from nearcast.matching.rivals.quadtree import QuadtreeLists, Searched
 from nearcast.matching.rivals.ranking import NO_WORD
-from nearcast.matching.structures.grid import Grid, level_start
+from nearcast.matching.structure import Answers, Progress, silent
+from nearcast.matching.structures.grid import level_start
 
 __all__ = ["RQTree"]
 
@@ -45,14 +45,16 @@ class RQTree(QuadtreeLists):
 
     name: ClassVar[str] = "rq-tree"
 
-    def _build(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Count the clauses of each word anew, and build."""
         self._held = GrowableArray(np.zeros(0, np.int64), borrowed=False)
-        super()._build()
+        super().build(sample, tell)
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        firsts = self._pieces.values[self._piece_offsets.values[clause_rows]]
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Count the clauses of their words down, and sweep them out."""
+        firsts = self._pieces.values[self._piece_offsets.values[rows]]
         np.subtract.at(self._held.values, self._group(self._directory.keys[firsts]), 1)
-        super()._drop(clause_rows)
+        super().drop(rows)
 
     def _groups_at_first(self) -> int:
         return len(self._frequencies.values) + 1
@@ -77,26 +79,29 @@ class RQTree(QuadtreeLists):
         short = self._held.values[words + 1] < config.RQ_QUADTREE_FROM
         return np.where(short, -1.0, super()._weights(words))
 
-    def _kernel(self) -> Callable[..., tuple[int, int]]:
+    def _kernel(self) -> Callable[..., int]:
         return _search
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, those of cells and lists, and how many words have a quadtree."""
+        """Return those of cells and lists, and how many words have a quadtree."""
         counts = self._directory.arrays.groups[:, COUNT]
         return super().stats() | {
             "words": int(np.count_nonzero(self._held.values)),
             "words_with_quadtree": int(np.count_nonzero(counts > 1)),
         }
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return super()._arrays() | {"held": self._held.values}
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
+        return super().arrays() | {"held": self._held.values}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(arrays)
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
+        super().restore(arrays)
         self._held = GrowableArray(arrays["held"], borrowed=False)
 
-    def _check(self) -> list[str]:
-        found = super()._check()
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
+        found = super().check()
         alive = np.flatnonzero(self.store.alive)
         firsts = self._pieces.values[self._piece_offsets.values[alive]]
         held = np.bincount(self._group(self._directory.keys[firsts]), minlength=len(self._held.values))
@@ -117,18 +122,9 @@ def _mark_levels(keys: NDArray[np.int64], groups: NDArray[np.int32]) -> None:
 
 
 @kernel
-def _search(
-    clauses: Clauses,
-    lists: Pool,
-    directory: Directory,
-    grid: Grid,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, lists, directory, grid = searched
+    ends, out = answers
     starts, sizes, _, boxes, rows = lists
     slots, slot_lists, keys, after, groups = directory
     probe_boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
@@ -167,7 +163,7 @@ def _search(
                         met = last
                         last = candidates(starts, sizes, boxes, rows, at, query, out, last)
                         if last == FULL:
-                            return p, filled
+                            return p
                         if not once:
                             last = first_met(grid, clause_boxes, span, level, row, column, out, met, last)
                     at = after[at]
@@ -185,10 +181,9 @@ def _search(
                         met = last
                         last = candidates(starts, sizes, boxes, rows, found, query, out, last)
                         if last == FULL:
-                            return p, filled
+                            return p
                         if not once:
                             last = first_met(grid, clause_boxes, span, level, row, column, out, met, last)
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

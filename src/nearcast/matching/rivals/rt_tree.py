@@ -15,7 +15,7 @@ whose box touches the message is verified when the message has its rarest token.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,10 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.index import Matcher
 from nearcast.matching.rivals.ranking import NO_WORD, Frequencies
 from nearcast.matching.rivals.rtree import FREE, NO_NODE, ROOT, USED, Tree, attach, insert, refill, remove
 from nearcast.matching.rivals.tokens import Filters, has, passes, put
+from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 
 __all__ = ["RTTree"]
 
@@ -35,12 +35,13 @@ _FANOUT = config.RT_FANOUT
 _HITS = config.RT_REPRESENTATIVES + 1
 
 
-class RTTree(Matcher):
+class RTTree(ClauseStructure):
     """An R-tree with filters of several representative tokens."""
 
     name: ClassVar[str] = "rt-tree"
 
-    def _build(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Pack the tree, and fill the filters."""
         clauses = self.store.clauses
         rows = np.flatnonzero(self.store.alive)
         self._frequencies = Frequencies(np.zeros(0, np.int64))
@@ -59,7 +60,7 @@ class RTTree(Matcher):
         keys = self._frequencies.rarest(clauses, rows)
         first = 0
         for level, width in enumerate(widths):
-            self._tell(f"level {level}", level / len(widths))
+            tell(f"level {level}", level / len(widths))
             order = _tiles(boxes, fill)
             bounds = np.empty((width, 4), np.float32)
             _pack(
@@ -88,8 +89,9 @@ class RTTree(Matcher):
                 free = len(self._filters.tokens) - int(self._filters.used[0])
                 self._widen(0, free + config.RT_FILTER_ROOM)
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
-        self._frequencies.add(self.store.clauses, clause_rows)
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Insert clauses."""
+        self._frequencies.add(self.store.clauses, rows)
         self._leaves.fill(self.store.rows - len(self._leaves.values), NO_NODE)
         done = 0
         while True:
@@ -99,16 +101,17 @@ class RTTree(Matcher):
                 self.store.clauses,
                 self._frequencies.values,
                 self._leaves.values,
-                clause_rows,
+                rows,
                 done,
             )
-            if done == len(clause_rows):
+            if done == len(rows):
                 return
             self._widen(nodes, slots)
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        self._frequencies.drop(self.store.clauses, clause_rows)
-        remove(self._tree, self._filters, self._leaves.values, clause_rows)
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Remove clauses from their leaves."""
+        self._frequencies.drop(self.store.clauses, rows)
+        remove(self._tree, self._filters, self._leaves.values, rows)
 
     def _widen(self, nodes: int, slots: int) -> None:
         """Make room for more nodes and slots of filters, by half at least where there is too little."""
@@ -129,29 +132,19 @@ class RTTree(Matcher):
             )
         self._filters = filters
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses, self._tree, self._filters, probes, start, stop, counts, out, filled
-        )
-        return done
+    def view(self) -> View:
+        """Return the tree and its filters."""
+        return View(_search, _Searched(self.store.clauses, self._tree, self._filters))
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of nodes and filters."""
+        """Return those of nodes and filters."""
         tree, filters = self._tree, self._filters
         used = int(tree.state[USED])
         levels, counts, sizes = tree.levels[:used], tree.counts[:used], filters.sizes[:used]
         there = levels != NO_NODE
         height = int(levels[tree.state[ROOT]]) + 1
         leaves = levels == 0
-        return super().stats() | {
+        return {
             "nodes": int(np.count_nonzero(there)),
             "leaves": int(np.count_nonzero(leaves)),
             "height": height,
@@ -160,7 +153,8 @@ class RTTree(Matcher):
             "open_nodes": int(np.count_nonzero(tree.open[:used] & there)),
         }
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
         used, slots = int(self._tree.state[USED]), int(self._filters.used[0])
         tree = {
             name: array if name == "state" else array[:used] for name, array in self._tree._asdict().items()
@@ -174,13 +168,15 @@ class RTTree(Matcher):
             **filters,
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
         self._frequencies = Frequencies(arrays["frequency"])
         self._leaves = GrowableArray(arrays["leaf_of"], borrowed=False)
         self._tree = Tree(**{name: arrays["node_" + name] for name in Tree._fields})
         self._filters = Filters(**{name: arrays["filter_" + name] for name in Filters._fields})
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = []
         tree, used = self._tree, int(self._tree.state[USED])
         alive, leaves = np.flatnonzero(self.store.alive), self._leaves.values
@@ -320,18 +316,16 @@ def _reaches(
     return True
 
 
+class _Searched(NamedTuple):
+    clauses: Clauses
+    tree: Tree
+    filters: Filters
+
+
 @kernel
-def _search(
-    clauses: Clauses,
-    tree: Tree,
-    filters: Filters,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, tree, filters = searched
+    ends, out = answers
     boxes, entries, keys, sizes, levels, _, is_open, state = tree
     starts, bits, _, tokens, needs, _ = filters
     probe_boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
@@ -357,7 +351,7 @@ def _search(
             node = stack[waiting]
             leaf = levels[node] == 0
             if leaf and last + sizes[node] > out.size:
-                return p, filled
+                return p
             for i in range(sizes[node]):
                 if not (
                     (boxes[node, i, 0] <= xmax)
@@ -377,7 +371,6 @@ def _search(
                 ):
                     stack[waiting] = entry
                     waiting += 1
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

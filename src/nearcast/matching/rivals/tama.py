@@ -12,7 +12,7 @@ hold, a message costs H times the number of levels look-ups and s · N · predic
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.index import Matcher
 from nearcast.matching.rivals.counting import (
     NEVER,
     PLACES,
@@ -31,6 +30,7 @@ from nearcast.matching.rivals.counting import (
     predicates_of,
 )
 from nearcast.matching.rivals.domains import Domains, domains_of, share
+from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 
 __all__ = ["TAMA"]
 
@@ -40,13 +40,14 @@ _CELLS = 2 * _FINEST  # numbers that an attribute takes; its number 0 is no cell
 _UNCOUNTED = 0  # so the list of x's number 0 is free for clauses without a predicate that can be counted
 
 
-class TAMA(Matcher):
+class TAMA(ClauseStructure):
     """Counting over cells of several levels, with verification."""
 
     name: ClassVar[str] = "tama"
 
-    def _build(self) -> None:
-        clauses, rows = self.store.clauses, np.flatnonzero(self.store.alive)
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Measure the domains, then the lists, then post all clauses."""
+        clauses, rows = self.store.clauses, self.members()
         self._domains = domains_of(predicates_of(clauses, rows))
         self._laid_for = len(rows)
         lists = len(self._domains.lows) * _CELLS
@@ -54,25 +55,27 @@ class TAMA(Matcher):
         sizes = np.zeros(lists, np.int64)
         chunks = np.split(rows, range(config.COUNTING_CHUNK, len(rows), config.COUNTING_CHUNK))
         for i, chunk in enumerate(chunks):
-            self._tell("measuring lists", i / len(chunks))
+            tell("measuring lists", i / len(chunks))
             sizes += np.bincount(self._postings(chunk)[0], minlength=lists)
         self._lists = CountingLists(sizes, keyed=False)
         for i, chunk in enumerate(chunks):
-            self._tell("posting", i / len(chunks))
+            tell("posting", i / len(chunks))
             self._lists.post(*self._postings(chunk))
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Post clauses, or measure the domains again where they are many more."""
         living = self.store.rows - self.store.dead
         if living > config.RIVAL_GROWTH * max(self._laid_for, config.RIVAL_FIRST):
-            self._build()
+            self.build()
             return
         self._needs.fill(self.store.rows - len(self._needs.values), NEVER)
-        targets, items = self._postings(clause_rows)
+        targets, items = self._postings(rows)
         self._lists.more_lists((int(targets.max(initial=0)) // _CELLS + 1) * _CELLS)
         self._lists.post(targets, items)
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        self._needs.values[clause_rows] = NEVER
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Let clauses need what never comes."""
+        self._needs.values[rows] = NEVER
 
     def _postings(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return (list, clause row) of all postings of clause rows; note what these need."""
@@ -88,34 +91,19 @@ class TAMA(Matcher):
             np.append(uncounted.astype(np.int32), items[:count]),
         )
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self.store.alive,
-            self._domains,
-            self._lists.pool,
-            self._needs.values,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
+    def view(self) -> View:
+        """Return the matching table and what each clause needs."""
+        return View(
+            _search,
+            _Searched(
+                self.store.clauses, self.store.alive, self._domains, self._lists.pool, self._needs.values
+            ),
         )
-        return done
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of the matching table."""
+        """Return those of the matching table."""
         sizes = self._lists.pool.sizes
-        return super().stats() | {
+        return {
             "attributes": len(np.unique(np.flatnonzero(sizes[PLACES * _CELLS :]) // _CELLS)),
             "levels": _LEVEL + 1,
             "lists": int(np.count_nonzero(sizes)),
@@ -124,7 +112,8 @@ class TAMA(Matcher):
             "uncounted_clauses": int(sizes[_UNCOUNTED]),
         }
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
         return {
             "needs": self._needs.values,
             "domain_lows": self._domains.lows,
@@ -133,13 +122,15 @@ class TAMA(Matcher):
             **self._lists.arrays("list_"),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
         self._needs = GrowableArray(arrays["needs"], borrowed=False)
         self._domains = Domains(arrays["domain_lows"], arrays["domain_scales"])
         self._laid_for = int(arrays["laid_for"][0])
         self._lists = CountingLists.restored(arrays, "list_", keyed=False)
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = []
         alive = self.store.alive
         needs = self._needs.values.copy()
@@ -196,20 +187,18 @@ def _cover(
     return n
 
 
+class _Searched(NamedTuple):
+    clauses: Clauses
+    alive: NDArray[np.bool_]
+    domains: Domains
+    pool: ListPool
+    needs: NDArray[np.uint8]
+
+
 @kernel
-def _search(
-    clauses: Clauses,
-    alive: NDArray[np.bool_],
-    domains: Domains,
-    pool: ListPool,
-    needs: NDArray[np.uint8],
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, alive, domains, pool, needs = searched
+    ends, out = answers
     starts, sizes, _, items, _ = pool
     boxes, values = probes.boxes, probes.attributes
     attributes = min(sizes.size // _CELLS, PLACES + values.shape[1])
@@ -219,7 +208,7 @@ def _search(
         missing[:] = needs
         for i in range(starts[_UNCOUNTED], starts[_UNCOUNTED] + sizes[_UNCOUNTED]):
             if last == out.size:
-                return p, filled
+                return p
             out[last] = items[i]
             last += alive[items[i]]
         for attribute in range(attributes):
@@ -239,12 +228,11 @@ def _search(
                         missing[c] = still
                         if still == 0:
                             if last == out.size:
-                                return p, filled
+                                return p
                             out[last] = c
                             last += 1
                 left >>= 1
                 right >>= 1
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

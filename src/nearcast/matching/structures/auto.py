@@ -12,7 +12,7 @@ the number of clauses has grown to a multiple.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import code_sets, ragged_take
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.index import Matcher
 from nearcast.matching.searching import Searches
+from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.access import Paths, likely_paths, prices
 from nearcast.matching.structures.lfilter.cost import expected_trie_cost
 from nearcast.matching.structures.mbr_trie import MBRTrie
@@ -33,68 +34,82 @@ from nearcast.matching.structures.scale import Scales
 
 __all__ = ["Auto"]
 
-_STRUCTURES: tuple[type[Matcher], ...] = (PackedList, MBRTrie)
-_M = TypeVar("_M", bound=Matcher)
+_STRUCTURES: tuple[type[ClauseStructure], ...] = (PackedList, MBRTrie)
+_VALUES = "value_"  # what the arrays of the MO-Tree are named by
+_S = TypeVar("_S", bound=ClauseStructure)
 
 
-class Auto(Matcher):
-    """Whatever structures are expected to match fastest; ``stats()`` tells which, and why."""
+class _Routes(NamedTuple):
+    """How clauses are sent to the MO-Tree, or past it."""
+
+    paths: Paths  # what each path is expected to cost
+    by_value: GrowableArray  # bool of each clause row: it is held by the MO-Tree
+    values: MOTree
+
+
+class Auto(ClauseStructure):
+    """Whatever structures are expected to match fastest; ``stats()`` tells which, and why.
+
+    A reader of an older view sees what the structures that it is of let it see.
+    """
 
     name: ClassVar[str] = "auto"
 
-    def _build(self) -> None:
-        self._choose()
+    def __init__(self, store: ClauseStore) -> None:
+        super().__init__(store)
+        self._inner: ClauseStructure = PackedList(store)
+        self._routes: _Routes | None = None  # None: all clauses are in the inner structure
+        self._others = 0  # clauses beside the MO-Tree, where there is one
+        self._chosen_for, self._why = 0, ""
 
-    def _built(self, structure: type[_M], by_value: bool) -> _M:
-        """Return a structure built over the clause rows of this index, or its part of them."""
-        inner = structure.over(self.store)
-        inner.part = None if self._by_value is None else (self._by_value, by_value)
-        inner._sample, inner._progress = self._sample, self._progress
-        inner._build()
-        inner._sample = inner._progress = None
-        return inner
-
-    def _choose(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Send each clause to the cheaper path, and choose the structure for words and places, by cost."""
         self._chosen_for = self.store.rows - self.store.dead
-        self._paths, self._by_value = self._routes()
-        self._values = None if self._by_value is None else self._built(MOTree, True)
-        self._inner: Matcher = self._built(PackedList, False)
-        probes = self._sample.probes if self._sample is not None else self._likely_probes()
-        cost = self._inner.expected(probes)
+        self._routes = self._cheaper_routes(sample, tell)
+        packed = self._built(PackedList, sample, tell)
+        self._inner = packed
+        probes = sample if sample is not None else self._likely_probes()
+        cost = packed.expected(probes)
         why = f"packed lists are expected to cost {cost.total / 1e3:.2g} µs a message"
         if cost.words >= config.AUTO_WORDS * cost.total and cost.total >= config.AUTO_CHEAP_NS:
-            trie = self._built(MBRTrie, False)
+            trie = self._built(MBRTrie, sample, tell)
             trie_cost = expected_trie_cost(trie, probes)
             why += f", words take most of it; a trie is expected to cost {trie_cost / 1e3:.2g} µs"
             if trie_cost < cost.total:
                 self._inner = trie
-        if self._by_value is not None:
-            share = np.count_nonzero(self._by_value.values & self.store.alive) / max(self._chosen_for, 1)
+        if self._routes is not None:
+            self._others = self._count_others(self._routes)
+            share = 1 - self._others / max(self._chosen_for, 1)
             why = f"{share:.0%} of the clauses are reached by their values; for the others, {why}"
         self._why = why
-        self._count_others()
 
-    def _count_others(self) -> None:
-        """Count the clauses beside the MO-Tree, where there is one: if there are none, it answers alone."""
-        self._others, self._rewrites = 0, False
-        if self._by_value is not None:
-            self._others = int(np.count_nonzero(~self._by_value.values & self.store.alive))
-            self._rewrites = not self._others
+    def _built(self, kind: type[_S], sample: Probes | None, tell: Progress) -> _S:
+        """Return a structure built over the clause rows that do not go by their values."""
+        structure = kind(self.store)
+        structure.part = None if self._routes is None else (self._routes.by_value, False)
+        structure.build(sample, tell)
+        return structure
 
-    def _routes(self) -> tuple[Paths | None, GrowableArray | None]:
-        """Return what clauses are sent by, and which are sent to an MO-Tree; None where it would not pay."""
-        clauses, rows = self.store.clauses, np.flatnonzero(self.store.alive)
+    def _count_others(self, routes: _Routes) -> int:
+        """Count the clauses beside the MO-Tree: if there are none, it answers alone."""
+        return int(np.count_nonzero(~routes.by_value.values & self.store.alive))
+
+    def _cheaper_routes(self, sample: Probes | None, tell: Progress) -> _Routes | None:
+        """Return the routes by value, with the MO-Tree built; None where it would not pay."""
+        clauses, rows = self.store.clauses, self.members()
         if not len(clauses.test_attributes):
-            return None, None
-        paths = likely_paths(clauses, rows, None if self._sample is None else self._sample.probes)
+            return None
+        paths = likely_paths(clauses, rows, sample)
         cost = prices(paths, clauses, rows)
-        cheaper = cost[:, 1] < config.AUTO_VALUES_SHARE * cost[:, 0]
+        cheaper = _by_value(cost)
         if (cost[cheaper, 0] - cost[cheaper, 1]).sum() < config.AUTO_VALUES_NS:
-            return None, None
-        by_value = np.zeros(self.store.rows, np.bool_)
-        by_value[rows[cheaper]] = True
-        return paths, GrowableArray(by_value, borrowed=False)
+            return None
+        by_value = GrowableArray(np.zeros(self.store.rows, np.bool_), borrowed=False)
+        by_value.values[rows[cheaper]] = True
+        values = MOTree(self.store)
+        values.part = (by_value, True)
+        values.build(sample, tell)
+        return _Routes(paths, by_value, values)
 
     def _likely_probes(self) -> Probes:
         """Return messages such as the subscriptions expect: the place of one, the words of several."""
@@ -112,124 +127,134 @@ class Auto(Matcher):
             np.hstack([centres, centres]), *code_sets(offsets, words, count, "keyword"), np.empty((count, 0))
         )
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
-        if self._values is not None and self._by_value is not None and self._paths is not None:
-            cost = prices(self._paths, self.store.clauses, clause_rows)
-            cheaper = cost[:, 1] < config.AUTO_VALUES_SHARE * cost[:, 0]
-            self._by_value.fill(self.store.rows - len(self._by_value.values), False)
-            self._by_value.values[clause_rows] = cheaper
-            self._values._add(clause_rows[cheaper])
-            self._inner._add(clause_rows[~cheaper])
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Send new clauses where they belong; choose again when the clauses are many more than at the last choice."""
+        living = self.store.rows - self.store.dead
+        if living > max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_FIRST):
+            self.build()
+        elif self._routes is None:
+            self._inner.add(rows)
+        else:
+            paths, by_value, values = self._routes
+            cheaper = _by_value(prices(paths, self.store.clauses, rows))
+            by_value.fill(self.store.rows - len(by_value.values), False)
+            by_value.values[rows] = cheaper
+            values.add(rows[cheaper])
+            self._inner.add(rows[~cheaper])
             self._others += int(np.count_nonzero(~cheaper))
-            self._rewrites = not self._others
-        else:
-            self._inner._add(clause_rows)
-        if self.store.rows - self.store.dead > max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_FIRST):
-            if self.store.dead:
-                self.store.compact()
-            self._choose()
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        if self._values is None or self._by_value is None:
-            self._inner._drop(clause_rows)
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take clauses out of where they are."""
+        if self._routes is None:
+            self._inner.drop(rows)
         else:
-            by_value = self._by_value.values[clause_rows]
-            self._values._drop(clause_rows[by_value])
-            self._inner._drop(clause_rows[~by_value])
+            by_value = self._routes.by_value.values[rows]
+            self._routes.values.drop(rows[by_value])
+            self._inner.drop(rows[~by_value])
             self._others -= int(np.count_nonzero(~by_value))
-            self._rewrites = not self._others
 
-    def _rewrite(self, clause_rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
-        assert self._values is not None
-        self._values._rewrite(clause_rows, changed, clauses)
+    @property
+    def rewrites(self) -> bool:  # type: ignore[override]
+        """Whether clauses can be rewritten in place: the MO-Tree can, where it has them all."""
+        return self._routes is not None and not self._others
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        if self._values is None:
-            return self._inner._search(probes, start, stop, counts, out, filled)
+    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+        """Let the MO-Tree do it."""
+        assert self._routes is not None
+        self._routes.values.rewrite(rows, changed, clauses)
+
+    def view(self) -> View:
+        """Return the view of the structure that has all clauses, or both views."""
+        if self._routes is None:
+            return self._inner.view()
         if not self._others:
-            return self._values._search(probes, start, stop, counts, out, filled)
-        parts = []
-        for structure in (self._inner, self._values):
-            searches = Searches()
-            step = partial(_shifted, structure, probes, start)
-            parts.append(searches.run(step, stop - start, 1))
-        done: tuple[int, int] = _interleave(
-            parts[0].offsets, parts[0].rows, parts[1].offsets, parts[1].rows, counts, out, filled
-        )
-        return start + done[0], done[1]
+            return self._routes.values.view()
+        return View(_search_both, (self._inner.view(), self._routes.values.view()))
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index and of the structures, which they are, and why."""
-        told = self._inner.stats()
-        structure = self._inner.name
-        if self._values is not None:
-            values = self._values.stats()
+        """Return the figures of the structures, which they are, and why."""
+        told, structure = self._inner.stats(), self._inner.name
+        if self._routes is not None:
+            values = self._routes.values.stats()
             told |= {name: values[name] for name in ("layers", "lists", "lists_in_use")}
-            structure += f" and {self._values.name}"
-        return told | super().stats() | {"structure": structure, "why": self._why}
+            structure += f" and {self._routes.values.name}"
+        return told | {"structure": structure, "why": self._why}
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = self._inner._arrays() | {
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the structures, and what clauses are sent by."""
+        arrays = self._inner.arrays() | {
             "structure": np.array([_STRUCTURES.index(type(self._inner)), self._chosen_for]),
             "why": np.frombuffer(self._why.encode(), np.uint8),
         }
-        if self._values is not None and self._by_value is not None and self._paths is not None:
-            arrays |= {f"value_{name}": array for name, array in self._values._arrays().items()}
+        if self._routes is not None:
+            paths, by_value, values = self._routes
+            arrays |= {_VALUES + name: array for name, array in values.arrays().items()}
             arrays |= {
-                "by_value": self._by_value.values,
-                "path_words": self._paths.word_shares,
-                **{f"path_{name}": array for name, array in self._paths.scales._asdict().items()},
+                "by_value": by_value.values,
+                "path_words": paths.word_shares,
+                **{f"path_{name}": array for name, array in paths.scales._asdict().items()},
             }
         return arrays
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the structures and what clauses are sent by."""
         structure, self._chosen_for = arrays["structure"].tolist()
         self._why = arrays["why"].tobytes().decode()
-        self._inner = _STRUCTURES[structure].over(self.store)
-        self._inner._restore(arrays)
-        self._values, self._by_value, self._paths = None, None, None
+        self._inner = _STRUCTURES[structure](self.store)
+        self._inner.restore(arrays)
         if "by_value" in arrays:
-            self._by_value = GrowableArray(arrays["by_value"], borrowed=False)
-            self._paths = Paths(
-                arrays["path_words"], Scales(**{name: arrays[f"path_{name}"] for name in Scales._fields})
+            by_value, values = GrowableArray(arrays["by_value"], borrowed=False), MOTree(self.store)
+            values.restore(
+                {name.removeprefix(_VALUES): a for name, a in arrays.items() if name.startswith(_VALUES)}
             )
-            self._values = MOTree.over(self.store)
-            self._values._restore(
-                {name[6:]: array for name, array in arrays.items() if name.startswith("value_")}
-            )
-            self._inner.part, self._values.part = (self._by_value, False), (self._by_value, True)
-        self._count_others()
+            scales = Scales(**{name: arrays[f"path_{name}"] for name in Scales._fields})
+            self._routes = _Routes(Paths(arrays["path_words"], scales), by_value, values)
+            self._inner.part, values.part = (by_value, False), (by_value, True)
+            self._others = self._count_others(self._routes)
 
-    def _check(self) -> list[str]:
-        found = self._inner._check() + ([] if self._values is None else self._values._check())
-        others = self._others
-        self._count_others()
-        if self._others != others:
-            found.append(f"{others} clauses are counted beside the MO-Tree, but there are {self._others}")
+    def check(self) -> list[str]:
+        """Check the structures, and how many clauses are where."""
+        found = self._inner.check()
+        if self._routes is not None:
+            found += self._routes.values.check()
+            others = self._count_others(self._routes)
+            if self._others != others:
+                found.append(f"{self._others} clauses are counted beside the MO-Tree, but there are {others}")
         return found
 
 
-def _shifted(
-    structure: Matcher,
-    probes: Probes,
-    first: int,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> tuple[int, int]:
-    """Search with a structure, where probes are numbered from *first* on."""
-    done, filled = structure._search(probes, first + start, first + stop, counts, out, filled)
-    return done - first, filled
+def _by_value(cost: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Tell which clauses go by their values, by what either path costs."""
+    cheaper: NDArray[np.bool_] = cost[:, 1] < config.AUTO_VALUES_SHARE * cost[:, 0]
+    return cheaper
+
+
+def _search_both(
+    views: tuple[View, View], probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    """Search in two views, and write the answers of both probe by probe."""
+    asked = _from(probes, start, stop)
+    first, second = (
+        Searches(Auto.room).run(partial(search, arrays, asked), stop - start, 1) for search, arrays in views
+    )
+    done = _interleave(
+        first.offsets,
+        first.rows,
+        second.offsets,
+        second.rows,
+        Answers(answers.ends[start:stop], answers.rows),
+        filled,
+    )
+    return start + done
+
+
+def _from(probes: Probes, start: int, stop: int) -> Probes:
+    """Return the probes from *start* to *stop*."""
+    return probes._replace(
+        boxes=probes.boxes[start:stop],
+        keyword_offsets=probes.keyword_offsets[start : stop + 1],
+        attributes=probes.attributes[start:stop],
+    )
 
 
 @kernel
@@ -238,19 +263,19 @@ def _interleave(
     first_rows: NDArray[np.int32],
     second_offsets: NDArray[np.int64],
     second_rows: NDArray[np.int32],
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
+    answers: Answers,
     filled: int,
-) -> Any:
-    """Write the answers of two structures group by group; return (groups written, the new end)."""
+) -> int:
+    """Write the answers of two structures group by group; return how many groups found room."""
+    ends, out = answers
     groups = first_offsets.size - 1
     for i in range(groups):
         some, more = first_offsets[i + 1] - first_offsets[i], second_offsets[i + 1] - second_offsets[i]
         if filled + some + more > out.size:
-            return i, filled
+            return i
         out[filled : filled + some] = first_rows[first_offsets[i] : first_offsets[i + 1]]
         filled += some
         out[filled : filled + more] = second_rows[second_offsets[i] : second_offsets[i + 1]]
         filled += more
-        counts[i] = some + more
-    return groups, filled
+        ends[i] = filled
+    return groups

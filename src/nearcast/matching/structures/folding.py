@@ -1,4 +1,4 @@
-"""What the indexes share that lie in memory in one order: the order of tokens, newcomers, and folding them in."""
+"""What the structures share that lie in memory in one order: the order of tokens, newcomers, and folding them in."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.matching.index import Matcher
+from nearcast.columns.ragged import ragged_take
+from nearcast.columns.rows.clauses import ClauseStore
+from nearcast.kernels.verify import Probes
+from nearcast.matching.structure import ClauseStructure, Progress, silent
 from nearcast.matching.structures.newcomers import Newcomers
 from nearcast.matching.structures.token_order import TokenOrder
 
-__all__ = ["FoldingMatcher", "named_arrays", "taken_arrays"]
+__all__ = ["FoldingStructure", "named_arrays", "taken_arrays"]
+
+
+_NEW = "new_"  # what the arrays of newcomers are named by
 
 
 def named_arrays(prefix: str, group: Any) -> dict[str, NDArray[Any]]:
@@ -28,44 +34,55 @@ def taken_arrays(
     return {name: arrays[prefix + name] for name in names}
 
 
-class FoldingMatcher(Matcher):
-    """An index that is laid out as a whole; new clauses wait beside it until they are folded in.
+class FoldingStructure(ClauseStructure):
+    """A structure that is laid out as a whole; new clauses wait beside it until they are folded in.
+
+    The layout keeps the rule for readers of an older view: it is never changed, only replaced. The newcomers break it
+    (see :class:`.PackedList`), and so does a clause that is dropped, which is marked in place.
 
     A subclass supplies :meth:`_lay_out`, :meth:`_fold`, :meth:`_laid` and :meth:`_mark` in place of building, adding
     and dropping.
     """
 
-    _folds = 0
+    def __init__(self, store: ClauseStore) -> None:
+        super().__init__(store)
+        self._folds = 0
 
-    def _build(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Order the tokens, and lay out all clauses."""
         self._order = TokenOrder(self.store.clauses.keywords)
         self._ordered = self.store.rows  # clauses that the order of the tokens was made for
-        self._lay_out(self._members())
-        self._newcomers = Newcomers.awaited(self.store)
+        self._lay_out(self.members(), tell)
+        self._await_newcomers()
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Let clauses wait, or fold all that wait into the layout."""
         clauses = self.store.clauses
-        if len(clause_rows):
-            offsets = clauses.keyword_offsets
-            self._order.reach(clauses.keywords[offsets[clause_rows[0]] : offsets[clause_rows[-1] + 1]])
-        if not self._newcomers.too_many(len(clause_rows)):
-            self._newcomers.add(clause_rows)
+        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        self._order.reach(words)
+        if not self._newcomers.too_many(len(rows)):
+            self._newcomers.add(rows)
             return
         self._folds += 1
         if self.store.rows > config.REORDER_GROWTH * self._ordered:
-            self._build()
+            self.build()
         else:
-            self._fold(np.concatenate([self._newcomers.rows(), clause_rows]))
-            self._newcomers = Newcomers.awaited(self.store)
+            self._fold(np.concatenate([self._newcomers.members(), rows]))
+            self._await_newcomers()
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        new = clause_rows >= self._newcomers.first
-        self._newcomers.drop(clause_rows[new])
-        self._mark(clause_rows[~new])
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take clauses out of those that wait, or mark them in the layout."""
+        new = self._newcomers.among(rows)
+        self._newcomers.drop(rows[new])
+        self._mark(rows[~new])
+
+    def _await_newcomers(self) -> None:
+        self._newcomers = Newcomers(self.store)
+        self._newcomers.build()
 
     @abstractmethod
-    def _lay_out(self, rows: NDArray[np.int64]) -> None:
-        """Build over the given clause rows."""
+    def _lay_out(self, rows: NDArray[np.int64], tell: Progress = silent) -> None:
+        """Lay out the given clause rows."""
 
     @abstractmethod
     def _fold(self, rows: NDArray[np.int64]) -> None:
@@ -76,28 +93,34 @@ class FoldingMatcher(Matcher):
         """Return the clause rows of the layout, removed ones included, in its order."""
 
     @abstractmethod
-    def _mark(self, clause_rows: NDArray[np.int64]) -> None:
+    def _mark(self, rows: NDArray[np.int64]) -> None:
         """Mark clause rows of the layout as removed."""
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and how many newcomers wait."""
-        return super().stats() | {"newcomers": self._newcomers.waiting, "folds": self._folds}
+        """Return how many newcomers wait."""
+        return {"newcomers": self._newcomers.waiting, "folds": self._folds}
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the order of the tokens, and the newcomers."""
         return {
             "ordered": np.array([self._ordered]),
             "ranks": self._order.ranks,
-            **self._newcomers.arrays(),
+            **{_NEW + name: array for name, array in self._newcomers.arrays().items()},
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the order of the tokens, and the newcomers."""
         self._ordered = int(arrays["ordered"][0])
         self._order = TokenOrder.restored(arrays["ranks"])
-        self._newcomers = Newcomers.taken(self.store, arrays)
+        self._newcomers = Newcomers(self.store)
+        self._newcomers.restore(
+            {name.removeprefix(_NEW): array for name, array in arrays.items() if name.startswith(_NEW)}
+        )
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is laid out and what waits with what is to be here."""
         laid = self._laid()
-        present = np.sort(np.concatenate([laid[self.store.alive[laid]], self._newcomers.rows()]))
-        if not np.array_equal(present, self._members()):
+        present = np.sort(np.concatenate([laid[self.store.alive[laid]], self._newcomers.members()]))
+        if not np.array_equal(present, self.members()):
             return ["the layout and the newcomers do not hold the living clauses"]
-        return [f"newcomers: {damage}" for damage in self._newcomers.damage()]
+        return [f"newcomers: {damage}" for damage in self._newcomers.check()]

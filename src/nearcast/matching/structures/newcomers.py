@@ -1,4 +1,4 @@
-"""Clauses that came after an index was laid out: a packed list beside it, until they are folded in.
+"""Clauses that came after a structure was laid out: a packed list beside it, until they are folded in.
 
 A structure that lies in memory in one order takes in new clauses by writing all of it anew. So new clauses wait here
 until they are a fixed share of all clauses, which costs an insert a constant time on the average.
@@ -6,7 +6,7 @@ until they are a fixed share of all clauses, which costs an insert a constant ti
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,34 +17,38 @@ from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL
 from nearcast.kernels.verify import Clauses, Probes
+from nearcast.matching.structure import Answers
 from nearcast.matching.structures.packed_list import PackedList
 from nearcast.matching.structures.packed_list.layout import LISTS, Lists
-from nearcast.matching.structures.packed_list.search import Scratch, search_with
+from nearcast.matching.structures.packed_list.search import Packed, Scratch, search_with
 
 __all__ = ["NewcomerLists", "Newcomers", "match_newcomers"]
 
-_PREFIX = "new_"
 
-# What :func:`match_newcomers` takes.
-NewcomerLists = tuple[int, Lists, NDArray[np.int32]]
+class NewcomerLists(NamedTuple):
+    """What :func:`match_newcomers` reads."""
+
+    waiting: int
+    lists: Lists
+    word_lists: NDArray[np.int32]
 
 
 class Newcomers(PackedList):
-    """The clause rows of a store that came since it had *first* of them."""
+    """A packed list of the clause rows that were added to it, and of no others."""
 
-    first = 0
+    def __init__(self, store: ClauseStore) -> None:
+        super().__init__(store)
+        self._homes = GrowableArray(np.empty((0, 2), np.int32))
 
-    @classmethod
-    def awaited(cls, store: ClauseStore) -> Newcomers:
-        """Return the newcomers of the future: none yet."""
-        newcomers = cls.over(store)
-        newcomers.first = store.rows
-        newcomers._homes = GrowableArray(np.empty((0, 2), np.int32))
-        newcomers._build()
-        return newcomers
+    def members(self) -> NDArray[np.int64]:
+        """Return the clause rows that wait here, ascending."""
+        return np.flatnonzero(self._homes.values[:, 0] >= 0)
 
-    def _members(self) -> NDArray[np.int64]:
-        return self.first + np.flatnonzero(self._homes.values[self.first :, 0] >= 0)
+    def among(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which clause rows wait here."""
+        here = rows < len(self._homes.values)
+        here[here] = self._homes.values[rows[here], 0] >= 0
+        return here
 
     @property
     def waiting(self) -> int:
@@ -53,45 +57,13 @@ class Newcomers(PackedList):
 
     @property
     def lists(self) -> NewcomerLists:
-        """What :func:`match_newcomers` takes."""
-        return self.waiting, self._lists, self._word_lists.values
+        """What :func:`match_newcomers` reads."""
+        return NewcomerLists(self.waiting, self._lists, self._word_lists.values)
 
     def too_many(self, more: int) -> bool:
         """Tell whether with *more* of them it is time to fold them in."""
         living = self.store.rows - self.store.dead
         return self.waiting + more > max(config.FOLD_MIN, config.FOLD_SHARE * living)
-
-    def add(self, rows: NDArray[np.int64]) -> None:
-        """Take in new clause rows."""
-        self._add(rows)
-
-    def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take clause rows out."""
-        self._drop(rows)
-
-    def rows(self) -> NDArray[np.int64]:
-        """Return the clause rows that are here, ascending."""
-        return self._members()
-
-    def damage(self) -> list[str]:
-        """Return the damage found."""
-        return self._check()
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the flat arrays that :meth:`taken` takes."""
-        own = {"first": np.array([self.first]), **self._arrays()}
-        return {_PREFIX + name: array for name, array in own.items()}
-
-    @classmethod
-    def taken(cls, store: ClauseStore, arrays: dict[str, NDArray[Any]]) -> Newcomers:
-        """Restore on mapped arrays."""
-        own = {
-            name.removeprefix(_PREFIX): array for name, array in arrays.items() if name.startswith(_PREFIX)
-        }
-        newcomers = cls.over(store)
-        newcomers.first = int(own["first"][0])
-        newcomers._restore(own)
-        return newcomers
 
 
 @kernel
@@ -101,13 +73,12 @@ def match_newcomers(
     scratch: Scratch,
     probes: Probes,
     p: int,
-    out: NDArray[np.int32],
+    answers: Answers,
     filled: int,
-) -> Any:
+) -> int:
     """Write the newcomers that probe *p* satisfies; return the new end, or FULL without room."""
     waiting, lists, word_lists = newcomers
     if waiting == 0:
         return filled
-    counts = np.empty(1, np.int64)
-    done, last = search_with(clauses, lists, word_lists, scratch, probes, p, p + 1, counts, out, filled)
-    return last if done > p else FULL
+    done = search_with(Packed(clauses, lists, word_lists), scratch, probes, p, p + 1, answers, filled)
+    return answers.ends[p] if done > p else FULL

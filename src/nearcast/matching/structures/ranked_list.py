@@ -8,7 +8,7 @@ Expected cost of a message: the lengths of its lists, and three cache misses for
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +19,23 @@ from nearcast.columns.ragged import ragged_take
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL, Pool, candidates
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.index import Matcher
+from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.grid import Grid, cell_of, cells_of, grid_over, level_start
 from nearcast.matching.structures.postings import ClauseHomes, PostingLists
 
 __all__ = ["RankedList"]
 
 
-class RankedList(Matcher):
-    """Posting lists by rarest keyword, and by grid cell for clauses without keywords."""
+class RankedList(ClauseStructure):
+    """Posting lists by rarest keyword, and by grid cell for clauses without keywords.
+
+    Postings come and go in place, so that a change needs the structure alone.
+    """
 
     name: ClassVar[str] = "ranked-list"
 
-    def _build(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Post each clause under its rarest keyword, those without in the cells of a grid."""
         clauses = self.store.clauses
         rows = np.flatnonzero(self.store.alive)
         words = int(clauses.keywords.max()) + 1 if len(clauses.keywords) else 0
@@ -53,16 +57,17 @@ class RankedList(Matcher):
         self._by_cell = PostingLists(self._grid.cells)
         self._by_cell.build(self._homes.arrays, clauses.boxes, rows, self._cells(rows))
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Post clauses, and lay the grid out anew where they are many more."""
         clauses = self.store.clauses
-        offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
         unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
         if unseen > 0:
             self._frequency.fill(unseen, 0)
         np.add.at(self._frequency.values, words, 1)
         homes = self._homes.reach(self.store.rows)
         with_words = np.diff(offsets) > 0
-        worded, bare = clause_rows[with_words], clause_rows[~with_words]
+        worded, bare = rows[with_words], rows[~with_words]
         self._by_word.add(homes, clauses.boxes, worded, _rarest(clauses, self._frequency.values, worded))
         if len(bare):
             held = self._by_cell.postings + len(bare)
@@ -72,47 +77,31 @@ class RankedList(Matcher):
             else:
                 self._by_cell.add(homes, clauses.boxes, bare, self._cells(bare))
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take the postings of clauses out."""
         clauses = self.store.clauses
-        offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
         np.subtract.at(self._frequency.values, words, 1)
         with_words = np.diff(offsets) > 0
-        self._by_word.remove(self._homes.arrays, clause_rows[with_words])
-        self._by_cell.remove(self._homes.arrays, clause_rows[~with_words])
+        self._by_word.remove(self._homes.arrays, rows[with_words])
+        self._by_cell.remove(self._homes.arrays, rows[~with_words])
 
     def _cells(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         cells = np.empty(len(rows), np.int64)
         cells_of(self._grid, self.store.clauses.boxes, rows, cells)
         return cells
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self._by_word.pool,
-            self._by_cell.pool,
-            self._grid,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
+    def view(self) -> View:
+        """Return the lists by word and by cell, and the grid."""
+        return View(
+            _search, _Searched(self.store.clauses, self._by_word.pool, self._by_cell.pool, self._grid)
         )
-        return done
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and the lengths of the lists."""
+        """Return the lengths of the lists."""
         sizes = self._by_word.pool.sizes
         used = sizes[sizes > 0]
-        return super().stats() | {
+        return {
             "word_lists": len(used),
             "longest_word_list": int(used.max(initial=0)),
             "mean_word_list": round(float(used.mean()), 1) if len(used) else 0.0,
@@ -120,7 +109,8 @@ class RankedList(Matcher):
             "grid_postings": self._by_cell.postings,
         }
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
         lists, positions = self._homes.arrays
         return {
             "frequency": self._frequency.values,
@@ -131,7 +121,8 @@ class RankedList(Matcher):
             **self._by_cell.arrays("cell_"),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
         self._frequency = GrowableArray(arrays["frequency"], borrowed=False)
         self._homes = ClauseHomes(arrays["home_lists"], arrays["home_positions"])
         x, y, width, height, levels, laid_for = arrays["grid"].tolist()
@@ -139,7 +130,8 @@ class RankedList(Matcher):
         self._by_word = PostingLists.restored(arrays, "word_")
         self._by_cell = PostingLists.restored(arrays, "cell_")
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = []
         homes = self._homes.arrays
         alive = np.flatnonzero(self.store.alive)
@@ -177,19 +169,17 @@ def _rarest(clauses: Clauses, frequency: NDArray[np.int64], rows: NDArray[np.int
     return out
 
 
+class _Searched(NamedTuple):
+    clauses: Clauses
+    by_word: Pool
+    by_cell: Pool
+    grid: Grid
+
+
 @kernel
-def _search(
-    clauses: Clauses,
-    by_word: Pool,
-    by_cell: Pool,
-    grid: Grid,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, by_word, by_cell, grid = searched
+    ends, out = answers
     starts, sizes, _, boxes, rows = by_word
     cell_starts, cell_sizes, _, cell_boxes, cell_rows = by_cell
     probe_boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
@@ -203,7 +193,7 @@ def _search(
             if word < starts.size:
                 last = candidates(starts, sizes, boxes, rows, word, query, out, last)
                 if last == FULL:
-                    return p, filled
+                    return p
         if cell_rows.size > 0:
             for level in range(grid.levels):
                 left = max(cell_of(probe_boxes[p, 0], grid.x, grid.width, level) - 1, 0)
@@ -217,8 +207,7 @@ def _search(
                             cell_starts, cell_sizes, cell_boxes, cell_rows, cell, query, out, last
                         )
                         if last == FULL:
-                            return p, filled
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+                            return p
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

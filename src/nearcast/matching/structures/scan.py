@@ -2,59 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
-from nearcast.matching.index import Matcher
+from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 
 __all__ = ["Scan"]
 
 
-class Scan(Matcher):
-    """Test every clause: no structure, nothing to maintain, time proportional to the number of clauses."""
+class Scan(ClauseStructure):
+    """Test every clause: nothing to arrange, time proportional to the number of clauses.
+
+    A reader of an older view sees a clause vanish when it is dropped: the store marks it in place.
+    """
 
     name: ClassVar[str] = "scan"
 
-    def _build(self) -> None: ...
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Do nothing, as every other change does: the store has it all."""
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None: ...
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Do nothing."""
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None: ...
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Do nothing."""
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def view(self) -> View:
+        """Return the clauses and which of them count."""
+        return View(_scan, _Scanned(self.store.clauses, self.store.alive))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return nothing."""
         return {}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None: ...
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Do nothing."""
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int]
-        done = _scan(self.store.clauses, self.store.alive, probes, start, stop, counts, out, filled)
-        return done
+
+class _Scanned(NamedTuple):
+    clauses: Clauses
+    alive: NDArray[np.bool_]
 
 
 @kernel
-def _scan(
-    clauses: Clauses,
-    alive: NDArray[np.bool_],
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _scan(scanned: _Scanned, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, alive = scanned
+    ends, out = answers
     boxes, probe_boxes = clauses.boxes, probes.boxes
     for p in range(start, stop):
         xmin, ymin, xmax, ymax = probe_boxes[p, 0], probe_boxes[p, 1], probe_boxes[p, 2], probe_boxes[p, 3]
@@ -63,10 +60,9 @@ def _scan(
             # Boxes first: they lie in a row, and they refuse most clauses.
             if boxes[c, 0] <= xmax and boxes[c, 2] >= xmin and boxes[c, 1] <= ymax and boxes[c, 3] >= ymin:
                 if last == out.size:
-                    return p, filled
+                    return p
                 out[last] = c
                 last += alive[c]
-        last = keep_satisfied(clauses, probes, p, out, filled, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+        ends[p] = filled
+    return stop

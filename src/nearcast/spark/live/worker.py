@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
-from nearcast import Matcher, Matches, MessageBatch, SubscriptionTable, build_index, config
+from nearcast import Index, Matches, MessageBatch, SubscriptionTable, build_index, config
 from nearcast.columns.ragged import offsets_of
 from nearcast.sharding.distribution import Routes
 from nearcast.sharding.replica import PUT, Replica, Router, subscriptions_of
@@ -115,7 +115,7 @@ def joining(delta: str, before: str) -> Stage:
     return run
 
 
-def _small_index(rows: pa.Table) -> tuple[Matcher, pa.Array]:
+def _small_index(rows: pa.Table) -> tuple[Index, pa.Array]:
     """Return an index over a few subscriptions, and their ids."""
     table = subscriptions_of(rows, SubscriptionTable.from_arrow({"id": pa.array([], rows["id"].type)}))
     return build_index(table), rows["id"].combine_chunks()

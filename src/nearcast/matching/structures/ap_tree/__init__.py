@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.clauses import words_alone
 from nearcast.columns.ragged import ragged_take
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import InputError, shown
 from nearcast.kernels.verify import Probes
-from nearcast.matching.index import Matcher, Progress
+from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.ap_tree import build, layout, maintain
 from nearcast.matching.structures.ap_tree.build import Settings
 from nearcast.matching.structures.ap_tree.cost import Likelihood
 from nearcast.matching.structures.ap_tree.layout import Population, Tree
-from nearcast.matching.structures.ap_tree.search import match_probes
+from nearcast.matching.structures.ap_tree.search import Searched, match_probes
 
 __all__ = ["APTree"]
 
@@ -34,7 +34,7 @@ _PRIORITIES = ("cost", "keywords", "space")
 _SLOT_ARRAYS = ("lows", "highs", "children", "built", "weights")
 
 
-class APTree(Matcher):
+class APTree(ClauseStructure):
     """The adaptive spatial-textual partition tree.
 
     Parameters
@@ -57,16 +57,15 @@ class APTree(Matcher):
 
     def __init__(
         self,
-        table: SubscriptionTable,
+        store: ClauseStore,
         *,
-        messages: MessageBatch | None = None,
-        progress: Progress | None = None,
         fanout: int = config.AP_TREE_FANOUT,
         leaf: int = config.AP_TREE_LEAF,
         divergence: float = config.AP_TREE_DIVERGENCE,
         partition: str = "heuristic",
         priority: str = "cost",
     ) -> None:
+        super().__init__(store)
         _whole("fanout", fanout, 4, 10_000)
         _whole("leaf", leaf, 2, 1_000_000)
         if isinstance(divergence, bool) or not isinstance(divergence, int | float) or not divergence > 0:
@@ -86,22 +85,22 @@ class APTree(Matcher):
         self._hits = np.empty(0, np.int64)  # by word: sampled messages that have it
         self._sampled = 0
         self._places = np.empty((0, 2), np.float32)
-        super().__init__(table, messages=messages, progress=progress)
 
     # --- Building --------------------------------------------------------------------------------------------------
 
-    def _build(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Learn from the sample, rank the words, and build the tree from its root (Algorithm 4)."""
         store = self.store
-        if self._sample is not None:
-            self._learn(self._sample)
-        self._tell("rank words", 0.0)
+        if sample is not None:
+            self._learn(sample)
+        tell("rank words", 0.0)
         words = store.clauses.keywords
         frequency = np.bincount(words, minlength=int(words.max(initial=-1)) + 1)
         order = np.argsort(-frequency, kind="stable")
         self._ranks = np.empty(len(order), np.int32)
         self._ranks[order] = np.arange(len(order), dtype=np.int32)
         self._likelihood = self._expected(frequency)
-        rows = np.flatnonzero(store.alive)
+        rows = self.members()
         population = self._population(rows)
         n = len(rows)
         self._tree = _arrays_for(nodes=n // 4, postings=int(n * config.AP_TREE_BUDGET))
@@ -111,13 +110,13 @@ class APTree(Matcher):
         nodes[0, layout.FLAGS] = layout.WORDS | layout.SPACE
         floats[0, layout.REGION : layout.REGION + 4] = _bounds(population.boxes)
         floats[0, layout.BUDGET] = config.AP_TREE_BUDGET
-        self._construct(0, population)
+        self._construct(0, population, tell)
 
-    def _learn(self, sample: MessageBatch) -> None:
+    def _learn(self, sample: Probes) -> None:
         """Keep of a sample of messages what the cost model needs: how often words occur, and some places."""
-        self._sampled = len(sample.owners)
-        self._hits = np.bincount(sample.probes.keywords)
-        boxes = sample.probes.boxes
+        self._sampled = len(sample.boxes)
+        self._hits = np.bincount(sample.keywords)
+        boxes = sample.boxes
         picks = np.linspace(0, len(boxes) - 1, min(len(boxes), config.AP_TREE_PLACES)).astype(np.int64)
         places = ((boxes[picks, :2] + boxes[picks, 2:]) / 2).astype(np.float32)
         self._places = places[np.isfinite(places).all(axis=1)]
@@ -149,7 +148,7 @@ class APTree(Matcher):
             boxes = clauses.boxes[clause_rows].astype(np.float32)
         return Population(clause_rows.astype(np.int32), boxes, offsets, words, marks)
 
-    def _construct(self, node: int, population: Population) -> None:
+    def _construct(self, node: int, population: Population, tell: Progress = silent) -> None:
         """Build a node, which has no children yet, over the given clauses."""
         n = len(population.rows)
         room = int(n * (config.AP_TREE_BUDGET + 0.1)) + 64
@@ -160,7 +159,7 @@ class APTree(Matcher):
         top, step = 1, max(n // 50, 10_000)
         self._make_room(postings=layout.room_for(n))
         while top:
-            self._tell("build nodes", 1 - stack[top - 1, 2] / max(n, 1) if top > 1 else 0.0)
+            tell("build nodes", 1 - stack[top - 1, 2] / max(n, 1) if top > 1 else 0.0)
             left = build.construct(
                 self._tree, population, self._likelihood, self._settings, arena, spare, stack, top, step
             )
@@ -180,11 +179,13 @@ class APTree(Matcher):
 
     # --- Changes ---------------------------------------------------------------------------------------------------
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
-        self._change(maintain.add, np.sort(clause_rows))
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Post clauses to their leaves; then split, or build anew, what that calls for (section 3.3.5)."""
+        self._change(maintain.add, np.sort(rows))
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        self._change(maintain.drop, np.sort(clause_rows))
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take clauses out of their leaves, likewise."""
+        self._change(maintain.drop, np.sort(rows))
 
     def _change(self, kernel: Any, clause_rows: NDArray[np.int64]) -> None:
         """Run *kernel* over clauses; then look at the nodes that it listed, the largest first."""
@@ -271,27 +272,17 @@ class APTree(Matcher):
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = match_probes(
-            self._tree, self._ranks, self.store.clauses, probes, self._wait, start, stop, counts, out, filled
-        )
-        return done
+    def view(self) -> View:
+        """Return the tree and the ranks of words."""
+        return View(match_probes, Searched(self.store.clauses, self._tree, self._ranks, self._wait))
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and the shape of the tree."""
+        """Return the shape of the tree."""
         nodes = self._in_use()
         kinds = nodes[:, layout.KIND]
         sizes = nodes[kinds == layout.LEAF, layout.WEIGHT]
         clauses = self.store.rows - self.store.dead
-        return super().stats() | {
+        return {
             "k_nodes": int((kinds == layout.K_NODE).sum()),
             "s_nodes": int((kinds == layout.S_NODE).sum()),
             "leaves": len(sizes),
@@ -311,7 +302,8 @@ class APTree(Matcher):
         used: NDArray[np.int32] = nodes[nodes[:, layout.KIND] != layout.FREE]
         return used
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
         tree = self._tree
         nodes, slots, edges, postings = tree.used[: layout.USED_POSTINGS + 1].tolist()
         figures = [*self._settings, self._divergence, self._likelihood.unseen, self._sampled]
@@ -329,7 +321,8 @@ class APTree(Matcher):
             "figures": np.array(figures, np.float64),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
         nodes, postings = arrays["nodes"], arrays["postings"]
         self._tree = Tree(
             nodes=nodes,
@@ -345,7 +338,8 @@ class APTree(Matcher):
         self._likelihood = Likelihood(arrays["likely_words"], unseen, self._places)
         self._sampled, self._splits, self._collapses, self._rebuilds = map(int, counts)
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = []
         tree = self._tree
         population = self._population(np.flatnonzero(self.store.alive))

@@ -13,7 +13,7 @@ its border, also meets the box.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.sets import has
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.matching.structure import Answers
 from nearcast.matching.structures.ap_tree.layout import (
     BOUNDS,
     K_NODE,
@@ -44,26 +45,28 @@ from nearcast.matching.structures.ap_tree.layout import (
     strip_of,
 )
 
-__all__ = ["match_probes"]
+__all__ = ["Searched", "match_probes"]
 
 _LEAVES = config.AP_TREE_LEAVES
 _LINE = 16  # 32-bit numbers in a cache line
 
 
+class Searched(NamedTuple):
+    """What a search reads."""
+
+    clauses: Clauses
+    tree: Tree
+    ranks: NDArray[np.int32]  # of each word
+    room: int  # nodes that can wait to be visited at a time
+
+
 @kernel
 def match_probes(
-    tree: Tree,
-    ranks: NDArray[np.int32],
-    clauses: Clauses,
-    probes: Probes,
-    room: int,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
-    """Match probes; *room* is how many nodes can wait to be visited at a time."""
+    searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`."""
+    clauses, tree, ranks, room = searched
+    ends, out = answers
     nodes, bounds, lows, highs, children = tree[:5]
     edges, postings, boxes = tree.edges, tree.postings, tree.posting_boxes
     probe_boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
@@ -91,7 +94,7 @@ def match_probes(
                     begin, size = leaves[k, 0], leaves[k, 1]
                     left, below = leaves_least[k, 0], leaves_least[k, 1]
                     if 2 * (last + size) - filled > out.size:  # candidates, and those of them in doubt
-                        return p, filled
+                        return p
                     for at in range(begin, begin + size):
                         out[last] = at
                         last += (
@@ -165,9 +168,9 @@ def match_probes(
         for i in range(last, doubtful):
             out[kept] = out[i]
             kept += 1
-        counts[p - start] = kept - filled
         filled = kept
-    return stop, filled
+        ends[p] = filled
+    return stop
 
 
 @kernel

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.index import Progress
-from nearcast.matching.structures.folding import FoldingMatcher, named_arrays, taken_arrays
+from nearcast.matching.structure import Answers, Progress, View, silent
+from nearcast.matching.structures.folding import FoldingStructure, named_arrays, taken_arrays
 from nearcast.matching.structures.lfilter.cost import SHARE, costs, token_figures, tops_in
 from nearcast.matching.structures.lfilter.hybrid import hybrid_prune
 from nearcast.matching.structures.mbr_trie.merge import merge_tries
@@ -55,7 +55,7 @@ FILTERS = ("cost", "mbr-trie", "pt-quadtree")
 VERIFICATIONS = ("cost", "direct", "list-pruning")
 
 
-class LFilter(FoldingMatcher):
+class LFilter(FoldingStructure):
     """The cost-based filter: for each message the trie or the quadtree, and then for each node how to verify.
 
     *filter* and *verification* put one way in the place of the cost model, for comparisons; *tau_num* and *tau_area*
@@ -67,36 +67,34 @@ class LFilter(FoldingMatcher):
 
     def __init__(
         self,
-        table: SubscriptionTable,
+        store: ClauseStore,
         *,
-        messages: MessageBatch | None = None,
-        progress: Progress | None = None,
         filter: str = "cost",
         verification: str = "cost",
         tau_num: int = config.QUADTREE_TAU_NUM,
         tau_area: float = config.QUADTREE_TAU_AREA,
     ) -> None:
+        super().__init__(store)
         if filter not in FILTERS:
             raise ColumnError(f"filter is one of {', '.join(FILTERS)}, not {shown(filter)}")
         if verification not in VERIFICATIONS:
             raise ColumnError(f"verification is one of {', '.join(VERIFICATIONS)}, not {shown(verification)}")
         self.filter, self.verification = filter, verification
         self.tau_num, self.tau_area = check_thresholds(tau_num, tau_area)
-        super().__init__(table, messages=messages, progress=progress)
 
-    def _lay_out(self, rows: NDArray[np.int64]) -> None:
-        self._tell("trie", 0.0)
+    def _lay_out(self, rows: NDArray[np.int64], tell: Progress = silent) -> None:
+        tell("trie", 0.0)
         clauses = self.store.clauses
         offsets, tokens = self._order.arranged(clauses, rows)
         self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
         self._places = places_of(self._laid(), self.store.rows)
         self._figures = token_figures(self._trie, self._shares(tokens))
-        self._tell("quadtree", 0.3)
+        tell("quadtree", 0.3)
         offsets, tokens = self._order.arranged(clauses, self._laid())
         self._frame, self._tree, self._entries = build_quadtree(
             self._postings.rows, self._postings.boxes, offsets, tokens, self.tau_num, self.tau_area
         )
-        self._tell("quadtree", 1.0)
+        tell("quadtree", 1.0)
 
     def _fold(self, rows: NDArray[np.int64]) -> None:
         clauses, order, old = self.store.clauses, self._order, self._laid()
@@ -120,7 +118,7 @@ class LFilter(FoldingMatcher):
             *order.arranged(clauses, rows),
         )
         if crowded(self._tree, self.tau_num, self.tau_area):
-            self._lay_out(self._members())
+            self._lay_out(self.members())
 
     def _shares(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
         """Return the share of each rank in the given tokens."""
@@ -130,55 +128,44 @@ class LFilter(FoldingMatcher):
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)
 
-    def _mark(self, clause_rows: NDArray[np.int64]) -> None:
-        self._postings.boxes[self._places[clause_rows]] = NOWHERE
+    def _mark(self, rows: NDArray[np.int64]) -> None:
+        self._postings.boxes[self._places[rows]] = NOWHERE
 
-    def costs(self, batch: MessageBatch) -> NDArray[np.float64]:
+    def costs(self, probes: Probes) -> NDArray[np.float64]:
         """Return what the cost model expects of the trie and of the quadtree, in nanoseconds: float64[probes, 2]."""
-        out = np.empty((len(batch.probes.boxes), 2))
-        _costs(self._trie, self._figures, self._frame, self._tree, self._order.ranks, batch.probes, out)
+        out = np.empty((len(probes.boxes), 2))
+        _costs(self._trie, self._figures, self._frame, self._tree, self._order.ranks, probes, out)
         return out
 
-    def choices(self, batch: MessageBatch) -> list[str]:
-        """Return the filter that the cost model picks for each probe of a batch."""
+    def choices(self, probes: Probes) -> list[str]:
+        """Return the filter that the cost model picks for each probe."""
         if self.filter != "cost":
-            return [self.filter] * len(batch.probes.boxes)
-        return [FILTERS[1 + bool(trie > quadtree)] for trie, quadtree in self.costs(batch)]
+            return [self.filter] * len(probes.boxes)
+        return [FILTERS[1 + bool(trie > quadtree)] for trie, quadtree in self.costs(probes)]
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self.store.alive,
-            self._trie._replace(tops=tops_in(self._figures)),
-            self._postings,
-            self._frame,
-            self._tree,
-            self._entries,
-            self._order.ranks,
-            self._order.size,
-            self._figures,
-            self._newcomers.lists,
-            FILTERS.index(self.filter),
-            VERIFICATIONS.index(self.verification),
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
+    def view(self) -> View:
+        """Return the trie, the quadtree, the figures of the cost model and the newcomers."""
+        return View(
+            _search,
+            _Searched(
+                self.store.clauses,
+                self.store.alive,
+                self._trie._replace(tops=tops_in(self._figures)),
+                self._postings,
+                self._frame,
+                self._tree,
+                self._entries,
+                self._order.ranks,
+                self._order.size,
+                self._figures,
+                self._newcomers.lists,
+                FILTERS.index(self.filter),
+                VERIFICATIONS.index(self.verification),
+            ),
         )
-        return done
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of the trie and of the quadtree."""
+        """Return those of the trie and of the quadtree."""
         return (
             super().stats()
             | {"filter": self.filter, "verification": self.verification}
@@ -186,8 +173,9 @@ class LFilter(FoldingMatcher):
             | quadtree_stats(self._tree, len(self._postings.rows))
         )
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return super()._arrays() | {
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
+        return super().arrays() | {
             "choices": np.array([FILTERS.index(self.filter), VERIFICATIONS.index(self.verification)]),
             "thresholds": np.array([self.tau_num, self.tau_area]),
             "figures": self._figures,
@@ -199,8 +187,9 @@ class LFilter(FoldingMatcher):
             **named_arrays("entry_", self._entries),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(arrays)
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
+        super().restore(arrays)
         ours, verification = arrays["choices"].tolist()
         self.filter, self.verification = FILTERS[ours], VERIFICATIONS[verification]
         self.tau_num, self.tau_area = check_thresholds(*arrays["thresholds"].tolist())
@@ -211,10 +200,11 @@ class LFilter(FoldingMatcher):
         self._tree = Quadtree(**taken_arrays("quadtree_", Quadtree._fields, arrays))
         self._entries = Entries(**taken_arrays("entry_", Entries._fields, arrays))
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         offsets, tokens = self._order.arranged(self.store.clauses, self._laid())
         return (
-            super()._check()
+            super().check()
             + check_trie(self._trie, self._postings)
             + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
         )
@@ -243,29 +233,28 @@ def _costs(
         out[p, 1] = by_quadtree
 
 
+class _Searched(NamedTuple):
+    clauses: Clauses
+    alive: NDArray[np.bool_]
+    trie: Trie
+    postings: Postings
+    frame: Frame
+    tree: Quadtree
+    entries: Entries
+    ranks: NDArray[np.int32]
+    size: int  # of the order of the tokens
+    figures: NDArray[np.float32]
+    newcomers: NewcomerLists
+    filter: int  # of FILTERS
+    verification: int  # of VERIFICATIONS
+
+
 @kernel
-def _search(
-    clauses: Clauses,
-    alive: NDArray[np.bool_],
-    trie: Trie,
-    postings: Postings,
-    frame: Frame,
-    tree: Quadtree,
-    entries: Entries,
-    ranks: NDArray[np.int32],
-    size: int,
-    figures: NDArray[np.float32],
-    newcomers: NewcomerLists,
-    forced: int,
-    how: int,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
     """LFILTER (Algorithm 3) for each probe."""
+    clauses, alive, trie, postings, frame, tree, entries, ranks, size, figures, newcomers = searched[:11]
+    forced, how = searched.filter, searched.verification
+    ends, out = answers
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
     scratch = new_scratch()
@@ -310,11 +299,11 @@ def _search(
             unmark_ranks(present, tokens, count)
         clear_bits(bits, tokens, count)
         if last == FULL:
-            return p, filled
+            return p
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, answers, last)
         if end == FULL:
-            return p, filled
-        counts[p - start] = end - filled
+            return p
         filled = end
-    return stop, filled
+        ends[p] = filled
+    return stop

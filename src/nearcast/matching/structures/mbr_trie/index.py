@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.index import Progress
-from nearcast.matching.structures.folding import FoldingMatcher, named_arrays, taken_arrays
+from nearcast.matching.structure import Answers, Progress, View, silent
+from nearcast.matching.structures.folding import FoldingStructure, named_arrays, taken_arrays
 from nearcast.matching.structures.mbr_trie.merge import merge_tries
 from nearcast.matching.structures.mbr_trie.search import FULL, clear_bits, match_trie, set_bits, settle
 from nearcast.matching.structures.mbr_trie.trie import (
@@ -35,7 +35,7 @@ __all__ = ["PROBING", "MBRTrie"]
 PROBING = ("cost", "token-set", "trie")
 
 
-class MBRTrie(FoldingMatcher):
+class MBRTrie(FoldingStructure):
     """A trie over the sorted token sets of the clauses, with a bounding box and an id range at each node.
 
     *probing* says how the children of a node meet the tokens of a message: the children look into the token set
@@ -48,24 +48,22 @@ class MBRTrie(FoldingMatcher):
 
     def __init__(
         self,
-        table: SubscriptionTable,
+        store: ClauseStore,
         *,
-        messages: MessageBatch | None = None,
-        progress: Progress | None = None,
         probing: str = "cost",
     ) -> None:
+        super().__init__(store)
         if probing not in PROBING:
             raise ColumnError(f"probing is one of {', '.join(PROBING)}, not {shown(probing)}")
         self.probing = probing
-        super().__init__(table, messages=messages, progress=progress)
 
-    def _lay_out(self, rows: NDArray[np.int64]) -> None:
-        self._tell("trie", 0.0)
+    def _lay_out(self, rows: NDArray[np.int64], tell: Progress = silent) -> None:
+        tell("trie", 0.0)
         clauses = self.store.clauses
         offsets, tokens = self._order.arranged(clauses, rows)
         self._trie, self._postings = build_trie(clauses, rows, offsets, tokens, self._order.size)
         self._places = places_of(self._laid(), self.store.rows)
-        self._tell("trie", 1.0)
+        tell("trie", 1.0)
 
     def _fold(self, rows: NDArray[np.int64]) -> None:
         clauses, ranks = self.store.clauses, self._order.size
@@ -77,8 +75,8 @@ class MBRTrie(FoldingMatcher):
     def _laid(self) -> NDArray[np.int64]:
         return clause_rows_of(self._postings)
 
-    def _mark(self, clause_rows: NDArray[np.int64]) -> None:
-        self._postings.boxes[self._places[clause_rows]] = NOWHERE
+    def _mark(self, rows: NDArray[np.int64]) -> None:
+        self._postings.boxes[self._places[rows]] = NOWHERE
 
     @property
     def trie(self) -> Trie:
@@ -95,52 +93,44 @@ class MBRTrie(FoldingMatcher):
         ranks = self._order.ranks[self.store.clauses.keywords]
         return (np.bincount(ranks, minlength=self._order.size) / max(len(ranks), 1)).astype(np.float32)
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self._trie,
-            self._postings,
-            self._order.ranks,
-            self._newcomers.lists,
-            PROBING.index(self.probing),
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
+    def view(self) -> View:
+        """Return the trie, its postings and the newcomers."""
+        return View(
+            _search,
+            _Searched(
+                self.store.clauses,
+                self._trie,
+                self._postings,
+                self._order.ranks,
+                self._newcomers.lists,
+                PROBING.index(self.probing),
+            ),
         )
-        return done
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of the trie."""
+        """Return those of the trie."""
         return super().stats() | {"probing": self.probing} | trie_stats(self._trie)
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return super()._arrays() | {
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
+        return super().arrays() | {
             "probing": np.array([PROBING.index(self.probing)]),
             "places": self._places,
             **named_arrays("node_", self._trie),
             **named_arrays("posting_", self._postings),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(arrays)
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
+        super().restore(arrays)
         self.probing = PROBING[int(arrays["probing"][0])]
         self._places = arrays["places"]
         self._trie = Trie(**taken_arrays("node_", Trie._fields, arrays))
         self._postings = Postings(**taken_arrays("posting_", Postings._fields, arrays))
 
-    def _check(self) -> list[str]:
-        found = super()._check() + check_trie(self._trie, self._postings)
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
+        found = super().check() + check_trie(self._trie, self._postings)
         laid = self._laid()
         if not np.array_equal(np.isnan(self._postings.boxes[:, 0]), ~self.store.alive[laid]):
             found.append("a posting is marked as removed, or is not, against the clause's state")
@@ -149,21 +139,19 @@ class MBRTrie(FoldingMatcher):
         return found
 
 
+class _Searched(NamedTuple):
+    clauses: Clauses
+    trie: Trie
+    postings: Postings
+    ranks: NDArray[np.int32]
+    newcomers: NewcomerLists
+    probing: int
+
+
 @kernel
-def _search(
-    clauses: Clauses,
-    trie: Trie,
-    postings: Postings,
-    ranks: NDArray[np.int32],
-    newcomers: NewcomerLists,
-    probing: int,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, trie, postings, ranks, newcomers, probing = searched
+    ends, out = answers
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
     scratch = new_scratch()
@@ -180,11 +168,11 @@ def _search(
         last = match_trie(trie, postings, probing, tokens, count, bits, query, out, filled)
         clear_bits(bits, tokens, count)
         if last == FULL:
-            return p, filled
+            return p
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, answers, last)
         if end == FULL:
-            return p, filled
-        counts[p - start] = end - filled
+            return p
         filled = end
-    return stop, filled
+        ends[p] = filled
+    return stop

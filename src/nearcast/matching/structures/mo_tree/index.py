@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.index import Matcher, Progress
+from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries
 from nearcast.matching.structures.mo_tree.cells import Layers
 from nearcast.matching.structures.mo_tree.choice import DIRECTORY, Choice, Figures, choose_layers
-from nearcast.matching.structures.mo_tree.search import assign, search, shift
+from nearcast.matching.structures.mo_tree.search import Searched, assign, search, shift
 from nearcast.matching.structures.scale import Scales, source_name
 from nearcast.matching.structures.sketch import FIELDS
 
@@ -25,7 +25,7 @@ __all__ = ["MOTree"]
 _WORDS = (2, 2)  # of a clause's sketch: the first and the last cells of its intervals, for each group
 
 
-class MOTree(Matcher):
+class MOTree(ClauseStructure):
     """Multi-level overlapping cells of indexing attributes (section 4 of the MO-Tree paper).
 
     Parameters
@@ -40,22 +40,17 @@ class MOTree(Matcher):
 
     name: ClassVar[str] = "mo-tree"
     parameters: ClassVar[tuple[str, ...]] = ("layers", "levels", "threshold")
-    _most_layers = config.MO_TREE_LAYERS
-    _levels = config.MO_TREE_LEVELS
-    _threshold = config.MO_TREE_THRESHOLD
-    _rewrites = True
-    _layouts = 0
+    rewrites = True
 
     def __init__(
         self,
-        table: SubscriptionTable,
+        store: ClauseStore,
         *,
-        messages: MessageBatch | None = None,
-        progress: Progress | None = None,
         layers: int = config.MO_TREE_LAYERS,
         levels: int = config.MO_TREE_LEVELS,
         threshold: float = config.MO_TREE_THRESHOLD,
     ) -> None:
+        super().__init__(store)
         for what, value, least, most in (
             ("layers", layers, DIRECTORY, DIRECTORY + FIELDS),
             ("levels", levels, 2, 8),
@@ -68,23 +63,21 @@ class MOTree(Matcher):
                 "in a cell of each"
             )
         self._most_layers, self._levels, self._threshold = layers, levels, float(threshold)
-        super().__init__(table, messages=messages, progress=progress)
+        self._layouts = 0
 
-    def _build(self) -> None:
-        rows = self._members()
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Choose the layers by their cost, and fill the buckets."""
+        rows = self.members()
         clauses = self.store.clauses
-        self._tell("choosing attributes", 0.0)
-        messages = None if self._sample is None else self._sample.probes
-        self._choice = choose_layers(
-            clauses, rows, messages, self._most_layers, self._levels, self._threshold
-        )
+        tell("choosing attributes", 0.0)
+        self._choice = choose_layers(clauses, rows, sample, self._most_layers, self._levels, self._threshold)
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
         self._buckets = Buckets(int(np.prod(self._choice.layers.untested + 1)), _WORDS)
         self._laid_for = len(rows)
         self._layouts += 1
-        self._tell("assigning cells", 0.3)
+        tell("assigning cells", 0.3)
         entries = self._entries(clauses, rows)
-        self._tell("filling buckets", 0.7)
+        tell("filling buckets", 0.7)
         self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
 
     def _entries(self, clauses: Clauses, rows: NDArray[np.int64]) -> Entries:
@@ -93,60 +86,42 @@ class MOTree(Matcher):
         assign(layers, scales, coded, sketched, clauses, rows, entries)
         return entries
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Put clauses into their buckets, or choose the layers again where they are many more."""
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        if self._buckets.entries + len(clause_rows) > max(
+        if self._buckets.entries + len(rows) > max(
             config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
         ):
-            self._build()
+            self.build()
         else:
-            entries = self._entries(self.store.clauses, clause_rows)
-            self._buckets.add(self._homes.values, self.store.clauses.boxes, clause_rows, entries)
+            entries = self._entries(self.store.clauses, rows)
+            self._buckets.add(self._homes.values, self.store.clauses.boxes, rows, entries)
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
-        self._buckets.remove(self._homes.values, clause_rows)
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take clauses out of their buckets."""
+        self._buckets.remove(self._homes.values, rows)
 
-    def _rewrite(self, clause_rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+        """Write boxes over those of the entries where these stay in their list; put the others elsewhere."""
         layers, scales, coded, _, _ = self._choice
         homes = self._homes.values
-        rest = shift(layers, scales, coded, self._buckets.pool, homes, clauses.boxes, clause_rows, changed)
+        rest = shift(layers, scales, coded, self._buckets.pool, homes, clauses.boxes, rows, changed)
         if len(rest):
             entries = self._entries(clauses, rest)
-            self._buckets.rewrite(homes, self.store.clauses.boxes, clause_rows[rest], entries)
+            self._buckets.rewrite(homes, self.store.clauses.boxes, rows[rest], entries)
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
+    def view(self) -> View:
+        """Return the layers and the buckets."""
         layers, scales, coded, sketched, _ = self._choice
-        done: tuple[int, int] = search(
-            self.store.clauses,
-            layers,
-            scales,
-            coded,
-            sketched,
-            self._buckets.pool,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
-        )
-        return done
+        return View(search, Searched(self.store.clauses, layers, scales, coded, sketched, self._buckets.pool))
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, the layers with what section 4.2 asks of them, and the buckets."""
+        """Return the layers with what section 4.2 asks of them, and the buckets."""
         heads = self._buckets.pool.heads
         sizes = heads[heads[:, 1] > 0, 1]
-        return super().stats() | {
+        return {
             "layers": [
                 {
                     "attribute": source_name(source, self.store.attributes),
@@ -160,7 +135,8 @@ class MOTree(Matcher):
             "layouts": self._layouts,
         }
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
         return {
             "homes": self._homes.values,
             "parameters": np.array(
@@ -174,7 +150,8 @@ class MOTree(Matcher):
             **self._buckets.arrays(),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
         layers, levels, self._threshold, laid_for, layouts = arrays["parameters"].tolist()
         self._most_layers, self._levels, self._laid_for, self._layouts = (
             int(number) for number in (layers, levels, laid_for, layouts)
@@ -189,9 +166,10 @@ class MOTree(Matcher):
         self._homes = GrowableArray(arrays["homes"], borrowed=False)
         self._buckets = Buckets.restored(arrays)
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         found = []
-        alive = self._members()
+        alive = self.members()
         heads, codes, details, boxes, more, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
             found.append(f"{self._buckets.entries} entries for {len(alive)} clauses")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.matching.structure import Answers
 from nearcast.matching.structures.mo_tree.buckets import Entries, Pool
 from nearcast.matching.structures.mo_tree.cells import Layers, cell_of, cells_touched
 from nearcast.matching.structures.mo_tree.choice import DIRECTORY
@@ -30,7 +31,18 @@ from nearcast.matching.structures.sketch import (
     value_word,
 )
 
-__all__ = ["assign", "search", "shift"]
+__all__ = ["Searched", "assign", "search", "shift"]
+
+
+class Searched(NamedTuple):
+    """What a search reads."""
+
+    clauses: Clauses
+    layers: Layers
+    scales: Scales
+    coded: NDArray[np.int32]
+    sketched: NDArray[np.int32]
+    pool: Pool
 
 
 @kernel
@@ -128,26 +140,15 @@ def shift(
 
 
 @kernel
-def search(
-    clauses: Clauses,
-    layers: Layers,
-    scales: Scales,
-    coded: NDArray[np.int32],
-    sketched: NDArray[np.int32],
-    pool: Pool,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
-    """Match the probes from *start* to *stop*; see ``Matcher._search``.
+def search(searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`.
 
     Filtering: the cells that the message touches in the two layers of the directory give the lists, its cells in the
     further layers are compared with the codes in them. Verification: sketch and box of the entries that are left, then
     the clause itself. Each step asks for the memory that the next one reads.
     """
+    clauses, layers, scales, coded, sketched, pool = searched
+    answer_ends, out = answers
     sources, firsts, level_counts, steps, rates, widths, untested = layers
     scale_sources, knots, slopes, _ = scales
     heads, codes, details, boxes, more, rows = pool
@@ -184,7 +185,7 @@ def search(
                     candidates += size
                     prefetch(codes, heads[number, 0])
         if filled + candidates > out.size:
-            return p, filled
+            return p
         cell_code = value_code(coded, ends)
         last = filled
         for k in range(count):
@@ -229,7 +230,6 @@ def search(
                 prefetch(lows, first_test)
                 prefetch(highs, first_test)
                 prefetch(flags, first_test)
-        kept = keep_satisfied(clauses, probes, p, out, filled, kept)
-        counts[p - start] = kept - filled
-        filled = kept
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, filled, kept)
+        answer_ends[p] = filled
+    return stop

@@ -21,7 +21,7 @@ from nearcast.columns.ragged import ragged_take
 from nearcast.kernels import kernel
 from nearcast.kernels.threads import side_by_side
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.index import Matcher
+from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
 from nearcast.matching.structures.packed_list.cost import Expected, expected
 from nearcast.matching.structures.packed_list.layout import (
@@ -37,21 +37,26 @@ from nearcast.matching.structures.packed_list.layout import (
     widened,
 )
 from nearcast.matching.structures.packed_list.pack import pack_range
-from nearcast.matching.structures.packed_list.search import search
+from nearcast.matching.structures.packed_list.search import Packed, search
 
 __all__ = ["PackedList"]
 
 
-class PackedList(Matcher):
-    """Posting lists by rarest keyword, long ones packed by place."""
+class PackedList(ClauseStructure):
+    """Posting lists by rarest keyword, long ones packed by place.
+
+    Postings come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
+    older view may miss a posting or read one twice, so that a change needs the structure alone.
+    """
 
     name: ClassVar[str] = "packed-list"
 
-    def _build(self) -> None:
+    def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
+        """Count words, choose the list of each clause, fill the lists and pack the long ones."""
         clauses = self.store.clauses
-        rows = self._members()
+        rows = self.members()
         words = int(clauses.keywords.max()) + 1 if len(clauses.keywords) else 0
-        self._tell("counting words", 0.0)
+        tell("counting words", 0.0)
         self._frequency = GrowableArray(
             np.bincount(clauses.keywords, minlength=words).astype(np.int32), borrowed=False
         )
@@ -59,13 +64,13 @@ class PackedList(Matcher):
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(
             roomy(self.store.rows)
         )
-        self._tell("choosing lists", 0.1)
+        tell("choosing lists", 0.1)
         lists, targets, extras = self._assign(rows, 1)
-        self._tell("filling lists", 0.4)
+        tell("filling lists", 0.4)
         sizes = np.bincount(targets, minlength=lists)
         self._lists = _laid_out(sizes, lists)
         _fill(self._lists, clauses.boxes, rows, targets, extras, self._homes.values)
-        self._tell("packing lists", 0.6)
+        tell("packing lists", 0.6)
         volume = np.cumsum(np.where(sizes > FLAT, sizes, 0))
         cores = os.cpu_count() or 1
         shares = 4 * cores
@@ -90,9 +95,10 @@ class PackedList(Matcher):
         side_by_side(describe, range(0, len(rows), config.PACKED_SHARE), os.cpu_count() or 1)
         return _number(self._word_lists.values, lists, targets), targets, extras
 
-    def _add(self, clause_rows: NDArray[np.int64]) -> None:
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Post clauses to the lists of their rarest keywords."""
         clauses = self.store.clauses
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
         unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
         if unseen > 0:
             self._frequency.fill(unseen, 0)
@@ -103,17 +109,15 @@ class PackedList(Matcher):
             self._homes.fill(more, -1)
         state = self._lists.state
         before = int(state[LISTS])
-        lists, targets, extras = self._assign(clause_rows, before)
+        lists, targets, extras = self._assign(rows, before)
         self._reach(lists=lists)
         self._lists.heads[before:lists] = 0
         self._lists.changes[before:lists] = 0
         state[LISTS] = lists
         done = 0
         while True:
-            done = change.post(
-                self._lists, self._homes.values, clauses.boxes, clause_rows, targets, extras, done
-            )
-            if done == len(clause_rows):
+            done = change.post(self._lists, self._homes.values, clauses.boxes, rows, targets, extras, done)
+            if done == len(rows):
                 break
             head = self._lists.heads[targets[done]]
             self._reach(
@@ -144,31 +148,23 @@ class PackedList(Matcher):
             )
         self._lists = pools
 
-    def _drop(self, clause_rows: NDArray[np.int64]) -> None:
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take the postings of clauses out."""
         clauses = self.store.clauses
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
         _count(self._frequency.values, words, -1)
-        change.unpost(self._lists, self._homes.values, clause_rows)
+        change.unpost(self._lists, self._homes.values, rows)
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = search(
-            self.store.clauses, self._lists, self._word_lists.values, probes, start, stop, counts, out, filled
-        )
-        return done
+    def view(self) -> View:
+        """Return the lists and where those of each word are."""
+        return View(search, Packed(self.store.clauses, self._lists, self._word_lists.values))
 
     def expected(self, probes: Probes) -> Expected:
         """Return what matching such *probes* is expected to cost."""
         return expected(self._lists, self._word_lists.values, probes)
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the pools, as far as they are used."""
         lists = self._lists
         count, slots, blocks = (int(lists.state[k]) for k in (LISTS, USED_SLOTS, USED_BLOCKS))
         trimmed = Lists(
@@ -190,19 +186,20 @@ class PackedList(Matcher):
             **trimmed._asdict(),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the pools."""
         self._frequency = GrowableArray(arrays["frequency"], borrowed=False)
         self._word_lists = GrowableArray(arrays["word_lists"], borrowed=False)
         self._homes = GrowableArray(arrays["homes"], borrowed=False)
         self._lists = Lists(**{name: arrays[name] for name in Lists._fields})
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and how the lists are laid out."""
+        """Return how the lists are laid out."""
         lists = self._lists
         heads = lists.heads[: int(lists.state[LISTS])]
         packed = heads[:, 2] < 0
         sizes = heads[:, 1]
-        return super().stats() | {
+        return {
             "flat_lists": int(np.count_nonzero(~packed & (sizes > 0))),
             "packed_lists": int(np.count_nonzero(packed)),
             "packed_postings": int(sizes[packed].sum()),
@@ -210,10 +207,11 @@ class PackedList(Matcher):
             "blocks": int(heads[packed, 3].sum()),
         }
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare postings with their clauses, and boxes of blocks with what is in them."""
         found = []
         lists, homes = self._lists, self._homes.values
-        alive = self._members()
+        alive = self.members()
         heads = lists.heads[: int(lists.state[LISTS])]
         if int(heads[:, 1].sum()) != len(alive):
             found.append(f"{int(heads[:, 1].sum())} postings for {len(alive)} clauses")

@@ -11,15 +11,24 @@ from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.sets import has
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.matching.structure import Answers
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, Lists
 
-__all__ = ["Scratch", "new_scratch", "search", "search_with"]
+__all__ = ["Packed", "Scratch", "new_scratch", "search", "search_with"]
 
 _HASHES = (
     1 << 16
 )  # of keywords; the set of a message's hashes is read first, and refuses nearly all that it lacks
 _RUNS = 1024  # runs of slots whose memory is asked for before the first of them is read
 _HITS = 4096  # postings whose box the message touches, and whose rows are read together
+
+
+class Packed(NamedTuple):
+    """What a search in packed lists reads."""
+
+    clauses: Clauses
+    lists: Lists
+    word_lists: NDArray[np.int32]  # of each word; -1 for none
 
 
 class Scratch(NamedTuple):
@@ -62,23 +71,16 @@ def _has(seen: NDArray[np.uint64], keywords: NDArray[np.int32], start: int, stop
 
 @kernel
 def search_with(
-    clauses: Clauses,
-    lists: Lists,
-    word_lists: NDArray[np.int32],
-    scratch: Scratch,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+    packed: Packed, scratch: Scratch, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
     """Match the probes as :func:`search` does, with what it allocates; without room, that is of no use any more.
 
     Each step reads memory whose addresses the step before has written down, so that its cache misses overlap: the
     heads of the message's lists, the boxes of super-blocks and blocks, the boxes of runs of slots, the rows of hits.
     What is decided grows from the front of *out*, what needs the clause itself from its back.
     """
+    clauses, lists, word_lists = packed
+    ends, out = answers
     _, heads, _, boxes, rows, extras, _, block_boxes, blocks, super_boxes = lists
     probe_boxes, keyword_offsets, keywords, _ = probes
     seen, numbers, run_starts, run_stops, hits = scratch
@@ -161,7 +163,7 @@ def search_with(
                         )
                     run += 1
                 if decided + found > undecided:
-                    return p, filled
+                    return p
                 # Rounding keeps order, so boxes that are apart by float32 are apart, and boxes that overlap without
                 # their sides meeting overlap; sides that meet are decided on float64.
                 unsure = 0
@@ -208,23 +210,12 @@ def search_with(
         for i in range(undecided, out.size):
             out[last] = out[i]
             last += 1
-        last = keep_satisfied(clauses, probes, p, out, decided, last)
-        counts[p - start] = last - filled
-        filled = last
-    return stop, filled
+        filled = keep_satisfied(clauses, probes, p, out, decided, last)
+        ends[p] = filled
+    return stop
 
 
 @kernel
-def search(
-    clauses: Clauses,
-    lists: Lists,
-    word_lists: NDArray[np.int32],
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
-    """Match the probes from *start* to *stop*; see ``Matcher._search``."""
-    return search_with(clauses, lists, word_lists, new_scratch(), probes, start, stop, counts, out, filled)
+def search(packed: Packed, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`."""
+    return search_with(packed, new_scratch(), probes, start, stop, answers, filled)

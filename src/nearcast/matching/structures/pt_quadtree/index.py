@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.clauses import words_alone
+from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
-from nearcast.matching.index import Progress
-from nearcast.matching.structures.folding import FoldingMatcher, named_arrays, taken_arrays
+from nearcast.matching.structure import Answers, Progress, View, silent
+from nearcast.matching.structures.folding import FoldingStructure, named_arrays, taken_arrays
 from nearcast.matching.structures.mbr_trie.search import FULL, clear_bits, set_bits, settle
 from nearcast.matching.structures.newcomers import NewcomerLists, match_newcomers
 from nearcast.matching.structures.packed_list.search import new_scratch
@@ -41,7 +41,7 @@ from nearcast.matching.structures.token_order import message_tokens
 __all__ = ["PTQuadtree"]
 
 
-class PTQuadtree(FoldingMatcher):
+class PTQuadtree(FoldingStructure):
     """A quadtree over the clauses' boxes, with pivotal tokens at each node.
 
     A region with at most *tau_num* clauses to divide, or with less than the share *tau_area* of the whole area, is a
@@ -53,23 +53,21 @@ class PTQuadtree(FoldingMatcher):
 
     def __init__(
         self,
-        table: SubscriptionTable,
+        store: ClauseStore,
         *,
-        messages: MessageBatch | None = None,
-        progress: Progress | None = None,
         tau_num: int = config.QUADTREE_TAU_NUM,
         tau_area: float = config.QUADTREE_TAU_AREA,
     ) -> None:
+        super().__init__(store)
         self.tau_num, self.tau_area = check_thresholds(tau_num, tau_area)
-        super().__init__(table, messages=messages, progress=progress)
 
-    def _lay_out(self, rows: NDArray[np.int64]) -> None:
-        self._tell("quadtree", 0.0)
+    def _lay_out(self, rows: NDArray[np.int64], tell: Progress = silent) -> None:
+        tell("quadtree", 0.0)
         self._frame, self._tree, self._entries = build_quadtree(
             *self._described(rows), self.tau_num, self.tau_area
         )
         self._listed = rows.astype(np.int32)
-        self._tell("quadtree", 1.0)
+        tell("quadtree", 1.0)
 
     def _described(
         self, rows: NDArray[np.int64]
@@ -90,51 +88,41 @@ class PTQuadtree(FoldingMatcher):
             self._frame, self._tree, self._entries, moved, items, *self._described(rows)
         )
         if crowded(self._tree, self.tau_num, self.tau_area):
-            self._lay_out(self._members())
+            self._lay_out(self.members())
 
     def _laid(self) -> NDArray[np.int64]:
         return self._listed.astype(np.int64)
 
-    def _mark(self, clause_rows: NDArray[np.int64]) -> None:
+    def _mark(self, rows: NDArray[np.int64]) -> None:
         """Leave it to the store, which marks the dead."""
 
-    def _search(
-        self,
-        probes: Probes,
-        start: int,
-        stop: int,
-        counts: NDArray[np.int64],
-        out: NDArray[np.int32],
-        filled: int,
-    ) -> tuple[int, int]:
-        done: tuple[int, int] = _search(
-            self.store.clauses,
-            self.store.alive,
-            self._frame,
-            self._tree,
-            self._entries,
-            self._order.ranks,
-            self._order.size,
-            self._newcomers.lists,
-            probes,
-            start,
-            stop,
-            counts,
-            out,
-            filled,
+    def view(self) -> View:
+        """Return the quadtree, its lists and the newcomers."""
+        return View(
+            _search,
+            _Searched(
+                self.store.clauses,
+                self.store.alive,
+                self._frame,
+                self._tree,
+                self._entries,
+                self._order.ranks,
+                self._order.size,
+                self._newcomers.lists,
+            ),
         )
-        return done
 
     def stats(self) -> dict[str, Any]:
-        """Return the figures of every index, and those of the quadtree."""
+        """Return those of the quadtree."""
         return (
             super().stats()
             | {"tau_num": self.tau_num, "tau_area": self.tau_area}
             | quadtree_stats(self._tree, len(self._listed))
         )
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return super()._arrays() | {
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays."""
+        return super().arrays() | {
             "thresholds": np.array([self.tau_num, self.tau_area]),
             "rows": self._listed,
             "frame": np.array(self._frame),
@@ -142,36 +130,36 @@ class PTQuadtree(FoldingMatcher):
             **named_arrays("entry_", self._entries),
         }
 
-    def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(arrays)
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the flat arrays."""
+        super().restore(arrays)
         self.tau_num, self.tau_area = check_thresholds(*arrays["thresholds"].tolist())
         self._listed = arrays["rows"]
         self._frame = Frame(*arrays["frame"].tolist())
         self._tree = Quadtree(**taken_arrays("node_", Quadtree._fields, arrays))
         self._entries = Entries(**taken_arrays("entry_", Entries._fields, arrays))
 
-    def _check(self) -> list[str]:
+    def check(self) -> list[str]:
+        """Compare what is arranged with the clauses."""
         offsets, tokens = self._order.arranged(self.store.clauses, self._laid())
-        return super()._check() + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
+        return super().check() + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
+
+
+class _Searched(NamedTuple):
+    clauses: Clauses
+    alive: NDArray[np.bool_]
+    frame: Frame
+    tree: Quadtree
+    entries: Entries
+    ranks: NDArray[np.int32]
+    size: int  # of the order of the tokens
+    newcomers: NewcomerLists
 
 
 @kernel
-def _search(
-    clauses: Clauses,
-    alive: NDArray[np.bool_],
-    frame: Frame,
-    tree: Quadtree,
-    entries: Entries,
-    ranks: NDArray[np.int32],
-    size: int,
-    newcomers: NewcomerLists,
-    probes: Probes,
-    start: int,
-    stop: int,
-    counts: NDArray[np.int64],
-    out: NDArray[np.int32],
-    filled: int,
-) -> Any:
+def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    clauses, alive, frame, tree, entries, ranks, size, newcomers = searched
+    ends, out = answers
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     starts = tree.starts
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
@@ -210,11 +198,11 @@ def _search(
         clear_bits(bits, tokens, count)
         unmark_ranks(present, tokens, count)
         if last == FULL:
-            return p, filled
+            return p
         last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, scratch, probes, p, out, last)
+        end = match_newcomers(clauses, newcomers, scratch, probes, p, answers, last)
         if end == FULL:
-            return p, filled
-        counts[p - start] = end - filled
+            return p
         filled = end
-    return stop, filled
+        ends[p] = filled
+    return stop

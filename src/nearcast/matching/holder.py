@@ -1,0 +1,123 @@
+"""What an index of subscriptions and a store of messages share: a structure over rows, searches, checks, figures."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast.columns.coding import Coding
+from nearcast.columns.ragged import row_numbers
+from nearcast.columns.rows.clauses import ClauseStore
+from nearcast.columns.rows.messages import MessageRows
+from nearcast.errors import ColumnError, IndexFileError, UnknownError
+from nearcast.matching.searching import Searches
+from nearcast.matching.structure import Progress, Structure, View, silent
+from nearcast.storage.directory import Arrays
+
+__all__ = ["Holder"]
+
+_Rows = TypeVar("_Rows", ClauseStore, MessageRows)
+_Self = TypeVar("_Self", bound="Holder[Any]")
+
+
+class Holder(Generic[_Rows]):
+    """Rows of what is held, and a structure that finds them.
+
+    It owns what a structure does not know: which rows are subscribed or present, threads, shapes, directories. Searches
+    read the *view* that was published last, by one assignment at the end of each change.
+    """
+
+    _what: ClassVar[str]  # one of what is held
+    _view: View
+
+    def __init__(self, structure: Structure[_Rows, Any]) -> None:
+        """Hold a structure that was neither built nor restored yet."""
+        self.structure: Structure[_Rows, Any] = structure
+        self._rows: _Rows = structure.store
+        self._searches = Searches(structure.room)
+        self._build_seconds, self._compactions = 0.0, 0
+
+    @classmethod
+    def built(
+        cls: type[_Self],
+        structure: Structure[_Rows, Any],
+        sample: Any = None,
+        progress: Progress | None = None,
+    ) -> _Self:
+        """Return a holder of *structure*, built over all rows; a *sample* of questions is to learn from."""
+        started = time.perf_counter()
+        holder = cls(structure)
+        structure.build(sample, progress or silent)
+        holder._publish()
+        holder._build_seconds = time.perf_counter() - started
+        return holder
+
+    @classmethod
+    def restored(cls: type[_Self], structure: Structure[_Rows, Any], arrays: Arrays) -> _Self:
+        """Return a holder of *structure*, restored on the arrays of a directory, without copying them."""
+        started = time.perf_counter()
+        holder = cls(structure)
+        try:
+            structure.restore(arrays.structure)
+        except KeyError as error:
+            raise IndexFileError(
+                f"{arrays.directory} lacks the array {error}; save the index again"
+            ) from None
+        holder._publish()
+        holder._build_seconds = time.perf_counter() - started
+        return holder
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        plural = "s" * (len(self) != 1)
+        return f"<{type(self).__name__} {self.name} of {len(self):,} {self._what}{plural}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the structure."""
+        return self.structure.name
+
+    @property
+    def coding(self) -> Coding:
+        """What the words and attributes here are coded by: ``like=`` takes this, and makes what meets it."""
+        return self._rows.coding
+
+    def _figures(self) -> dict[str, Any]:
+        """Return the figures that both kinds have in common, and those of the structure."""
+        rows, own = self._rows, self.structure.nbytes
+        total = rows.nbytes + own
+        return {
+            "shapes": len(rows.shapes),
+            "bytes": total,
+            "bytes_of_structure": own,
+            f"bytes_per_{self._what}": round(total / max(len(rows), 1), 1),
+            "build_seconds": round(self._build_seconds, 3),
+            "compactions": self._compactions,
+        } | self.structure.stats()
+
+    def _picks(self, rows: Any, gone: str) -> NDArray[np.int64]:
+        """Check rows that a caller names: each is there, and named once; *gone* says what it means if not."""
+        picks = row_numbers(rows, self._rows.size, self._what)
+        absent = picks[~self._rows.present[picks]]
+        if len(absent):
+            raise UnknownError(f"{self._what} row {absent[0]} {gone}")
+        ordered = np.sort(picks)  # takes a tenth of the time of np.unique
+        if (ordered[1:] == ordered[:-1]).any():
+            raise ColumnError(f"a {self._what} row is named twice in one call")
+        return picks
+
+    def _publish(self) -> None:
+        """Let searches see what has changed."""
+        self._view = self.structure.view()
+
+    def _compact_if_wasteful(self) -> None:
+        if self._rows.wasteful():
+            self._rows.compact()
+            self.structure.build()
+            self._compactions += 1
