@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast.columns import Matches, MessageBatch
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.rows.messages import MessageRows
-from nearcast.matching import Matcher
+from nearcast.matching import Index
 
 __all__ = ["Replacement"]
 
@@ -25,7 +25,7 @@ class Replacement:
     """
 
     def __init__(
-        self, index: Matcher, stored: MessageRows, batch: MessageBatch, rows: NDArray[np.int32]
+        self, index: Index, stored: MessageRows, batch: MessageBatch, rows: NDArray[np.int32]
     ) -> None:
         """Compare; *rows* are those of the valid messages under the ids of *batch*, -1 where there is none."""
         again = np.flatnonzero(rows >= 0)
