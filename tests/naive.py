@@ -1,4 +1,4 @@
-"""The specification of matching, slow and obvious: plain Python, no arrays, nothing shared with the kernels.
+"""The specification of matching, slow and obvious: plain Python over value types, nothing shared with the package.
 
 ``wants`` says it for objects, ``match`` for columns of codes. Every index must give these answers on any input.
 """
@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from nearcast.columns.shapes import region_of_boxes
-from nearcast.geometry import Point, touches
+from naive_places import touches
+from nearcast.geometry import EVERYWHERE, Box, Point
 
 LOW_OPEN, HIGH_OPEN, NEGATED = 1, 2, 4
 
@@ -77,10 +77,14 @@ def shapes_touch(table, clause, batch, probe):
 
 def place(boxes, space):
     """Return the point or region that the boxes of one owner are; each clause brings the same boxes again."""
-    boxes = np.unique(boxes, axis=0)
-    x, y, x2, y2 = boxes[0].tolist()
-    return (
-        Point(x=x, y=y, space=space)
-        if (x, y) == (x2, y2) and len(boxes) == 1
-        else region_of_boxes(boxes, space)
-    )
+    boxes = np.unique(boxes, axis=0).tolist()
+    (x, y, x2, y2), *more = boxes
+    if not more and (x, y) == (x2, y2):
+        return Point(x=x, y=y, space=space)
+    if not more:
+        return EVERYWHERE if math.isinf(x) else Box(x, y, x2, y2, space)
+    (west,) = (box for box in boxes if box[2] == 180)  # two boxes meet at the antimeridian
+    (east,) = (box for box in boxes if box[0] == -180)
+    if east[2] == -180:  # only the other name of the meridian
+        return Box(*west, space)
+    return Box(*east, space) if west[0] == 180 else Box(west[0], y, east[2], y2, space)

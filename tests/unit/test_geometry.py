@@ -13,6 +13,7 @@ import shapely
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import naive_places
 from nearcast import config
 from nearcast.errors import GeometryError
 from nearcast.geometry import (
@@ -197,6 +198,12 @@ def test_a_polygon_lies_in_its_boxes(polygon):
 
 
 # --- Touching ------------------------------------------------------------------------------------------------
+@given(regions(), places())
+def test_touching_as_the_specification_says(a, b):
+    """An implementation of its own, in plain Python, agrees."""
+    assert touches(a, b) == naive_places.touches(a, b)
+
+
 @given(places(), places())
 def test_touching_is_symmetric_and_seen_by_the_boxes(a, b):
     found = touches(a, b)
