@@ -16,6 +16,7 @@ from nearcast import config
 from nearcast.covering.operations import Rows, first_clause, next_clause
 from nearcast.kernels import kernel
 from nearcast.kernels.sets import includes
+from nearcast.kernels.sphere import great_circle
 from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED, Clauses
 
 if TYPE_CHECKING:
@@ -192,7 +193,4 @@ def _inside(reach: float, radius: float, x: float, y: float, globe: float) -> An
 def _distance(x: float, y: float, other_x: float, other_y: float, globe: float) -> Any:
     if globe == 0.0:
         return math.sqrt((x - other_x) * (x - other_x) + (y - other_y) * (y - other_y))
-    sine_phi = math.sin(math.radians(other_y - y) / 2)
-    sine_lambda = math.sin(math.radians(other_x - x) / 2)
-    cosines = math.cos(math.radians(y)) * math.cos(math.radians(other_y))
-    return 2 * globe * math.asin(min(1.0, math.sqrt(sine_phi**2 + cosines * sine_lambda**2)))
+    return great_circle(x, y, other_x, other_y)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from nearcast.geometry.regions import EVERYWHERE, Box, Circle, Everywhere, Place, Point, Polygon, Region
 from nearcast.geometry.spaces import WGS84, Geographic, Planar, Space
-from nearcast.geometry.touching import great_circle, touches
+from nearcast.geometry.sphere import great_circle
+from nearcast.geometry.touching import touches
 from nearcast.geometry.written import as_place, as_region, from_geojson, from_text, to_geojson, to_text
 
 __all__ = [

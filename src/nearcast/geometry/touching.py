@@ -10,26 +10,14 @@ from nearcast.errors import GeometryError
 from nearcast.geometry.polygons import bounds_of
 from nearcast.geometry.regions import Box, Circle, Everywhere, Place, Point, Polygon, Region
 from nearcast.geometry.spaces import Bounds, Geographic, Planar, wrapped
+from nearcast.geometry.sphere import great_circle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shapely.geometry.base import BaseGeometry
 
-__all__ = ["great_circle", "shape_of_box", "touches"]
-
-
-def great_circle(lon1: float, lat1: float, lon2: float, lat2: float) -> float:
-    """Return the distance in metres between two positions in degrees, on a sphere of the Earth's mean radius.
-
-    >>> round(great_circle(0, 0, 1, 0))
-    111195
-    """
-    phi1, phi2 = math.radians(lat1), math.radians(lat2)
-    sine_phi = math.sin(math.radians(lat2 - lat1) / 2)
-    sine_lambda = math.sin(math.radians(lon2 - lon1) / 2)
-    haversine = sine_phi * sine_phi + math.cos(phi1) * math.cos(phi2) * sine_lambda * sine_lambda
-    return 2 * config.EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(haversine)))
+__all__ = ["shape_of_box", "touches"]
 
 
 def touches(a: Place | Region, b: Place | Region) -> bool:

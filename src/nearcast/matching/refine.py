@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.shapes import Shapes, region_of_boxes
 from nearcast.geometry import Place, Planar, Point, Region, Space, touches
 from nearcast.kernels import kernel
+from nearcast.kernels.sphere import great_circle
 
 if TYPE_CHECKING:
     from nearcast.columns.rows.clauses import ClauseStore
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["resolve", "resolve_stored"]
 
 _UNDECIDED = 2
+_NO_NUMBERS = np.empty(0, np.int32)
 
 
 def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
@@ -106,7 +107,6 @@ def _touching(
         _numbers(probes),
         probes.boxes,
         isinstance(clauses.space, Planar),
-        config.EARTH_RADIUS_M,
         keep,
     )
     undecided = np.flatnonzero(keep == _UNDECIDED)
@@ -117,8 +117,8 @@ def _touching(
 
 
 def _numbers(side: _Side) -> NDArray[np.int32]:
-    """Return the number of each row's shape, -1 where it has none."""
-    return side.shapes.index if side.shapes else np.full(len(side.owners), -1, np.int32)
+    """Return the number of each row's shape, -1 where it has none; nothing where no row has one."""
+    return side.shapes.index if side.shapes else _NO_NUMBERS
 
 
 @kernel
@@ -130,36 +130,27 @@ def _circles(
     probe_shapes: NDArray[np.int32],
     probe_boxes: NDArray[np.float64],
     planar: bool,
-    radius: float,
     keep: NDArray[np.uint8],
 ) -> None:
     """Decide pairs of a point and a circle or box (1: they touch, 0: they do not), leave the rest undecided (2)."""
     for i in range(clause_rows.size):
-        p, shape = probe_rows[i], clause_shapes[clause_rows[i]]
-        if shape < 0 and probe_shapes[p] < 0:
+        p = probe_rows[i]
+        shape = clause_shapes[clause_rows[i]] if clause_shapes.size > 0 else -1
+        other = probe_shapes[p] if probe_shapes.size > 0 else -1
+        if shape < 0 and other < 0:
             keep[i] = 1
             continue
         x, y = probe_boxes[p, 0], probe_boxes[p, 1]
-        point = probe_shapes[p] < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
+        point = other < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
         if point and not np.isnan(circles[shape, 2]):
             cx, cy, r = circles[shape, 0], circles[shape, 1], circles[shape, 2]
             if planar:
                 distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
             else:
-                distance = _great_circle(cx, cy, x, y, radius)
+                distance = great_circle(cx, cy, x, y)
             keep[i] = distance <= r
         else:
             keep[i] = _UNDECIDED
-
-
-@kernel
-def _great_circle(lon1: float, lat1: float, lon2: float, lat2: float, radius: float) -> float:
-    """Return the distance, by the very operations of :func:`nearcast.geometry.great_circle`: the rim decides alike."""
-    phi1, phi2 = math.radians(lat1), math.radians(lat2)
-    sine_phi = math.sin(math.radians(lat2 - lat1) / 2)
-    sine_lambda = math.sin(math.radians(lon2 - lon1) / 2)
-    haversine = sine_phi * sine_phi + math.cos(phi1) * math.cos(phi2) * sine_lambda * sine_lambda
-    return 2 * radius * math.asin(min(1.0, math.sqrt(haversine)))
 
 
 def _polygons(
