@@ -35,6 +35,7 @@ MATCH_ROOM: Final = 1_024  # candidates a message that a search starts with room
 COMPACT_MIN_DEAD: Final = (
     1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
 )
+SCAN_BLOCK: Final = 512  # clauses that a scan looks at before it sees whether there is still room for as many
 UPDATE_AHEAD: Final = 16  # rows between asking for what an updated clause asks for and comparing it
 POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full
 COMPACT_WASTE: Final = (
@@ -49,7 +50,8 @@ GRID_GROWTH: Final = (
 )
 
 # --- Stores of valid messages --------------------------------------------------------------------------------------
-DEFAULT_STORE: Final = "mo-tree"  # what the engine keeps messages in
+DEFAULT_STORE: Final = "auto"  # what the engine keeps messages in
+STORE_SCAN: Final = 2_048  # up to so many messages are scanned: a few microseconds a subscription
 STORE_EXPIRED_NOTED: Final = 1_024  # expired messages that one step of a search notes for removal, at most
 SWEEP_ROWS: Final = (
     4  # looked at for each message published: in a steady flow, what is kept is at most 4/3 of what is valid
@@ -79,8 +81,10 @@ AUTO_VALUES_SHARE: Final = (
     0.5  # a clause goes by its values if that costs less than this share of the other path
 )
 AUTO_VALUES_NS: Final = 1_000.0  # what an MO-Tree beside the other structure must spare a message, at least
-AUTO_GROWTH: Final = 4  # the choice is made again when the clauses have become so many times as many,
-AUTO_FIRST: Final = 4_096  # and at least so many
+AUTO_GROWTH: Final = 4  # the choice is made again when the clauses have become so many times as many
+AUTO_SCAN: Final = (
+    2_048  # up to so many clauses are scanned: 5 to 12 µs a message, about what a call takes by itself
+)
 
 # --- AP-Tree: f, θ_p, θ_KL and the cover from section 5.1 of its paper; the rest is measured -------------------------
 AP_TREE_FANOUT: Final = 200  # f
@@ -242,6 +246,9 @@ BENCH_ENGINE_SINGLES: Final = 2_000  # messages and subscriptions that go throug
 BENCH_REPEAT: Final = 3  # runs over all messages; the best counts
 BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many of the messages as it can match in this time
 BENCH_SINGLES: Final = 500  # messages matched one by one, for the latency percentiles
+BENCH_WARM_UP: Final = (
+    AUTO_SCAN + 1_000
+)  # rows that everything is compiled on before it is timed: too many for a scan
 BENCH_BATCH: Final = 1_000  # subscriptions in one insert or removal
 BENCH_BATCHES: Final = 20  # of such inserts, and of such removals
 BENCH_OPERATIONS: Final = 1_000_000  # inserts and removals of a turnover
@@ -275,7 +282,6 @@ EXPERIMENT_MESSAGES: Final = 10_000
 EXPERIMENT_SECONDS: Final = 0.5  # an index gets as many of the messages as it can match in this time
 EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the scan
 EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
-EXPERIMENT_WARM_UP: Final = 2_000  # rows of the structure that compiles the kernels
 EXPERIMENT_CHANGES: Final = 10_000  # inserts, updates and removals of each kind, where these are measured,
 EXPERIMENT_CHANGE_SHARE: Final = 0.05  # but no more than this share of what is stored
 EXPERIMENT_CHANGE_SECONDS: Final = 10.0  # for each kind of change; a slow structure makes fewer

@@ -2,9 +2,19 @@
 
 import pytest
 
+from nearcast import config
 from nearcast.matching import INDEXES
 
 
 @pytest.fixture(params=sorted(INDEXES))
 def name(request):
     return request.param
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few():
+    """Let ``auto`` leave the scan early, so that small examples see what comes after it, and the change."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "AUTO_SCAN", 3)
+        patch.setattr(config, "STORE_SCAN", 3)
+        yield

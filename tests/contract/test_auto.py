@@ -40,7 +40,7 @@ def test_the_choice_is_made_again_as_the_index_grows():
     rng = np.random.default_rng(2)
     index = build_index("auto", subscriptions(rng, 0, everywhere=True))
     scan = build_index("scan", subscriptions(rng, 0, everywhere=True))
-    assert index.stats()["structure"] == "packed-list"
+    assert index.stats()["structure"] == "scan"
     for rows in (100, 3_000, 20_000, 500):
         more = subscriptions(rng, rows, everywhere=True)
         for i in (index, scan):

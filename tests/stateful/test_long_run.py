@@ -58,7 +58,7 @@ def test_a_long_life(name, monkeypatch):
     """Inserts, removals, moves and matches in random bulk; no mismatch, no damage."""
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 100)
     monkeypatch.setattr(config, "AUTO_VALUES_NS", 0)
-    monkeypatch.setattr(config, "AUTO_FIRST", 64)
+    monkeypatch.setattr(config, "AUTO_SCAN", 64)
     rng = np.random.default_rng(SEED)
     empty = SubscriptionTable.from_arrays(np.empty((0, 4)), [0], [])
     pair = build_index(name, empty), build_index("scan", empty)
@@ -97,7 +97,7 @@ def test_a_long_life_of_messages(name, monkeypatch):
     """Inserts, removals, expiry, sweeps and questions in random bulk; what is there is what a scan of it finds."""
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 100)
     monkeypatch.setattr(config, "AUTO_VALUES_NS", 0)
-    monkeypatch.setattr(config, "AUTO_FIRST", 64)
+    monkeypatch.setattr(config, "STORE_SCAN", 64)
     rng = np.random.default_rng(SEED)
     store = build_store(name, MessageBatch.from_arrays(np.empty((0, 2)), [0], []))
     there, done, now = {}, 0, 0  # by row: a batch and the row in it

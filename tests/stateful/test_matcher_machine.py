@@ -79,7 +79,7 @@ class MatcherMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("name", sorted(INDEXES))
 def test_machine(name, monkeypatch):
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time,
-    for often in ("AUTO_FIRST", "AUTO_VALUES_NS", "MO_TREE_FIRST"):  # and choosing anew
+    for often in ("AUTO_SCAN", "AUTO_VALUES_NS", "MO_TREE_FIRST"):  # and choosing anew
         monkeypatch.setattr(config, often, 4)
     machine = type("Machine", (MatcherMachine,), {"name": name})
     share = (

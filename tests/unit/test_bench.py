@@ -155,7 +155,7 @@ def test_attributes_and_threads():
 
 
 def test_the_floor_writes_what_it_was_told(small):
-    found = INDEXES["scan"](small.subscriptions).match(small.messages).sorted()
+    found = build_index("scan", small.subscriptions).match(small.messages).sorted()
     out = np.zeros_like(found.rows)
     arguments = (small.subscriptions.clauses, small.messages.probes, found.offsets)
     assert matching.touch(*arguments, found.rows, 0, 120, out) == len(out)

@@ -19,7 +19,7 @@ from nearcast.bench.attributes import AttributeSetting
 from nearcast.bench.experiments import Cell, Experiment
 from nearcast.bench.scenes import scene
 from nearcast.cli import app
-from nearcast.matching import INDEXES, STORES
+from nearcast.matching import INDEXES, STORES, build_index
 from nearcast.matching.messages.scan import MessageScan
 from nearcast.matching.structure import View
 from nearcast.matching.structures.ranked_list import RankedList
@@ -163,7 +163,7 @@ def test_run(tiny):
     assert body["mismatches"] == []
     assert [point["line"] for point in body["points"]] == ["ranked-list", "scan"]
     side = setting.make(4).index
-    expected = len(INDEXES["scan"](side.stored).match(side.queries).rows)
+    expected = len(build_index("scan", side.stored).match(side.queries).rows)
     for point in body["points"]:
         assert point["matches_per_message"] == pytest.approx(expected / 60)
         assert (point["subscriptions"], point["clauses"], point["messages"]) == (600, 600, 60)

@@ -94,7 +94,7 @@ def _replayed(
     commands: Commands, cells: Sequence[CoveringCell], repeat: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Let cells follow a log in turns; return their figures, and where they tell different things."""
-    few = commands.first(config.EXPERIMENT_WARM_UP)
+    few = commands.first(config.BENCH_WARM_UP)
     for name in dict.fromkeys(cell.index or NAIVE for cell in cells):  # compile what is going to be timed
         RelationGraph(name).replay(*few)
     trials = [_Trial(commands, cell) for cell in cells]

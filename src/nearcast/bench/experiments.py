@@ -287,7 +287,7 @@ def run(
                 assert side is not None, f"{setting} has nothing for {name}"
                 kind = (side.nouns[0], name, str(cell.parameters), cell.changes)
                 if kind not in warm:  # compile what is going to be timed
-                    few = Trial(cell, name, side.first(config.EXPERIMENT_WARM_UP), 0.0)
+                    few = Trial(cell, name, side.first(config.BENCH_WARM_UP), 0.0)
                     few.ask()
                     few.finish()
                     warm.add(kind)

@@ -186,7 +186,7 @@ def _floor(workload: Workload, found: Matches, threads: int, repeat: int) -> tup
 
 def _warm_up(workload: Workload, names: Sequence[str], threads: int, build: Build) -> None:
     """Compile everything that is going to be timed, on a few rows."""
-    few = workload.subscriptions.take(np.arange(min(100, len(workload.subscriptions))))
+    few = workload.subscriptions.take(np.arange(min(config.BENCH_WARM_UP, len(workload.subscriptions))))
     more = workload.newcomers.take(np.arange(min(10, len(workload.newcomers))))
     batch = workload.messages.take(np.arange(min(10, len(workload.messages))))
     for name in names:

@@ -167,7 +167,7 @@ class Runner:
 
         The run is over by the share *done* before, and by *share* more after.
         """
-        few = stream.first(config.EXPERIMENT_WARM_UP)
+        few = stream.first(config.BENCH_WARM_UP)
         for cell in cells:
             if (kind := (cell.index, cell.buffer)) not in self._warm:  # compile what is going to be timed
                 start = Start(few, cell, self._threads)

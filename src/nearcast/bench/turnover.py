@@ -119,7 +119,7 @@ def _batch(table: SubscriptionTable, start: int) -> SubscriptionTable:
 
 def _warm_up(name: str, workload: Workload) -> None:
     """Compile what is going to be timed: a small life with all kinds of changes."""
-    few = np.arange(min(2 * config.BENCH_BATCH, len(workload.subscriptions)))
+    few = np.arange(min(config.BENCH_WARM_UP, len(workload.subscriptions)))
     index: Index = build_index(name, workload.subscriptions.take(few))
     index.insert(_batch(workload.newcomers, 0))
     index.insert(

@@ -41,7 +41,8 @@ def ragged_take(
     """Return (offsets, values) of the given rows of a CSR column."""
     taken = offsets_of(offsets[rows + 1] - offsets[rows])
     out = np.empty(taken[-1], values.dtype)
-    sets.gather_rows(offsets, values, rows, taken, out)
+    if len(out):
+        sets.gather_rows(offsets, values, rows, taken, out)
     return taken, out
 
 

@@ -89,9 +89,9 @@ def _kept(found: Matches, kept: NDArray[np.bool_]) -> Matches:
 
 def _distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Matches:
     """Return each row of a group once; *rows* is overwritten."""
-    counts = np.empty(len(offsets) - 1, np.int64)
-    filled = _distinct(offsets, rows, counts)
-    return Matches(offsets_of(counts), rows[:filled])
+    distinct = np.zeros_like(offsets)
+    filled = _distinct(offsets, rows, distinct[1:])
+    return Matches(distinct, rows[:filled])
 
 
 def _touching(
@@ -207,16 +207,35 @@ def _place(probes: _Side, row: int) -> Place | Region:
 
 
 @kernel
-def _distinct(offsets: NDArray[np.int64], rows: NDArray[np.int32], counts: NDArray[np.int64]) -> int:
-    """Sort and deduplicate the rows of each group in place, closing the gaps; return how many are left."""
+def _distinct(offsets: NDArray[np.int64], rows: NDArray[np.int32], ends: NDArray[np.int64]) -> int:
+    """Keep each row of a group where it comes first, in place, closing the gaps; return how many are left.
+
+    The rows of a group are put into a hash table of their own, at most half full.
+    """
+    longest = 0
+    for group in range(offsets.size - 1):
+        longest = max(longest, offsets[group + 1] - offsets[group])
+    bits = 1
+    while 1 << bits < 2 * longest:
+        bits += 1
+    table = np.empty(1 << bits, np.int32)
     filled = 0
     for group in range(offsets.size - 1):
         start, stop = offsets[group], offsets[group + 1]
-        rows[start:stop].sort()
-        first = filled
+        bits = 1
+        while 1 << bits < 2 * (stop - start):
+            bits += 1
+        mask = (1 << bits) - 1
+        for slot in range(mask + 1):
+            table[slot] = -1
         for i in range(start, stop):
-            if i == start or rows[i] != rows[i - 1]:
-                rows[filled] = rows[i]
+            row = rows[i]
+            slot = int(row) * 0x9E3779B1 >> 8 & mask
+            while table[slot] >= 0 and table[slot] != row:
+                slot = slot + 1 & mask
+            if table[slot] < 0:
+                table[slot] = row
+                rows[filled] = row
                 filled += 1
-        counts[group] = filled - first
+        ends[group] = filled
     return filled

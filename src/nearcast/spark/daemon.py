@@ -33,10 +33,12 @@ def warm() -> None:
     subscriptions = SubscriptionTable.from_arrow(
         pa.table({"id": ["s"], "expression": ["tea AND price < 3"], **circle})
     )
-    index = build_index(config.DEFAULT_INDEX, subscriptions)
+    few, many = build_index(config.DEFAULT_INDEX, subscriptions), build_index("packed-list", subscriptions)
     for words in ({"keywords": [["tea"]]}, {"text": ["tea"]}):
         message = pa.table({"id": ["m"], "lon": [0.0], "lat": [0.0], "price": [1.0], **words})
-        index.match(MessageBatch.from_arrow(message, like=subscriptions))
+        batch = MessageBatch.from_arrow(message, like=subscriptions)
+        few.match(batch)
+        many.match(batch)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The stores of valid messages by name; see :mod:`.store`.
 
 ==============  =====================================================================================
-``mo-tree``     disjoint cells of place and attribute values (MO-Tree paper); the default
+``auto``        a scan while messages are few, an MO-Tree from then on; the default
+``mo-tree``     disjoint cells of place and attribute values (MO-Tree paper)
 ``beq-tree``    a quadtree with sorted lists of values in its cells, and counting: a rival
 ``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex: a rival
 ``scan``        tests every message: the oracle and the fallback
@@ -24,6 +25,7 @@ __all__ = ["STORES", "build_store", "check_parameters"]
 
 STORES: Registry[type[MessageStructure]] = Registry(
     {
+        "auto": "nearcast.matching.messages.auto:MessageAuto",
         "mo-tree": "nearcast.matching.messages.mo_tree:MessageMOTree",
         "beq-tree": "nearcast.matching.rivals.beq_tree:BEQTree",
         "r-star-tree": "nearcast.matching.rivals.r_star_tree_store:MessageRStarTree",

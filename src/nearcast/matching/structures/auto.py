@@ -1,12 +1,13 @@
 """The index that Nearcast builds unless told otherwise: it looks at the subscriptions and picks the structures.
 
-Each clause is sent where it is cheaper (``access``): words first or place first, or values first. The last ones are
-held by an MO-Tree, where that spares enough; the others by a structure for words and places. A packed list is built
-first: it is the fastest where places or rare words tell subscriptions apart. On sample messages (those given, or
-messages made from the subscriptions themselves) its steps are counted. Where most of the cost is words that refuse what
-the place let through (subscriptions for everywhere, large regions, few words that all have in common), an MBRTrie is
-built beside it, its cost is estimated on the same messages, and the cheaper of the two stays. All is chosen again when
-the number of clauses has grown to a multiple.
+A few thousand clauses are scanned: that takes about as long as a call does, and nothing is compiled that is not
+needed. Of more, each clause is sent where it is cheaper (``access``): words first or place first, or values first. The
+last ones are held by an MO-Tree, where that spares enough; the others by a structure for words and places. A packed
+list is built first: it is the fastest where places or rare words tell subscriptions apart. On sample messages (those
+given, or messages made from the subscriptions themselves) its steps are counted. Where most of the cost is words that
+refuse what the place let through (subscriptions for everywhere, large regions, few words that all have in common), an
+MBRTrie is built beside it, its cost is estimated on the same messages, and the cheaper of the two stays. All is chosen
+again when the number of clauses has grown to a multiple.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from nearcast.matching.structures.mbr_trie import MBRTrie
 from nearcast.matching.structures.mo_tree import MOTree
 from nearcast.matching.structures.packed_list import PackedList
 from nearcast.matching.structures.scale import Scales
+from nearcast.matching.structures.scan import Scan
 
 __all__ = ["Auto"]
 
-_STRUCTURES: tuple[type[ClauseStructure], ...] = (PackedList, MBRTrie)
+_STRUCTURES: tuple[type[ClauseStructure], ...] = (PackedList, MBRTrie, Scan)
 _VALUES = "value_"  # what the arrays of the MO-Tree are named by
 _S = TypeVar("_S", bound=ClauseStructure)
 
@@ -57,14 +59,19 @@ class Auto(ClauseStructure):
 
     def __init__(self, store: ClauseStore) -> None:
         super().__init__(store)
-        self._inner: ClauseStructure = PackedList(store)
+        self._inner: ClauseStructure = Scan(store)
         self._routes: _Routes | None = None  # None: all clauses are in the inner structure
         self._others = 0  # clauses beside the MO-Tree, where there is one
         self._chosen_for, self._why = 0, ""
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
-        """Send each clause to the cheaper path, and choose the structure for words and places, by cost."""
+        """Scan few clauses; send many to the cheaper path each, and choose the structure for the others by cost."""
         self._chosen_for = self.store.rows - self.store.dead
+        self._routes = None
+        if self._chosen_for <= config.AUTO_SCAN:
+            self._inner = Scan(self.store)
+            self._why = f"up to {config.AUTO_SCAN:,} clauses are looked at one by one"
+            return
         self._routes = self._cheaper_routes(sample, tell)
         packed = self._built(PackedList, sample, tell)
         self._inner = packed
@@ -129,8 +136,9 @@ class Auto(ClauseStructure):
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Send new clauses where they belong; choose again when the clauses are many more than at the last choice."""
-        living = self.store.rows - self.store.dead
-        if living > max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_FIRST):
+        scanned = isinstance(self._inner, Scan)
+        enough = config.AUTO_SCAN if scanned else max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_SCAN)
+        if self.store.rows - self.store.dead > enough:
             self.build()
         elif self._routes is None:
             self._inner.add(rows)

@@ -7,11 +7,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 
 __all__ = ["Scan"]
+
+_BLOCK = config.SCAN_BLOCK
+_HASHES = (
+    1024  # of keywords; the set of a message's hashes refuses most clauses before their keywords are compared
+)
 
 
 class Scan(ClauseStructure):
@@ -49,20 +55,46 @@ class _Scanned(NamedTuple):
 
 
 @kernel
+def _hash(word: int) -> Any:
+    return (np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(54)
+
+
+@kernel
 def _scan(scanned: _Scanned, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+    """Match the probes from *start* to *stop*: by boxes, then by one keyword, then by all that a clause asks for.
+
+    The boxes lie in a row and are compared without a branch, so that a block of them takes the time of reading it.
+    """
     clauses, alive = scanned
     ends, out = answers
-    boxes, probe_boxes = clauses.boxes, probes.boxes
+    boxes, offsets, keywords = clauses.boxes, clauses.keyword_offsets, clauses.keywords
+    probe_boxes, probe_offsets, probe_keywords = probes.boxes, probes.keyword_offsets, probes.keywords
+    seen = np.zeros(_HASHES, np.bool_)
     for p in range(start, stop):
         xmin, ymin, xmax, ymax = probe_boxes[p, 0], probe_boxes[p, 1], probe_boxes[p, 2], probe_boxes[p, 3]
         last = filled
-        for c in range(alive.size):
-            # Boxes first: they lie in a row, and they refuse most clauses.
-            if boxes[c, 0] <= xmax and boxes[c, 2] >= xmin and boxes[c, 1] <= ymax and boxes[c, 3] >= ymin:
-                if last == out.size:
-                    return p
+        for first in range(0, alive.size, _BLOCK):
+            beyond = min(first + _BLOCK, alive.size)
+            if last + beyond - first > out.size:
+                return p
+            for c in range(first, beyond):
                 out[last] = c
-                last += alive[c]
-        filled = keep_satisfied(clauses, probes, p, out, filled, last)
+                last += (
+                    (boxes[c, 0] <= xmax)
+                    & (boxes[c, 2] >= xmin)
+                    & (boxes[c, 1] <= ymax)
+                    & (boxes[c, 3] >= ymin)
+                    & alive[c]
+                )
+        for k in range(probe_offsets[p], probe_offsets[p + 1]):
+            seen[_hash(probe_keywords[k])] = True
+        kept = filled
+        for i in range(filled, last):
+            c = out[i]
+            out[kept] = c
+            kept += offsets[c] == offsets[c + 1] or seen[_hash(keywords[offsets[c]])]
+        for k in range(probe_offsets[p], probe_offsets[p + 1]):
+            seen[_hash(probe_keywords[k])] = False
+        filled = keep_satisfied(clauses, probes, p, out, filled, kept)
         ends[p] = filled
     return stop

@@ -1,0 +1,81 @@
+"""The store that Nearcast keeps messages in unless told otherwise: a scan while they are few, then an MO-Tree.
+
+An engine that keeps no messages lays nothing out, and compiles nothing that would.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearcast import config
+from nearcast.columns.rows.messages import MessageRows
+from nearcast.kernels.verify import Clauses
+from nearcast.matching.messages.scan import MessageScan
+from nearcast.matching.structure import MessageStructure, Progress, View, silent
+
+__all__ = ["MessageAuto"]
+
+_SCAN, _MO_TREE = 0, 1
+
+
+class MessageAuto(MessageStructure):
+    """Messages in a scan, or in an MO-Tree once they are too many; ``stats()`` tells which.
+
+    A reader of an older view sees what the structure that it is of lets it see.
+    """
+
+    name: ClassVar[str] = "auto"
+
+    def __init__(self, store: MessageRows) -> None:
+        super().__init__(store)
+        self._inner: MessageStructure = MessageScan(store)
+
+    def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
+        """Build the structure for as many messages as there are; a sample is for the MO-Tree to learn from."""
+        many = self.store.rows - self.store.dead > config.STORE_SCAN
+        self._inner = self._of(_MO_TREE if many or sample is not None else _SCAN)
+        self._inner.build(sample, tell)
+
+    def _of(self, kind: int) -> MessageStructure:
+        if kind == _SCAN:
+            return MessageScan(self.store)
+        from nearcast.matching.messages.mo_tree import MessageMOTree  # when it is first needed
+
+        return MessageMOTree(self.store)
+
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Take messages in; build the MO-Tree when they are too many for a scan."""
+        few = isinstance(self._inner, MessageScan)
+        if few and self.store.rows - self.store.dead > config.STORE_SCAN:
+            self.build()
+        else:
+            self._inner.add(rows)
+
+    def drop(self, rows: NDArray[np.int64]) -> None:
+        """Take messages out."""
+        self._inner.drop(rows)
+
+    def view(self) -> View:
+        """Return the view of the structure that has the messages."""
+        return self._inner.view()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the structure, and which it is."""
+        kind = _SCAN if isinstance(self._inner, MessageScan) else _MO_TREE
+        return self._inner.arrays() | {"structure": np.array([kind])}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take the structure."""
+        self._inner = self._of(int(arrays["structure"][0]))
+        self._inner.restore(arrays)
+
+    def check(self) -> list[str]:
+        """Check the structure."""
+        return self._inner.check()
+
+    def stats(self) -> dict[str, Any]:
+        """Return the figures of the structure, and which it is."""
+        return self._inner.stats() | {"structure": self._inner.name}
