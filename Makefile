@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test lint lock clean
+.PHONY: help env demo test long lint wheel lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -28,13 +28,19 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Match sample messages against sample subscriptions on local Spark, and draw the map
 	@$(BIN)/nearcast demo
 
-test: $(READY) ## Run the whole test suite
+test: $(READY) ## Run the tests, but for the few that take long
 	@$(BIN)/python -m pytest -n 2 --durations=20
+
+long: $(READY) ## Run the tests that take long too: kills, figures, rivals at size
+	@$(BIN)/python -m pytest -n 2 --durations=20 --long
 
 lint: $(READY) ## Check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+wheel: $(READY) ## Build a wheel that brings its kernels compiled, into dist
+	@$(BIN)/python tools/build_wheel.py
 
 lock: $(READY) ## Pin the newest versions that fit pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \

@@ -27,8 +27,16 @@ def shares_spark(nodeid):
     return ("spark" in nodeid or "kafka" in nodeid) and not any(file in nodeid for file in alone)
 
 
-def pytest_collection_modifyitems(items):
-    """What takes longest begins first: the tests that share a session of Spark."""
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run the tests that take long, too")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what takes long; begin with what takes longest, the tests that share a session of Spark."""
+    if not config.getoption("--long"):
+        for item in items:
+            if "long" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="takes long; --long runs it"))
     items.sort(key=lambda item: not shares_spark(item.nodeid))
 
 
