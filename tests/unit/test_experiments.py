@@ -32,7 +32,7 @@ FIGURES = [(benchmark, name) for benchmark, paper in PAPERS.items() for name in 
 
 
 class Forgetful(RankedList):
-    """Wrong on purpose: loses the last match of the whole batch."""
+    """Wrong on purpose: loses the first match of the whole batch."""
 
     name = "forgetful"
 
@@ -41,8 +41,10 @@ class Forgetful(RankedList):
 
         def forget(arrays, probes, start, stop, answers, filled):
             done = search(arrays, probes, start, stop, answers, filled)
-            ends = answers.ends[start:done]
-            np.minimum(ends, max(ends[-1] - 1, filled), out=ends)
+            ends, rows = answers.ends[start:done], answers.rows
+            last = max(int(ends[-1]), filled + 1)
+            rows[filled : last - 1] = rows[filled + 1 : last].copy()
+            np.maximum(ends - 1, filled, out=ends)
             return done
 
         return View(forget, arrays)
