@@ -15,15 +15,17 @@ CLAUSES: Final = frozenset({"WITH", "AT", "FROM", "UNTIL"})
 FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 SPELLINGS: Final = {"==": "=", "<>": "!=", "≤": "<=", "≥": ">=", "≠": "!="}
 
+# A token and the space before it.
 TOKEN: Final = re.compile(
     r"""
-      (?P<space>\s+)
-    | (?P<string>"(?:[^"\\]|\\.)*")
+    \s*+ (?:
+      (?P<string>"(?:[^"\\]|\\.)*")
     | (?P<quoted>`(?:[^`]|``)+`)
     | (?P<compare><=|>=|==|!=|<>|<|>|=|≤|≥|≠)
     | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![^\s()<>=!,"`*]) | [-+]inf\b)
     | (?P<word>[\#@]?[^\W_](?:[-'’.&/]?[^\s\x00-\x2f:-@\[-^`{-\x7f’≤≥≠])*)
     | (?P<mark>[(),*])
+    )
     """,
     re.VERBOSE | re.DOTALL,
 )

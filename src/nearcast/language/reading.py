@@ -22,7 +22,7 @@ __all__ = ["Reader", "parse"]
 
 class _Token(NamedTuple):
     kind: str  # string, quoted, compare, number, word, operator, mark, end
-    text: str
+    text: str  # as written; no other kind reads like an operator, in capitals, or like a mark
     at: int
 
 
@@ -65,29 +65,41 @@ class Reader:
     def __init__(self, text: str, start: int = 0) -> None:
         self.text = text
         self.start = start
+        self.limit = start + config.MAX_EXPRESSION_CHARS
         self.end = start  # of the current token
         self.depth = 0
         self.token = self._scan()
 
     # Tokens
     def _scan(self) -> _Token:
-        while True:
-            at = self.end
-            if at - self.start > config.MAX_EXPRESSION_CHARS:
-                raise _too_long(at - self.start)
-            if at == len(self.text):
-                return _Token("end", "", at)
-            found = TOKEN.match(self.text, at)
-            if found is None:
-                self._fail_on_character(at)
-            self.end = found.end()
-            kind, text = str(found.lastgroup), found.group()
-            if kind == "word":
+        if self.end > self.limit:
+            raise _too_long(self.end - self.start)
+        found = TOKEN.match(self.text, self.end)
+        if found is None:
+            return self._scan_end()
+        kind: str = found.lastgroup  # type: ignore[assignment]  # every match is one of the kinds
+        text, self.end = found[kind], found.end()
+        at = self.end - len(text)  # the space before it is none of it
+        if at > self.limit:
+            raise _too_long(at - self.start)
+        if kind == "word":
+            if not text.isascii():
                 self._check_word(text, at)
-                if text.upper() in OPERATORS:
-                    return _Token("operator", text.upper(), at)
-            if kind != "space":
-                return _Token(kind, SPELLINGS.get(text, text), at)
+            if len(text) <= _LONGEST_OPERATOR and (name := text.upper()) in OPERATORS:
+                return _Token("operator", name, at)
+        elif kind == "compare":
+            text = SPELLINGS.get(text, text)
+        return _Token(kind, text, at)
+
+    def _scan_end(self) -> _Token:
+        """Return the end, where only space is left; anything else begins no token."""
+        at = len(self.text) - len(self.text[self.end :].lstrip())
+        if at > self.limit:
+            raise _too_long(at - self.start)
+        if at < len(self.text):
+            self._fail_on_character(at)
+        self.end = at
+        return _Token("end", "", at)
 
     def take(self) -> _Token:
         """Return the token and go on to the next."""
@@ -100,8 +112,6 @@ class Reader:
         return self.token.kind == kind and (text is None or self.token.text == text)
 
     def _check_word(self, text: str, at: int) -> None:
-        if text.isascii():
-            return
         for offset, char in enumerate(text):
             if not (char.isascii() or char.isalnum() or unicodedata.category(char)[0] in "MC" or char == "’"):
                 self._fail_on_character(at + offset)
@@ -109,10 +119,10 @@ class Reader:
     # Expressions
     def expression(self) -> Expression:
         """Read an expression up to what cannot belong to it."""
-        if self.sees("end") and not self.text[self.start :].strip():
+        if self.token.kind == "end" and not self.text[self.start :].strip():
             raise ExpressionError("the expression is empty; write * (or give None) to ask for every message")
         parts = [self._conjunction()]
-        while self.sees("operator", "OR"):
+        while self.token.text == "OR":
             self.take()
             parts.append(self._conjunction())
         return AnyOf(tuple(parts)) if len(parts) > 1 else parts[0]
@@ -120,7 +130,7 @@ class Reader:
     def _conjunction(self) -> Expression:
         parts = [self._negation()]
         while True:
-            if self.sees("operator", "AND"):
+            if self.token.text == "AND":
                 self.take()
             elif self.token.kind not in _BEGINNINGS and self.token.text not in ("NOT", "(", "*"):
                 break
@@ -128,7 +138,7 @@ class Reader:
         return AllOf(tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _negation(self) -> Expression:
-        if not self.sees("operator", "NOT"):
+        if self.token.text != "NOT":
             return self._primary()
         with _Nested(self):
             self.take()
@@ -138,15 +148,15 @@ class Reader:
         token = self.token
         if token.kind in _BEGINNINGS:
             self.take()
-            if self.sees("compare"):
+            if self.token.kind == "compare":
                 return self._comparison(token)
-            if token.kind in ("word", "quoted") and (test := self._membership(token)) is not None:
+            if self.token.kind == "operator" and (test := self._membership(token)) is not None:
                 return test
             return self._words(token)
-        if self.sees("mark", "*"):
+        if token.text == "*":
             self.take()
             return ANYTHING
-        if self.sees("mark", "("):
+        if token.text == "(":
             with _Nested(self):
                 self.take()
                 inside = self.expression()
@@ -173,7 +183,10 @@ class Reader:
         if token.kind == "number" and not token.text[0].isdigit():
             self.fail(f"{token.text} is a number without a comparison; write price < {token.text}", token)
         words = self._string(token) if token.kind == "string" else token.text
-        return self._built(token, lambda: phrase(words))
+        try:
+            return phrase(words)
+        except ExpressionError as error:
+            self.fail(str(error), token)
 
     # Comparisons
     def _comparison(self, left: _Token) -> Expression:
@@ -203,6 +216,8 @@ class Reader:
 
     def _membership(self, name: _Token) -> Expression | None:
         """Read ``[NOT] IN (value, …)`` after a name, or nothing."""
+        if name.kind not in ("word", "quoted"):
+            return None
         before = self.token, self.end
         negated = self.sees("operator", "NOT")
         if negated:
@@ -315,6 +330,7 @@ class _Nested:
         self.reader.depth -= 1
 
 
+_LONGEST_OPERATOR: Final = max(map(len, OPERATORS))
 _BEGINNINGS: Final = frozenset({"word", "string", "number", "quoted"})
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], Expression]]] = {
     "<": operator.lt,

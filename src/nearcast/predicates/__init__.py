@@ -52,6 +52,8 @@ __all__ = [
 
 Value: TypeAlias = float | str
 
+_set = object.__setattr__  # on what is frozen
+
 
 # --- Intervals ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
@@ -93,14 +95,11 @@ class Interval:
             raise ExpressionError(
                 f"no number lies between {low!r} and {high!r} with an open end; close both ends"
             )
-        for name, value in (
-            ("low", low),
-            ("high", high),
-            ("low_open", bool(self.low_open) and low != -math.inf),  # an infinite end is never reached:
-            ("high_open", bool(self.high_open) and high != math.inf),  # one way to write it
-            ("negated", bool(self.negated)),
-        ):
-            object.__setattr__(self, name, value)
+        _set(self, "low", low)
+        _set(self, "high", high)
+        _set(self, "low_open", bool(self.low_open) and low != -math.inf)  # an infinite end is never reached:
+        _set(self, "high_open", bool(self.high_open) and high != math.inf)  # one way to write it
+        _set(self, "negated", bool(self.negated))
 
     @property
     def textual(self) -> bool:
@@ -147,7 +146,7 @@ def _value(value: Any) -> Value:
     """Return *value* as a float or a string."""
     if isinstance(value, str):
         return value
-    if not isinstance(value, Real):
+    if not isinstance(value, float | Real):  # a look at float spares most the abstract class
         raise ExpressionError(
             f"{shown(value)} is neither a number nor a string; attributes have no other values"
         )
@@ -208,10 +207,10 @@ class Word(Expression):
     """The message has this keyword."""
 
     keyword: str
-    depth: int = field(default=1, init=False, repr=False, compare=False)
+    depth = 1  # of the class: it is no field
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keyword", text.keyword(self.keyword))
+        _set(self, "keyword", text.keyword(self.keyword))
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
         """Return whether the keyword is there."""
@@ -226,7 +225,7 @@ class Test(Expression):
 
     attribute: str
     interval: Interval
-    depth: int = field(default=1, init=False, repr=False, compare=False)
+    depth = 1  # of the class: it is no field
 
     def __post_init__(self) -> None:
         _check_attribute(self.attribute)
@@ -297,7 +296,7 @@ class Not(Expression):
             raise ExpressionError(
                 f"{shown(self.part)} is not an expression; use word(…), phrase(…) or attribute(…)"
             )
-        object.__setattr__(self, "depth", _deeper((self.part,)))
+        _set(self, "depth", _deeper((self.part,)))
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
         """Return the opposite."""
@@ -309,7 +308,7 @@ class Not(Expression):
 class Anything(Expression):
     """Every message. Use the one instance, :data:`ANYTHING`."""
 
-    depth: int = field(default=1, init=False, repr=False, compare=False)
+    depth = 1  # of the class: it is no field
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
         """Return ``True``."""
@@ -328,21 +327,24 @@ ANYTHING = Anything()
 def _flatten(node: AllOf | AnyOf, kind: type[AllOf | AnyOf]) -> None:
     parts: list[Expression] = []
     for part in node.parts:
-        if not isinstance(part, Expression):
+        if isinstance(part, kind):
+            parts += part.parts
+        elif isinstance(part, Expression):
+            parts.append(part)
+        else:
             raise ExpressionError(
                 f"{shown(part)} is not an expression; use word(…), phrase(…) or attribute(…)"
             )
-        parts.extend(part.parts if isinstance(part, kind) else (part,))
     if len(parts) < 2:
         raise ExpressionError(
             f"{kind.__name__} joins at least two expressions, not {len(parts)}; use the part itself"
         )
-    object.__setattr__(node, "parts", tuple(parts))
-    object.__setattr__(node, "depth", _deeper(parts))
+    _set(node, "parts", tuple(parts))
+    _set(node, "depth", _deeper(parts))
 
 
 def _deeper(parts: Iterable[Expression]) -> int:
-    depth = 1 + max(part.depth for part in parts)
+    depth = 1 + max([part.depth for part in parts])
     if depth > config.MAX_EXPRESSION_DEPTH:
         raise ExpressionError(
             f"the expression is nested more than {config.MAX_EXPRESSION_DEPTH} levels deep "
@@ -375,10 +377,17 @@ def phrase(words: str) -> Expression:
     >>> phrase("Happy hour")
     AllOf(parts=(Word(keyword='happy'), Word(keyword='hour')))
     """
-    found = tuple(Word(token) for token in dict.fromkeys(text.asked_words(words)))
+    found = tuple(map(_word_of, dict.fromkeys(text.asked_words(words))))
     if not found:
         raise ExpressionError(f"{shown(words)} has no letter and no digit, so it is not a phrase")
     return AllOf(found) if len(found) > 1 else found[0]
+
+
+def _word_of(keyword: str) -> Word:
+    """Return the expression for a keyword that is in its normal form already."""
+    made = object.__new__(Word)
+    _set(made, "keyword", keyword)
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -452,14 +461,6 @@ class Clause:
     keywords: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
     tests: tuple[Test, ...] = ()
-    attributes: frozenset[str] = field(init=False, repr=False, compare=False)  # the names in the tests
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", frozenset(test.attribute for test in self.tests))
-
-    @property
-    def _size(self) -> int:
-        return len(self.keywords) + len(self.forbidden) + len(self.tests)
 
     def matches(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool:
         """Return whether a message with these keywords and attributes satisfies the clause."""
@@ -475,29 +476,3 @@ class Clause:
         parts += self.tests
         parts += [Not(Word(keyword)) for keyword in sorted(self.forbidden)]
         return ANYTHING if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
-
-    def _implies(self, other: Clause) -> bool:
-        """Return whether every message that matches this clause is seen to match *other* too."""
-        if not (
-            other.keywords <= self.keywords
-            and other.forbidden <= self.forbidden
-            and other.attributes <= self.attributes
-        ):
-            return False
-        mine: dict[str, set[Interval]] = {}
-        for test in self.tests:
-            mine.setdefault(test.attribute, set()).add(test.interval)
-        return all(
-            test.interval in (intervals := mine[test.attribute])
-            or any(_narrower(interval, test.interval) for interval in intervals)
-            for test in other.tests
-        )
-
-
-def _narrower(mine: Interval, other: Interval) -> bool:
-    """Return whether every value that *mine* accepts is accepted by *other*."""
-    if mine.textual != other.textual:
-        return False
-    if mine.negated:
-        return mine._covers(other) if other.negated else other.low == -math.inf and other.high == math.inf
-    return mine._intersection(other) is None if other.negated else other._covers(mine)
