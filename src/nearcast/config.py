@@ -27,6 +27,11 @@ MAX_RECORD_CHARS: Final = 8_388_608  # a whole written message or subscription: 
 MAX_POLYGON_VERTICES: Final = 100_000  # of one region
 MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 
+# --- Expressions in tables -----------------------------------------------------------------------------------------
+EXPRESSIONS_IN_BULK: Final = (
+    5_000  # different ones; for fewer the kernels that read them are not worth compiling
+)
+
 # --- Indexes -------------------------------------------------------------------------------------------------------
 DEFAULT_INDEX: Final = "auto"  # what the engine, the command line and the pipeline build
 MATCH_CHUNK: Final = 2_048  # the most messages that one kernel call matches

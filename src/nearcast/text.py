@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterable
 from typing import Final
 
 from nearcast import config
 from nearcast.errors import ExpressionError, shown
 
-__all__ = ["asked_words", "keyword", "keywords", "tokens"]
+__all__ = ["asked_words", "keyword", "keywords", "letter_folds", "tokens"]
 
 _ASCII_WORD: Final = re.compile("[0-9a-z]+")
 _INVISIBLE: Final = dict.fromkeys(map(ord, "\u00ad\u200c\u200d"))  # soft hyphen, zero-width (non-)joiner
@@ -76,6 +77,33 @@ def keyword(word: str) -> str:
     raise ExpressionError(
         f"{shown(word)} is {len(found)} words, not one keyword; use a phrase, which asks for all of them"
     )
+
+
+def letter_folds() -> array[int]:
+    """Return what each character up to U+FFFF becomes in a keyword, 0 where that is not one letter by itself.
+
+    A word whose letters all have such a fold is normalised letter by letter. The others are no letters, become several
+    (``ß``), combine with the letter before them, or become what ASCII has but are no ASCII themselves (a dotless i).
+
+    >>> folds = letter_folds()
+    >>> chr(folds[ord("É")]), folds[ord("ß")], folds[ord("-")]
+    ('é', 0, 0)
+    """
+    folds = array("H", bytes(2 * 0x10000))
+    combining = set(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))  # of Hangul
+    for char in map(chr, range(0x10000)):
+        parts = unicodedata.decomposition(char).split()
+        if len(parts) == 2 and not parts[0].startswith("<"):
+            combining.add(chr(int(parts[1], 16)))
+    for code, char in enumerate(map(chr, range(0x10000))):
+        if char.isascii():
+            folds[code] = ord(char.lower()) if char.isalnum() else 0
+        elif char.isalpha() and not char.upper().isascii():
+            normal, first = _normal(char), unicodedata.normalize("NFKD", char)[0]
+            alone = first not in combining and not unicodedata.combining(first)
+            if alone and len(normal) == 1 and normal.isalpha() and ord(normal) < 0x10000:
+                folds[code] = ord(normal)
+    return folds
 
 
 def _words(text: str) -> list[str]:

@@ -59,9 +59,12 @@ def code_clauses(
         codes = vocabulary.add([word for words in sets for word in sorted(words)])
         return code_sets(offsets_of(np.array([len(words) for words in sets], np.int64)), codes, n, name)
 
+    # Both ends of a test that asks for a string are that string.
+    strings = attributes.strings.add([str(interval.low) for (_, interval), text in zip(tests, texts) if text])
+
     def ends(values: list[float | str]) -> NDArray[np.float64]:
         out = np.array([0.0 if text else value for value, text in zip(values, texts)], np.float64)
-        out[texts] = attributes.strings.add([str(value) for value, text in zip(values, texts) if text])
+        out[texts] = strings
         return out
 
     coded = Clauses(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast.columns.ragged import ragged_take
 from nearcast.kernels.verify import Clauses
 
-__all__ = ["distinct_conjunctions", "take_clauses", "with_offsets", "words_alone"]
+__all__ = ["concat_clauses", "distinct_conjunctions", "take_clauses", "with_offsets", "words_alone"]
 
 
 def with_offsets(clauses: Clauses) -> Clauses:
@@ -50,6 +50,16 @@ def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
         clauses.test_highs[tests],
         clauses.test_flags[tests],
     )
+
+
+def concat_clauses(first: Clauses, second: Clauses) -> Clauses:
+    """Return the clauses of both, one after the other; every ragged column must have all its offsets."""
+
+    def joined(name: str) -> NDArray[Any]:
+        a, b = getattr(first, name), getattr(second, name)
+        return np.concatenate([a, b[1:] + a[-1]] if name.endswith("_offsets") else [a, b])
+
+    return Clauses(*map(joined, Clauses._fields))
 
 
 def distinct_conjunctions(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -23,7 +23,6 @@ any other number or string             an attribute; null where absent
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,9 @@ from numpy.typing import NDArray
 
 from nearcast import config, language
 from nearcast.clock import iso
-from nearcast.columns.attributes import AttributeNames
-from nearcast.columns.clause_rows import ClauseLists, code_clauses, cross, probe_rows
+from nearcast.columns.clause_rows import ClauseLists, cross, probe_rows
 from nearcast.columns.coding import coding_of, coding_or_new
+from nearcast.columns.from_arrow.expressions import expression_clauses
 from nearcast.columns.from_arrow.places import BOX, places, regions
 from nearcast.columns.from_arrow.source import Refusals, Source, arrow_table, is_number, is_text
 from nearcast.columns.from_arrow.words import asked_words, message_words, text_codes
@@ -46,7 +45,6 @@ from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.geometry import WGS84, Box, Circle, Polygon, Space
 from nearcast.kernels.verify import Clauses
-from nearcast.predicates import Clause
 
 __all__ = [
     "MESSAGE_COLUMNS",
@@ -91,7 +89,7 @@ def subscriptions_from_arrow(
     vocabulary, attributes = coding.words()
     placed = regions(source, coding.space)
     if "expression" in source:
-        lists, expression_of_row = _expression_clauses(source, vocabulary, attributes)
+        lists, expression_of_row = expression_clauses(source, vocabulary, attributes)
     else:
         lists, expression_of_row = _keyword_clauses(source, vocabulary), np.arange(source.size)
     clauses, owners, shapes = cross(lists, expression_of_row, placed)
@@ -174,30 +172,6 @@ def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
         numbers = [getattr(r, name) if isinstance(r, Box) else None for r in found]
         columns[name] = pa.array(numbers, pa.float64())
     return pa.table(columns)
-
-
-def _expression_clauses(
-    source: Source, vocabulary: Vocabulary, attributes: AttributeNames
-) -> tuple[ClauseLists, NDArray[np.int64]]:
-    """Return the clauses of each distinct expression, and which expression each row has."""
-    column = source.strings("expression").dictionary_encode()
-    for row in np.flatnonzero(column.is_null()) if column.null_count else ():
-        missing = ColumnError(f"{source.name_of(row)} has no expression; write * for every message")
-        source.refuse("expression", row, missing)
-    numbers = column.indices.fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
-
-    def rows(number: int) -> NDArray[np.int64]:
-        return np.flatnonzero(numbers == number)
-
-    clauses = [
-        source.at("expression", partial(rows, number), _parsed, expression) or ()
-        for number, expression in enumerate(column.dictionary.to_pylist())
-    ]
-    return code_clauses([*clauses, ()], vocabulary, attributes), numbers
-
-
-def _parsed(expression: str) -> tuple[Clause, ...]:
-    return language.parse(expression).clauses()
 
 
 def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
