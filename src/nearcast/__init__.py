@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         InputError,
         ModelError,
         NearcastError,
+        NearcastWarning,
         RuntimeUnavailableError,
         UnknownError,
     )
@@ -60,6 +61,7 @@ _HOMES = {
         "InputError",
         "ModelError",
         "NearcastError",
+        "NearcastWarning",
         "RuntimeUnavailableError",
         "UnknownError",
     ),
@@ -98,6 +100,7 @@ __all__ = [
     "MessageStore",
     "ModelError",
     "NearcastError",
+    "NearcastWarning",
     "Planar",
     "Point",
     "Polygon",

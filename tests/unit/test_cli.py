@@ -193,8 +193,8 @@ class TestMatch:
             ),
             (["{m}", "{s}", "-o", "out.xlsx"], "cannot tell in which format to write out.xlsx"),
             (["{m}", "{s}", "-o", "/no/such/out.csv"], "cannot write '/no/such/out.csv': No such file"),
-            (["nope.csv", "{s}"], "there is no file nope.csv"),
-            (["{m}", "nope.geojson"], "there is no file nope.geojson"),
+            (["nope.csv", "{s}"], "there is no file or directory nope.csv"),
+            (["{m}", "nope.geojson"], "there is no file or directory nope.geojson"),
             (["{s}", "{m}"], "messages.jsonl: left out"),
         ],
     )
@@ -264,7 +264,7 @@ class TestExplain:
             (["m: x AT POINT (1 2)", "s: x", "--messages", "m.csv"],
              "--messages FILE and --message-id ID belong together"),
             (["m: x AT POINT (1 2)", "s: x", "--messages", "m.csv", "--message-id", "1"], "not both"),
-            (["s: x", "--messages", "nope.csv", "--message-id", "1"], "there is no file nope.csv"),
+            (["s: x", "--messages", "nope.csv", "--message-id", "1"], "there is no file or directory nope.csv"),
         ],
     )  # fmt: skip
     def test_mistakes(self, arguments, said):

@@ -1,9 +1,11 @@
 """Files of every format give the same messages and subscriptions; mistakes in them are named."""
 
 import csv
+import gzip
 import io
 import json
 import sys
+from pathlib import Path
 
 import geopandas
 import pyarrow as pa
@@ -15,7 +17,15 @@ from pyarrow import csv as arrow_csv
 
 import values
 from nearcast import Box, Circle, Message, Point, Polygon, Subscription, build_index
-from nearcast.errors import ColumnError, DuplicateError, GeometryError, InputError, ModelError, UnknownError
+from nearcast.errors import (
+    ColumnError,
+    DuplicateError,
+    GeometryError,
+    InputError,
+    ModelError,
+    NearcastWarning,
+    UnknownError,
+)
 from nearcast.files import (
     find_message,
     find_subscription,
@@ -255,7 +265,6 @@ class TestColumns:
         assert table["id"].to_pylist() == expected
 
     def test_other_columns_of_subscriptions_are_left_out_and_told(self, tmp_path):
-        told = []
         for name, text in (
             ("s.csv", "id,note,expression\na,hello,tea\n"),
             (
@@ -265,9 +274,13 @@ class TestColumns:
             ("s.json", '{"id": "a", "expression": "tea", "note": {"any": ["thing", 1]}}'),
         ):
             (tmp_path / name).write_text(text)
-            assert read_subscriptions(tmp_path / name, tell=told.append).ids[0].as_py() == "a"
-        assert len(told) == 3
-        assert all("left out 'note'; a subscription has id, expression" in line for line in told)
+            with pytest.warns(NearcastWarning) as told:
+                assert read_subscriptions(tmp_path / name).ids[0].as_py() == "a"
+            assert [str(warning.message) for warning in told] == [
+                f"{tmp_path / name}: left out 'note'; a subscription has id, expression, keywords, geometry, lon, lat, "
+                "radius_m, xmin, ymin, xmax, ymax, bbox"
+            ]
+            assert told[0].filename == __file__
 
     def test_a_place_name_beside_a_position_is_an_attribute(self, tmp_path):
         file = tmp_path / "m.jsonl"
@@ -281,7 +294,7 @@ class TestColumns:
 
     def test_a_list_of_four_is_a_box(self, tmp_path):
         file = tmp_path / "s.jsonl"
-        file.write_text('{"id": 1, "bbox": [1, 2, 3, 4]}')
+        file.write_text('{"id": 1, "bbox": [1, 2, 3, 4], "expression": "*"}')
         assert find_subscription(file, "1").region == Box(1, 2, 3, 4)
 
     def test_nested_values_of_messages_are_no_attributes(self, tmp_path):
@@ -292,12 +305,67 @@ class TestColumns:
         assert find_message(file, "2").attributes == {}
 
 
+class TestCompressed:
+    @pytest.mark.parametrize("codec", ["gz", "zst"])
+    @pytest.mark.parametrize("write", [as_documents, as_flat_lines, as_geojson, as_array, as_csv])
+    def test_read_as_if_they_were_not(self, tmp_path, write, codec):
+        packed = []
+        for name, things in (("messages", MESSAGES), ("subscriptions", SUBSCRIPTIONS)):
+            plain = write(things, tmp_path / name)
+            packed.append(plain.with_name(f"{plain.name}.{codec}"))
+            with pa.output_stream(packed[-1], compression={"gz": "gzip", "zst": "zstd"}[codec]) as file:
+                file.write(plain.read_bytes())
+            plain.unlink()
+        assert deliveries(*packed) == EXPECTED
+
+    def test_several_members_are_one_file(self, tmp_path):
+        file = tmp_path / "m.jsonl.gz"
+        file.write_bytes(b"".join(gzip.compress(message.to_json().encode() + b"\n") for message in MESSAGES))
+        assert read_table(file, "message")["id"].to_pylist() == [message.id for message in MESSAGES]
+
+    @pytest.mark.parametrize("name", ["d.csv", "d.jsonl", "d.ndjson"])
+    def test_written_as_their_names_say(self, tmp_path, name):
+        table = pa.table({"message_id": ["a", "b"] * 500, "subscription_id": [1, 2] * 500})
+        write_table(table, tmp_path / name)
+        plain = (tmp_path / name).read_bytes()
+        with writing(tmp_path / f"{name}.gz") as write:
+            write(table.slice(0, 300))
+            write(table.slice(300))
+        write_table(table, tmp_path / f"{name}.zst")
+        assert gzip.decompress((tmp_path / f"{name}.gz").read_bytes()) == plain
+        assert pa.input_stream(tmp_path / f"{name}.zst", compression="zstd").read() == plain
+        assert (tmp_path / f"{name}.zst").stat().st_size < len(plain) / 10
+
+    @pytest.mark.parametrize("codec", ["gz", "zst"])
+    @pytest.mark.parametrize("name", ["m.jsonl", "m.csv", "m.json"])
+    def test_damage_is_named(self, tmp_path, name, codec):
+        file = tmp_path / f"{name}.{codec}"
+        file.write_bytes(b"this is not compressed")
+        with pytest.raises(InputError, match=f"cannot read {file}: "):
+            read_table(file, "message")
+        with pa.output_stream(file, compression={"gz": "gzip", "zst": "zstd"}[codec]) as out:
+            out.write(b"id,lon,lat\n" + b"".join(b"%d,1,1\n" % (i * 7919 % 10_007) for i in range(9999)))
+        file.write_bytes(file.read_bytes()[:-2000])
+        with pytest.raises(InputError, match=f"{file}"):
+            read_table(file, "message")
+
+    def test_parquet_is_compressed_by_itself(self, tmp_path):
+        (tmp_path / "m.parquet.gz").touch()
+        with pytest.raises(InputError, match=r"the ending '\.parquet\.gz' tells no format"):
+            read_table(tmp_path / "m.parquet.gz", "message")
+        with pytest.raises(
+            InputError, match=r"Parquet is compressed already; end .*m\.parquet\.gz in \.parquet"
+        ):
+            write_table(pa.table({"a": [1]}), tmp_path / "m.parquet.gz")
+
+
 class TestMistakes:
     @pytest.mark.parametrize(
         ("name", "text", "kind", "error", "said"),
         [
             ("a.xlsx", "", "message", InputError, r"the ending '\.xlsx' tells no format; there are \.parquet, \.csv"),
             ("noending", "", "message", InputError, "the ending '' tells no format"),
+            ("a.gz", "", "message", InputError, r"the ending '\.gz' tells no format; .* with \.gz or \.zst behind"),
             ("a.csv", "", "message", ColumnError, "the file is empty"),
             ("a.csv", "id,id\n1,2\n", "message", ColumnError, "two columns have the name 'id'"),
             ("a.csv", "id,lon\n1,2\n3\n", "message", ColumnError, "Expected 2 columns, got 1"),
@@ -396,8 +464,8 @@ class TestMistakes:
             read_subscriptions(file)
 
     def test_no_such_file(self, tmp_path):
-        for name in ("a.csv", "a.jsonl", "a.json", "a.parquet"):
-            with pytest.raises(InputError, match=f"there is no file {tmp_path / name}"):
+        for name in ("a.csv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz", "directory"):
+            with pytest.raises(InputError, match=f"there is no file or directory {tmp_path / name}"):
                 read_table(tmp_path / name, "message")
 
     def test_no_such_id(self, tmp_path):
@@ -457,6 +525,12 @@ class TestWriting:
 
     def test_a_device_is_written_in_place(self):
         write_table(DELIVERIES, "/dev/null", "parquet")
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+    @pytest.mark.parametrize("format", ["jsonl", "csv", "parquet"])
+    def test_a_full_disk_names_the_file(self, format):
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+            write_table(DELIVERIES, "/dev/full", format)
 
     @pytest.mark.parametrize(
         ("name", "said"),

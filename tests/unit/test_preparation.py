@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nearcast import MessageBatch, SubscriptionTable, text
 from nearcast.columns.from_arrow import messages_from_arrow
-from nearcast.errors import ColumnError, InputError
+from nearcast.errors import ColumnError, InputError, NearcastWarning
 from nearcast.preparation import MALFORMED, REASONS, Preparation
 
 HARD = [
@@ -197,8 +197,9 @@ def test_columns_that_are_left_out_are_named():
         "detail",
         "original",
     ]
-    subscriptions = Preparation(pa.schema([("id", pa.int64()), ("expression", pa.string()), ("age", pa.int8())]),
-                                "subscriptions")  # fmt: skip
+    schema = pa.schema([("id", pa.int64()), ("expression", pa.string()), ("age", pa.int8())])
+    with pytest.warns(NearcastWarning, match="left out 'age'; a subscription has id, expression"):
+        subscriptions = Preparation(schema, "subscriptions")
     assert list(subscriptions.left_out) == ["age"]
 
 
@@ -258,7 +259,7 @@ def test_geometry_as_text():
     assert done["xmin"].to_pylist() == [None, 170.0, None, None, None, None]
     assert shapely.from_wkb(done["geometry"][3].as_py()).equals(shapely.from_wkt(written[3]))
     good = done.slice(0, 5)
-    nobody = SubscriptionTable.from_arrow({"id": []})
+    nobody = SubscriptionTable.from_subscriptions([])
     MessageBatch.from_arrow(good.drop_columns(["reason", "detail", "original"]), like=nobody)
 
 
@@ -481,7 +482,7 @@ def check(table, kind, read):
 
 @given(tables(MESSAGE))
 def test_good_messages_are_those_that_the_reader_takes(table):
-    nobody = SubscriptionTable.from_arrow({"id": pa.array([], pa.string())})
+    nobody = SubscriptionTable.from_subscriptions([])
     check(table, "messages", lambda rows: messages_from_arrow(rows, like=nobody, learn=True))
 
 

@@ -24,9 +24,10 @@ class Commands(TyperGroup):
     """Commands whose errors are sentences."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; turn errors into a line and an exit code."""
+        """Run the command; turn errors into a line and an exit code, and our warnings into lines."""
         try:
-            return super().invoke(ctx)
+            with talk.warnings_told():
+                return super().invoke(ctx)
         except NearcastError as error:
             talk.tell(f"nearcast: {error}")
             raise typer.Exit(2 if isinstance(error, InputError | UnknownError) else 1) from None

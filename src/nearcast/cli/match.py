@@ -77,7 +77,7 @@ def match(
     started = time.perf_counter()
     with _deliveries_to(output, format) as write, talk.progress() as show:
         show("reading the files (the first run compiles its kernels too)", None)
-        table = files.read_subscriptions(subscriptions, tell=talk.tell)
+        table = files.read_subscriptions(subscriptions)
         batch = files.read_messages(messages, like=table)
         show("building the index", None)
         matcher = build_index(

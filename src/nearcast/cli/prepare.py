@@ -100,8 +100,8 @@ def prepare(
                 overwrite=overwrite,
                 progress=show,
             )
-    for name, why in summary.left_out.items():
-        talk.tell(f"left out the column {name}: {why}")
+    for name, why in summary.left_out.items() if what == "messages" else ():  # the others were told at once
+        talk.tell(f"left out {name!r}; {why}")
     if json:
         talk.print_json({**summary.to_dict(), "output": output})
     else:

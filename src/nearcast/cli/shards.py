@@ -107,7 +107,7 @@ def _data(subscriptions: str | None, messages: str | None) -> tuple[Subscription
     if subscriptions is None:
         made = workloads.ap_tree(config.CLI_SHARD_SUBSCRIPTIONS, config.SHARD_SAMPLE)
         return made.subscriptions, made.messages
-    table = files.read_subscriptions(subscriptions, tell=talk.tell)
+    table = files.read_subscriptions(subscriptions)
     return table, None if messages is None else files.read_messages(messages, like=table)
 
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from nearcast.errors import NearcastWarning
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "print_json", "progress", "tell"]
+__all__ = ["console", "print_json", "progress", "tell", "warnings_told"]
 
 _PIPE_WIDTH = 120  # of tables that go to a file or a pipe
 
@@ -32,6 +35,25 @@ def console(*, stderr: bool = False) -> Console:
 def tell(sentence: str) -> None:
     """Say one line on stderr."""
     sys.stderr.write(sentence + "\n")
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Say each different warning of Nearcast's as a line; those of others stay as they are."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, NearcastWarning):
+            before(message, category, *place, **more)
+        elif str(message) not in told:
+            told.add(str(message))
+            tell(f"nearcast: {message}")
+
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+        warnings.simplefilter("always", NearcastWarning)
+        warnings.showwarning = show
+        yield
 
 
 def print_json(document: Mapping[str, Any]) -> None:

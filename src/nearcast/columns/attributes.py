@@ -26,6 +26,7 @@ class AttributeNames:
         self, columns: list[tuple[str, bool]] | None = None, strings: Vocabulary | None = None
     ) -> None:
         self._columns: dict[tuple[str, bool], int] = {}
+        self._folded: dict[str, str] = {}
         for name, text in columns or []:
             self.add(name, text=text)
         self.strings = Vocabulary() if strings is None else strings
@@ -42,8 +43,20 @@ class AttributeNames:
 
     def add(self, name: str, *, text: bool) -> int:
         """Return the column of an attribute, a new one if need be."""
+        self._folded.setdefault(name.casefold(), name)
         return self._columns.setdefault((name, text), len(self._columns))
 
     def find(self, name: str, *, text: bool) -> int | None:
         """Return the column of an attribute, None if no subscription asks for it."""
         return self._columns.get((name, text))
+
+    def other_case(self, name: str) -> str | None:
+        """Return the attribute whose name differs from *name* by case alone; None if there is none, or *name* is one.
+
+        >>> names = AttributeNames([("price", False)])
+        >>> names.other_case("Price"), names.other_case("price")
+        ('price', None)
+        """
+        if (name, False) in self._columns or (name, True) in self._columns:
+            return None
+        return self._folded.get(name.casefold())

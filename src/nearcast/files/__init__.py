@@ -8,13 +8,14 @@ The format is told by the ending:
 ``.jsonl``, ``.ndjson``    an object a line: the JSON form of a message or subscription, a GeoJSON Feature, or
                            flat columns
 ``.geojson``, ``.json``    a FeatureCollection, or an array of such objects
+``.csv.gz``, …             any of these but Parquet, compressed by gzip or, as ``.zst``, by Zstandard
 ``-``                      JSON lines from the standard input, to the standard output
 =========================  =================================================================================
 
 Whatever the format, reading gives the columns of :mod:`nearcast.columns.from_arrow`. A file may carry more than
-Nearcast asks for: other columns of messages are attributes; other columns of subscriptions are left out, and the
-caller is told. Places are WGS84; a file that declares another coordinate system is refused. An error names the file,
-and the row (from 0), the line (from 1) or the feature (from 0).
+Nearcast asks for: other columns of messages are attributes; other columns of subscriptions are left out, with a
+warning. Places are WGS84; a file that declares another coordinate system is refused. An error names the file, and the
+row (from 0), the line (from 1) or the feature (from 0).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
@@ -32,9 +33,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import MessageBatch, SubscriptionTable
-from nearcast.columns.from_arrow import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
+from nearcast.columns.from_arrow.names import MESSAGE_COLUMNS, check_messages, read_columns
 from nearcast.errors import DuplicateError, InputError, UnknownError, shown
-from nearcast.files import columnar, documents
+from nearcast.files import columnar, compression, documents
 from nearcast.files.documents import Kind
 from nearcast.files.writing import write_table, writing
 from nearcast.geometry import Box, Circle, Point, as_place, as_region
@@ -56,40 +57,49 @@ Source = str | os.PathLike[str]
 
 
 def read_table(path: Source, kind: Kind) -> pa.Table:
-    """Return the rows of a file of messages (*kind* ``"message"``) or subscriptions (``"subscription"``)."""
+    """Return the rows of a file of messages (*kind* ``"message"``) or subscriptions (``"subscription"``).
+
+    Of subscriptions, those columns that are read.
+    """
     with _about(path):
-        if os.fspath(path) == "-":
-            return documents.from_lines(sys.stdin.buffer, kind)
-        path = Path(path)
-        ending = ".parquet" if path.is_dir() else path.suffix.lower()
-        if ending == ".parquet":
-            return columnar.from_parquet(path)
-        if ending == ".csv":
-            return columnar.from_csv(path)
-        if ending in (".jsonl", ".ndjson"):
-            with path.open("rb") as lines:
-                return documents.from_lines(lines, kind)
-        if ending in (".geojson", ".json"):
-            return documents.from_document(path.read_bytes(), kind)
-        raise InputError(
-            f"the ending {shown(ending)} tells no format; there are .parquet, .csv, .jsonl, .ndjson, .geojson, .json"
-        )
+        table = _read(path, kind)
+        if kind == "subscription":
+            return table.select(read_columns(table.column_names, f"{_name(path)}: "))
+        check_messages(tuple(table.column_names))
+        return table
 
 
-def read_subscriptions(
-    path: Source, *, like: Any = None, tell: Callable[[str], None] | None = None
-) -> SubscriptionTable:
-    """Return the subscriptions of a file; *tell* hears, in one sentence, which of its columns are left out.
+def _read(path: Source, kind: Kind) -> pa.Table:
+    if os.fspath(path) == "-":
+        return documents.from_lines(sys.stdin.buffer, kind)
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError
+    ending, packing = (".parquet", None) if path.is_dir() else compression.endings(path.name)
+    if ending == ".parquet" and packing is None:
+        return columnar.from_parquet(path)
+    if ending == ".csv":
+        return columnar.from_csv(lambda: compression.reading(path, packing))
+    if ending in (".jsonl", ".ndjson"):
+        with compression.reading(path, packing) as lines:
+            return documents.from_lines(lines, kind)
+    if ending in (".geojson", ".json"):
+        with compression.reading(path, packing) as file:
+            return documents.from_document(file.read(), kind)
+    raise InputError(
+        f"the ending {shown(''.join(path.suffixes[-2:]))} tells no format; there are .parquet, .csv, .jsonl, .ndjson, "
+        ".geojson, .json, and all but .parquet with .gz or .zst behind"
+    )
+
+
+def read_subscriptions(path: Source, *, like: Any = None) -> SubscriptionTable:
+    """Return the subscriptions of a file.
 
     Two subscriptions with the same id are an error: a delivery could not say which of them it is for.
     """
     table = read_table(path, "subscription")
     with _about(path):
-        unknown = [name for name in table.column_names if name not in SUBSCRIPTION_COLUMNS]
-        if unknown and tell is not None:
-            names, known = ", ".join(map(repr, unknown)), ", ".join(SUBSCRIPTION_COLUMNS)
-            tell(f"{path}: left out {names}; a subscription has {known}")
-        subscriptions = SubscriptionTable.from_arrow(table.drop_columns(unknown), like=like)
+        subscriptions = SubscriptionTable.from_arrow(table, like=like)
         if subscriptions.ids is not None:
             _refuse_duplicates(subscriptions.ids)
         return subscriptions
@@ -168,14 +178,18 @@ def _refuse_duplicates(ids: pa.Array) -> None:
 @contextmanager
 def _about(path: Source) -> Iterator[None]:
     """Name the file in errors about its content; a file that cannot be read is a mistake of the caller."""
-    name = "standard input" if os.fspath(path) == "-" else os.fspath(path)
+    name = _name(path)
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"there is no file {name}") from None
+        raise InputError(f"there is no file or directory {name}") from None
     except UnknownError as error:
         raise UnknownError(f"{name}: {error}") from None
     except InputError as error:
         raise type(error)(f"{name}: {error}") from None
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from None
+
+
+def _name(path: Source) -> str:
+    return "standard input" if os.fspath(path) == "-" else os.fspath(path)

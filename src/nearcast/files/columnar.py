@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,8 +28,6 @@ def from_parquet(path: Path) -> pa.Table:
     """Return the table of a Parquet file, or of a directory of them."""
     import pyarrow.parquet as pq
 
-    if not path.exists():
-        raise FileNotFoundError
     try:
         table = pq.read_table(path, partitioning=None)
     except (pa.ArrowException, OSError) as error:
@@ -69,8 +68,8 @@ def geometry_column(metadata: Mapping[bytes, bytes] | None) -> str | None:
     return str(name)
 
 
-def from_csv(path: Path) -> pa.Table:
-    """Return the table of a CSV file in UTF-8.
+def from_csv(opened: Callable[[], BinaryIO]) -> pa.Table:
+    """Return the table of a CSV file in UTF-8; *opened* opens it anew with each call.
 
     CSV has no types, so columns get them by name: ids are integers where all are written as integers, coordinates are
     numbers, words and geometry are text, times are ISO 8601 or microseconds. Any other column holds numbers if every
@@ -79,7 +78,7 @@ def from_csv(path: Path) -> pa.Table:
     from pyarrow import csv as arrow_csv
 
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with opened() as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
             header = next(csv.reader(file), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise ColumnError(f"this cannot be read as CSV in UTF-8: {error}") from None
@@ -89,13 +88,16 @@ def from_csv(path: Path) -> pa.Table:
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ColumnError(f"two columns have the name {shown(repeated[0])}; rename one")
     try:
-        table = arrow_csv.read_csv(
-            path,
-            parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(header, pa.string()), null_values=[""], strings_can_be_null=True
-            ),
-        )
+        with opened() as raw:
+            table = arrow_csv.read_csv(
+                raw,
+                parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(header, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
     except pa.ArrowInvalid as error:
         raise ColumnError(f"this cannot be read as CSV: {_first_line(error)}") from None
     columns = [column.combine_chunks() for column in table.columns]

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import InputError, shown
+from nearcast.files.compression import endings, written
 
 __all__ = ["FORMATS", "write_table", "writing"]
 
@@ -32,16 +33,19 @@ def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator
     """Open a file for tables of one schema; give the function that writes the next of them.
 
     The file gets its name when all is written. After an error there is no file, or still the one that was there before.
-    ``-`` is the standard output (JSON lines unless *format* says otherwise).
+    ``-`` is the standard output (JSON lines unless *format* says otherwise). A name that ends in ``.gz`` or ``.zst``
+    is compressed.
     """
     name = os.fspath(path)
-    ending = ".jsonl" if name == "-" else Path(name).suffix.lower()
+    ending, codec = (".jsonl", None) if name == "-" else endings(Path(name).name)
     format = format or FORMATS.get(ending, "")
     if format not in FORMATS.values():
         raise InputError(
             f"cannot tell in which format to write {name}; end it in {', '.join(FORMATS)}, or say which of "
             f"{', '.join(sorted(set(FORMATS.values())))}"
         )
+    if format == "parquet" and codec is not None:
+        raise InputError(f"Parquet is compressed already; end {name} in .parquet")
     if name == "-":
         with _writer(sys.stdout.buffer, format) as write:
             yield write
@@ -54,14 +58,35 @@ def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator
         file = draft.open("wb")
     except OSError as error:
         raise InputError(f"cannot write {shown(name)}: {error.strerror}") from None
+    stack = ExitStack()
     try:
-        with file, _writer(file, format) as write:
-            yield write
-        if not in_place:
-            draft.replace(target)
+        packed = stack.enter_context(written(stack.enter_context(file), codec))
+        write = stack.enter_context(_writer(packed, format))
+
+        def write_next(table: pa.Table) -> None:
+            with _naming(name):
+                write(table)
+
+        yield write_next
+        with _naming(name):
+            stack.close()
+            if not in_place:
+                draft.replace(target)
     finally:
+        with suppress(OSError):  # after an error, which is the one to tell
+            stack.close()
         if not in_place:
             draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Say which file it is about, if an error of the system does not."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or name
+        raise
 
 
 @contextmanager

@@ -43,7 +43,7 @@ from nearcast.columns.from_arrow import (
     messages_from_arrow,
     subscriptions_from_arrow,
 )
-from nearcast.columns.from_arrow.places import BOX
+from nearcast.columns.from_arrow.names import BOX, check_messages, read_columns, require
 from nearcast.columns.from_arrow.source import is_number, is_text
 from nearcast.columns.ragged import code_sets, ragged_take
 from nearcast.errors import ColumnError, InputError, shown
@@ -131,11 +131,14 @@ class Preparation:
         names = schema.names
         if twice := [name for name in names if names.count(name) > 1]:
             raise ColumnError(f"the {self.kind} have two columns {shown(twice[0])}; leave one out")
-        if "id" not in names:
-            raise ColumnError(f"{self.kind} need a column id; the columns are {', '.join(names)}")
+        require(["id"], names, self.kind)
         if taken := [name for name in VERDICT if name in names]:
             raise ColumnError(f"a column {shown(taken[0])} comes out of this; rename the one that goes in")
-        if self.kind == "messages" and not {*_PLACE, "bbox"} & set(names):
+        if self.kind == "subscriptions":
+            read_columns([name for name in names if name != MALFORMED])
+            return
+        check_messages(tuple(names))
+        if not {*_PLACE, "bbox"} & set(names):
             raise ColumnError(
                 "messages have no place: there is neither lon and lat, nor geometry, nor xmin, ymin, xmax, ymax, "
                 f"nor bbox among the columns {', '.join(names)}"
@@ -144,7 +147,7 @@ class Preparation:
     def _take_attribute(self, field: pa.Field) -> None:
         """Note an attribute, or why a column is left out."""
         if self.kind == "subscriptions":
-            self.left_out[field.name] = "a subscription has no such column"
+            self.left_out[field.name] = f"a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}"
         elif is_text(field.type):
             self._attributes[field.name] = field.name not in self._numbers
         elif is_number(field.type) or pa.types.is_boolean(field.type):

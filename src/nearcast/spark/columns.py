@@ -8,31 +8,67 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, NumericType, StringType
 
-from nearcast import MessageBatch
+from nearcast import MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
-from nearcast.columns.from_arrow import MESSAGE_COLUMNS
+from nearcast.columns.from_arrow.names import (
+    MESSAGE_COLUMNS,
+    PLACES,
+    TIMES,
+    check_messages,
+    read_columns,
+    require,
+    tell_other_case,
+)
 from nearcast.errors import ColumnError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-__all__ = ["message_columns", "require_id", "without_rows"]
-
-_PLACES = (("geometry",), ("lon", "lat"), ("xmin", "ymin", "xmax", "ymax"), ("bbox",))
-_TIMES = ("published_at", "expires_at")  # matching does not ask for them
+__all__ = ["map_in_arrow", "message_columns", "quoted", "subscription_columns", "without_rows"]
 
 
-def require_id(columns: Collection[str], what: str) -> None:
-    """Raise unless there is a column of ids: in a distributed table a row has no number that could stand in for one."""
-    if "id" not in columns:
-        raise ColumnError(f"{what} need a column id; the columns are {', '.join(columns)}")
+def quoted(name: str) -> str:
+    """Return the name of a column as Spark takes it, whatever characters it has.
+
+    >>> quoted("half.price")
+    '`half.price`'
+    """
+    return f"`{name.replace('`', '``')}`"
+
+
+def map_in_arrow(
+    frame: DataFrame,
+    stage: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """Do what ``frame.mapInArrow`` does, which takes a dot or a backtick in a name for syntax.
+
+    Columns have plain names on their way to the stage, and their own in it.
+    """
+    names = frame.columns
+    if not any(set(".`") & set(name) for name in names):
+        return frame.mapInArrow(stage, schema)
+
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(batch.rename_columns(names) for batch in batches)
+
+    return frame.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(named, schema)
 
 
 def without_rows(frame: DataFrame) -> pa.Table:
     """Return the columns of *frame* without a row, as workers see them: what cannot be read is known before a job."""
     return to_arrow_schema(frame.schema, timezone="UTC").empty_table()
+
+
+def subscription_columns(subscriptions: DataFrame) -> DataFrame:
+    """Return the columns of *subscriptions* that are read; raise if they do not make subscriptions."""
+    require(["id"], subscriptions.columns, "subscriptions")  # no row has a number that could stand in for it
+    needed = subscriptions.select(*map(quoted, read_columns(subscriptions.columns)))
+    SubscriptionTable.from_arrow(without_rows(needed))  # checks the columns as it will check the rows
+    return needed
 
 
 def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFrame:
@@ -41,13 +77,16 @@ def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFr
     Of the attributes, those that subscriptions coded by this ask for; all of them where that is not known.
     """
     columns = messages.columns
-    require_id(columns, "messages")
-    if not any(set(place) & set(columns) for place in _PLACES):
+    require(["id"], columns, "messages")
+    check_messages(tuple(columns))
+    if not any(set(place) & set(columns) for place in PLACES):
         raise ColumnError(
             f"messages have no place: there is neither lon and lat, nor geometry, nor xmin, ymin, xmax, ymax, nor bbox "
             f"among the columns {', '.join(columns)}"
         )
-    unread = {*_TIMES, "text"} if "keywords" in columns else {*_TIMES}
+    if coding is not None and coding.attributes is not None:
+        tell_other_case(columns, coding.attributes)
+    unread = {*TIMES, "text"} if "keywords" in columns else {*TIMES}  # matching does not ask for times
     asked = None if coding is None else {name for name, _ in coding.attributes or ()}
     names = [
         field.name
@@ -59,7 +98,7 @@ def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFr
             and isinstance(field.dataType, NumericType | StringType | BooleanType)
         )
     ]
-    needed = messages.select(*(f"`{name.replace('`', '``')}`" for name in names))
+    needed = messages.select(*map(quoted, names))
     # checks the columns as the workers will
     MessageBatch.from_arrow(without_rows(needed), like=coding or Coding.new())
     return needed

@@ -16,6 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from nearcast import config
 from nearcast.errors import ColumnError, shown
 from nearcast.preparation import MALFORMED
+from nearcast.spark.columns import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,4 +160,4 @@ def _parsed(records: DataFrame, fields: StructType) -> DataFrame:
 
 
 def _inner(*path: str) -> Column:
-    return F.col(".".join(f"`{name.replace('`', '``')}`" for name in path))
+    return F.col(".".join(map(quoted, path)))

@@ -14,7 +14,7 @@ from nearcast import config
 from nearcast.errors import InputError, shown
 from nearcast.sharding.version import Sharded
 from nearcast.spark import worker
-from nearcast.spark.columns import message_columns
+from nearcast.spark.columns import map_in_arrow, message_columns
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import sample_of, version_of
 from nearcast.storage.directory import current
@@ -98,7 +98,7 @@ def match(
     with quietly():
         if isinstance(opened, Sharded):
             return _through_shards(needed, str(version), opened, schema)
-        return needed.mapInArrow(_bound(worker.deliveries, str(version)), schema)
+        return map_in_arrow(needed, _bound(worker.deliveries, str(version)), schema)
 
 
 def _through_shards(messages: DataFrame, version: str, opened: Sharded, schema: StructType) -> DataFrame:
@@ -106,9 +106,9 @@ def _through_shards(messages: DataFrame, version: str, opened: Sharded, schema: 
     way = StructType([*messages.schema.fields, StructField(worker.SHARD, IntegerType(), nullable=False)])
     if opened.copies:
         way = way.add(worker.SENT, ArrayType(IntegerType(), containsNull=False), nullable=False)
-    sent = messages.mapInArrow(_bound(worker.sent, version), way)
+    sent = map_in_arrow(messages, _bound(worker.sent, version), way)
     divided = sent.repartitionById(opened.distribution.shards, worker.SHARD)
-    return divided.mapInArrow(_bound(worker.shard_deliveries, version), schema)
+    return map_in_arrow(divided, _bound(worker.shard_deliveries, version), schema)
 
 
 def _bound(

@@ -15,6 +15,7 @@ from pyspark.storagelevel import StorageLevel
 
 from nearcast.errors import InputError, NearcastError, shown
 from nearcast.preparation import Kind, Preparation
+from nearcast.spark.columns import map_in_arrow, quoted
 from nearcast.spark.reading import located
 from nearcast.spark.session import quietly
 
@@ -179,14 +180,12 @@ def _prepared(
             for table in tables:
                 yield from table.to_batches()
 
-        return rows.mapInArrow(work, from_arrow_schema(preparation.schema)), preparation.left_out
+        return map_in_arrow(rows, work, from_arrow_schema(preparation.schema)), preparation.left_out
 
 
 def _by_id(raw: DataFrame) -> DataFrame:
     """Return the rows with those of the same id in one partition, one after the other, the first one first."""
-    content = F.xxhash64(
-        *(F.col(_quoted(f.name)) for f in raw.schema if _hashable(f.dataType.simpleString()))
-    )
+    content = F.xxhash64(*(F.col(quoted(f.name)) for f in raw.schema if _hashable(f.dataType.simpleString())))
     id = F.col("id").cast("string")
     order: list[Column] = [id]
     if "published_at" in raw.columns:
@@ -205,7 +204,3 @@ def _by_id(raw: DataFrame) -> DataFrame:
 
 def _hashable(kind: str) -> bool:
     return not any(name in kind for name in ("map<", "variant", "geometry(", "geography("))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

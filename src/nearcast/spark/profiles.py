@@ -33,7 +33,7 @@ from pyspark.sql import functions
 
 from nearcast import __version__, config
 from nearcast.errors import IndexFileError, InputError, UnknownError, shown
-from nearcast.spark.columns import message_columns, require_id
+from nearcast.spark.columns import map_in_arrow, message_columns, subscription_columns
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, counted
 from nearcast.storage.atomic import rename_durably, sync_tree
@@ -128,7 +128,7 @@ def profile(
     for side, frame in frames.items():
         if frame.isStreaming:
             raise InputError(f"{side} are a streaming DataFrame; count those of one moment, with spark.read")
-        require_id(frame.columns, side)
+        frames[side] = message_columns(frame) if side == MESSAGES else subscription_columns(frame)
     home = Path(directory).absolute()
     base = Profile(home) if (home / CURRENT).exists() else None
     number = 1 if base is None else base.version + 1
@@ -143,7 +143,7 @@ def profile(
     try:
         with quietly():
             _write_counts(spark, frames, base, draft / "counts")
-            _write_sample(spark, messages, base, draft / "sample")
+            _write_sample(spark, frames.get(MESSAGES), base, draft / "sample")
         rows = pq.read_table(draft / "counts", filters=pc.field("kind") == "rows", columns=["side", "count"])
         manifest = {
             "format": FORMAT,
@@ -166,8 +166,7 @@ def _write_counts(
 ) -> None:
     counted = [] if base is None else [spark.read.parquet(str(base.directory / "counts"))]
     for side, frame in frames.items():
-        needed = message_columns(frame) if side == MESSAGES else frame
-        counted.append(needed.mapInArrow(_counting(side), _SCHEMA))
+        counted.append(map_in_arrow(frame, _counting(side), _SCHEMA))
     together = counted[0]
     for more in counted[1:]:
         together = together.unionByName(more)
@@ -183,9 +182,8 @@ def _write_counts(
     )
 
 
-def _write_sample(spark: SparkSession, messages: DataFrame | None, base: Profile | None, path: Path) -> None:
-    """Write the messages of the least hashes, of those that the base has and the new ones."""
-    rows = None if messages is None else message_columns(messages)
+def _write_sample(spark: SparkSession, rows: DataFrame | None, base: Profile | None, path: Path) -> None:
+    """Write the messages of the least hashes, of those that the base has and of these."""
     if base is not None:
         before = spark.read.parquet(str(base.directory / "sample"))
         rows = before if rows is None else rows.unionByName(before, allowMissingColumns=True)

@@ -27,7 +27,7 @@ from nearcast import SubscriptionTable, __version__, build_index, config, open_i
 from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
 from nearcast.sharding.version import SHARDS, SUBSCRIPTIONS, finish, start
 from nearcast.spark import worker
-from nearcast.spark.columns import message_columns, require_id, without_rows
+from nearcast.spark.columns import message_columns, subscription_columns
 from nearcast.spark.profiles import Profile
 from nearcast.spark.session import quietly
 from nearcast.storage.atomic import rename_durably, sync_directory
@@ -60,7 +60,7 @@ def build(
     Parameters
     ----------
     subscriptions
-        A batch DataFrame with the columns that :func:`nearcast.spark.match` describes, and no others.
+        A batch DataFrame with the columns that :func:`nearcast.spark.match` describes.
     directory
         Where versions are kept: on a cluster, storage that the driver and every worker see under the same path.
         By default a directory of this user under the system's temporary one, which serves a single machine.
@@ -103,10 +103,7 @@ def version_of(
             "subscriptions are a streaming DataFrame, and an index holds those of one moment; read them with "
             "spark.read instead of spark.readStream, and start the query again to pick up changes"
         )
-    require_id(subscriptions.columns, "subscriptions")
-    SubscriptionTable.from_arrow(
-        without_rows(subscriptions)
-    )  # checks the columns before the job that collects them
+    subscriptions = subscription_columns(subscriptions)
     home = directory or _default_directory()
     if shards is None:
         return ensure(subscriptions.toArrow(), home, index)

@@ -18,6 +18,10 @@ nothing, or nulls                      everywhere, for a subscription; an error 
 ``published_at``, ``expires_at``       timestamps, or integers of microseconds since 1970 UTC
 any other number or string             an attribute; null where absent
 =====================================  ==========================================================================
+
+Subscriptions say what they ask for: there must be an ``expression`` (``*`` for every message) or ``keywords``. Their
+other columns are left out, with a warning. :mod:`~nearcast.columns.from_arrow.names` tells other columns from names
+that must be a mistake.
 """
 
 from __future__ import annotations
@@ -34,7 +38,15 @@ from nearcast.clock import iso
 from nearcast.columns.clause_rows import ClauseLists, cross, probe_rows
 from nearcast.columns.coding import coding_of, coding_or_new
 from nearcast.columns.from_arrow.expressions import expression_clauses
-from nearcast.columns.from_arrow.places import BOX, places, regions
+from nearcast.columns.from_arrow.names import (
+    BOX,
+    MESSAGE_COLUMNS,
+    SUBSCRIPTION_COLUMNS,
+    check_messages,
+    read_columns,
+    tell_other_case,
+)
+from nearcast.columns.from_arrow.places import places, regions
 from nearcast.columns.from_arrow.source import Refusals, Source, arrow_table, is_number, is_text
 from nearcast.columns.from_arrow.words import asked_words, message_words, text_codes
 from nearcast.columns.from_objects import expression_of, region_of, rows_by_owner
@@ -56,10 +68,6 @@ __all__ = [
     "subscriptions_to_arrow",
 ]
 
-_REGION = ("geometry", "lon", "lat", "radius_m", *BOX, "bbox")
-SUBSCRIPTION_COLUMNS = ("id", "expression", "keywords", *_REGION)
-MESSAGE_COLUMNS = ("id", "text", "keywords", *_REGION, "published_at", "expires_at")
-
 
 def subscriptions_from_arrow(
     table: Any,
@@ -68,24 +76,21 @@ def subscriptions_from_arrow(
     space: Space = WGS84,
     refusals: Refusals | None = None,
 ) -> SubscriptionTable:
-    """Read subscriptions; see the module's list of columns. A column that means nothing here is an error.
+    """Read subscriptions; see the module's list of columns.
 
-    So is a row that cannot be used, or, with *refusals*, it is noted there and means nothing in the result.
+    A row that cannot be used is an error, or, with *refusals*, is noted there and means nothing in the result.
 
     >>> subscriptions_from_arrow({"id": ["a", "b"], "expression": ["tea", "tea OR milk"], "lon": [0, 1],
     ...     "lat": [0, 1], "radius_m": [500, 800]})
     <SubscriptionTable of 2 subscriptions in 3 clause rows>
     """
     source = Source(table, "subscription", refusals)
-    unknown = [name for name in source.names if name not in SUBSCRIPTION_COLUMNS]
-    if unknown:
-        raise ColumnError(
-            f"a table of subscriptions has no column {shown(unknown[0])}; "
-            f"the columns are {', '.join(SUBSCRIPTION_COLUMNS)}"
-        )
+    read_columns(source.names)
+    coding = coding_or_new(like, space)
+    if not source.names:  # an empty file
+        return SubscriptionTable.empty(coding)
     if "expression" in source and "keywords" in source:
         raise ColumnError("a table of subscriptions has either expressions or keywords, not both")
-    coding = coding_or_new(like, space)
     vocabulary, attributes = coding.words()
     placed = regions(source, coding.space)
     if "expression" in source:
@@ -106,8 +111,10 @@ def messages_from_arrow(
     result.
     """
     source = Source(table, "message", refusals)
+    check_messages(tuple(source.names))
     coding = coding_of(like)
     vocabulary, attributes = coding.words()
+    tell_other_case(source.names, attributes)
     placed = places(source, coding.space)
     published_at, expires_at = _lifetimes(source)
     m = source.size
@@ -175,12 +182,10 @@ def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
 
 
 def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
-    """Return a clause for each row: all of its keywords, or none where there is no such column."""
+    """Return a clause for each row: all of its keywords."""
     n = source.size
-    offsets, codes = np.zeros(n + 1, np.int64), np.empty(0, np.int32)
-    if "keywords" in source:
-        offsets, words = asked_words(source)
-        codes = vocabulary.add(words)
+    offsets, words = asked_words(source)
+    codes = vocabulary.add(words)
     keywords = code_sets(offsets, codes, n, "keyword")
     forbidden = code_sets(None, None, n, "forbidden")
     tests = interval_rows(None, n)

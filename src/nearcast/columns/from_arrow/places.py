@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.clause_rows import Placed, place
+from nearcast.columns.from_arrow.names import BOX
 from nearcast.columns.from_arrow.source import Source, is_text
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.shapes import NO_SHAPES, Shapes
 from nearcast.errors import ColumnError
 from nearcast.geometry import Box, Circle, Place, Planar, Point, Region, Space, as_place, as_region
 
-__all__ = ["BOX", "places", "regions"]
+__all__ = ["places", "regions"]
 
-BOX = ("xmin", "ymin", "xmax", "ymax")
 _CIRCLE = ("lon", "lat", "radius_m")
 _OTHER_PLACES = (
     "geometry",

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nearcast.columns.from_arrow import SUBSCRIPTION_COLUMNS
+from nearcast.columns.from_arrow.names import SUBSCRIPTION_COLUMNS, read_columns, require
 from nearcast.errors import ColumnError, shown
 from nearcast.preparation import Preparation
 from nearcast.sharding.replica import PUT
@@ -31,7 +31,8 @@ from nearcast.sharding.replica import PUT
 __all__ = ["KINDS", "Resolved", "check_columns", "resolved"]
 
 KINDS = ("subscribe", "update", "move", "unsubscribe")
-_WORDS = ("expression", "keywords")
+_OWN = ("change", "changed_at")
+_EVERY = {"expression": "*", "keywords": []}  # what asks for every message
 
 
 class Resolved(NamedTuple):
@@ -43,10 +44,13 @@ class Resolved(NamedTuple):
 
 
 def check_columns(names: Sequence[str], subscriptions: Sequence[str]) -> None:
-    """Raise unless records of change have the columns that they need, and none that the subscriptions lack."""
-    missing = [name for name in ("change", "id", "changed_at") if name not in names]
-    if missing:
-        raise ColumnError(f"changes need a column {missing[0]}; the columns are {', '.join(names)}")
+    """Raise unless records of change have the columns that they need, and none that the subscriptions lack.
+
+    Words may be missing: records that only move and unsubscribe have none.
+    """
+    require([*_OWN, "id"], names, "changes")
+    words = [name for name in _EVERY if name in subscriptions and name not in names]
+    read_columns([*(name for name in names if name not in _OWN), *words], "changes: ")
     stray = [name for name in names if name in SUBSCRIPTION_COLUMNS and name not in subscriptions]
     if stray:
         raise ColumnError(
@@ -82,7 +86,7 @@ def resolved(
             if there is None:
                 refused.append((key, change, "unknown", f"there is no subscription {shown(key)} to move"))
                 continue
-            now[key] = {name: (there if name in _WORDS else record)[name] for name in schema.names} | {
+            now[key] = {name: (there if name in _EVERY else record)[name] for name in schema.names} | {
                 "id": key
             }
         else:
@@ -111,18 +115,17 @@ def _read(
     records: pa.Table, schema: pa.Schema, refused: list[tuple[Any, str, str, str]]
 ) -> list[dict[str, Any]]:
     """Return the records that can be read, each with all columns of a subscription; note the others."""
+    words = next(name for name in _EVERY if name in schema.names)
+    if words not in records.column_names:
+        records = records.append_column(words, pa.nulls(len(records), schema.field(words).type))
     given = [name for name in records.column_names if name in SUBSCRIPTION_COLUMNS]
     rows = records.to_pylist()
     for row in rows:
-        if row["change"] == "move" and "expression" in schema.names:
-            row["expression"] = "*"  # so that it can be read; what it asks for stays
-        elif row["change"] == "unsubscribe":
+        if row["change"] == "unsubscribe":
             row |= dict.fromkeys(given) | {"id": row["id"]}
-            if "expression" in schema.names:
-                row["expression"] = "*"
-    full = pa.Table.from_pylist(
-        rows, pa.schema([records.schema.field(name) for name in records.column_names])
-    )
+        if row["change"] in ("move", "unsubscribe"):
+            row[words] = _EVERY[words]  # so that it can be read; what it asks for stays
+    full = pa.Table.from_pylist(rows, records.schema)
     prepared = Preparation(full.select(given).schema, "subscriptions").apply(full.select(given)).to_pylist()
     good = []
     for row, typed in zip(rows, prepared):
@@ -134,6 +137,9 @@ def _read(
             refused.append((row["id"], change, "no-time", "changed_at is null: the order is not known"))
         elif typed["reason"] is not None:
             refused.append((row["id"], change, typed["reason"], typed["detail"]))
+        elif row[words] is None:  # a table may say so; a record may have them under another name
+            detail = "the subscription has no keywords; give an empty list for every message"
+            refused.append((row["id"], change, words, detail))
         else:
             columns = {name: typed.get(name) for name in schema.names}
             good.append({**columns, "change": change, "changed_at": row["changed_at"]})

@@ -30,12 +30,13 @@ from pyspark.sql import functions
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import IntegralType, TimestampType
 
-from nearcast import SubscriptionTable, config
-from nearcast.columns.from_arrow.places import BOX
+from nearcast import config
+from nearcast.columns.coding import Coding
+from nearcast.columns.from_arrow.names import BOX, TIMES, tell_other_case
 from nearcast.errors import ColumnError, InputError, shown
 from nearcast.sharding.replica import subscriptions_of
 from nearcast.sharding.version import Sharded
-from nearcast.spark.columns import message_columns, require_id
+from nearcast.spark.columns import map_in_arrow, message_columns, quoted, subscription_columns
 from nearcast.spark.live import worker
 from nearcast.spark.live.changes import check_columns
 from nearcast.spark.live.deltas import Deltas, subscription_schema
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["Live"]
 
 Write = Callable[["DataFrame", int], None]
-_TIMES = ("published_at", "expires_at")
 
 
 class Live:
@@ -89,7 +89,7 @@ class Live:
         valid_messages: int = config.LIVE_VALID_MESSAGES,
         clock: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        require_id(subscriptions.columns, "subscriptions")
+        subscriptions = subscription_columns(subscriptions)
         if isinstance(valid_messages, bool) or not isinstance(valid_messages, int) or valid_messages < 0:
             raise InputError(f"valid_messages must be a whole number from 0, not {shown(valid_messages)}")
         self._home = Path(home).absolute()
@@ -133,9 +133,11 @@ class Live:
         for name, frame in (("messages", messages), ("changes", changes)):
             if not frame.isStreaming:
                 raise InputError(f"{name} must be a streaming DataFrame; read them with spark.readStream")
-        check_columns(changes.columns, subscription_schema(self._path(self._last().version)).names)
-        needed = [f"`{name.replace('`', '``')}`" for name in message_columns(messages).columns]
-        times = [_micros(messages, name).alias(name) for name in _TIMES if name in messages.columns]
+        version = self._path(self._last().version)
+        check_columns(changes.columns, subscription_schema(version).names)
+        tell_other_case(messages.columns, Sharded(version).coding.words()[1])
+        needed = map(quoted, message_columns(messages).columns)
+        times = [_micros(messages, name).alias(name) for name in TIMES if name in messages.columns]
         sides = {
             "message": messages.select(functions.struct(*needed, *times).alias("message")),
             "record": changes.select(functions.struct("*").alias("record")),
@@ -220,26 +222,24 @@ class Live:
         deltas = [str(path) for path in self._deltas.paths(state.deltas)]
         if "expires_at" in messages.columns:
             messages = messages.where(f"expires_at IS NULL OR expires_at > {state.now}")
-        needed = messages.drop(*_TIMES)
+        needed = messages.drop(*TIMES)
         shards = Sharded(version).distribution.shards
-        sent = needed.mapInArrow(worker.sending(version, deltas), worker.sent_schema(needed.schema))
+        sent = map_in_arrow(needed, worker.sending(version, deltas), worker.sent_schema(needed.schema))
         divided = sent.repartitionById(shards, worker.SHARD) if shards > 1 else sent
-        return divided.mapInArrow(worker.delivering(version, deltas), self._schema(needed, state))
+        return map_in_arrow(divided, worker.delivering(version, deltas), self._schema(needed, state))
 
     def _joined(self, number: int, state: State) -> DataFrame | None:
         """Return what subscriptions that came or changed in this micro-batch receive of messages before it."""
         if number not in state.deltas:
             return None
         rows = self._deltas.there(number)
-        boxes = subscriptions_of(
-            rows, SubscriptionTable.from_arrow({"id": rows["id"].slice(0, 0)})
-        ).clauses.boxes
+        boxes = subscriptions_of(rows, Coding.new()).clauses.boxes
         near = self._valid.near(state.valid, boxes, state.now)
         if near is None:
             return None
         files = [str(*self._deltas.paths([number], part)) for part in ("deltas", "before")]
         schema = f"{self._schema(near, state)}, {', '.join(f'{name} long' for name in ORDER)}"
-        found = near.drop(*(set(MARKS) - set(ORDER))).mapInArrow(worker.joining(*files), schema)
+        found = map_in_arrow(near.drop(*(set(MARKS) - set(ORDER))), worker.joining(*files), schema)
         return self._valid.latest(found, state.valid, "message_id").drop(*ORDER)
 
     def _schema(self, messages: DataFrame, state: State) -> str:

@@ -34,6 +34,7 @@ from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
 from nearcast import MessageBatch, config
 from nearcast.columns.coding import Coding
+from nearcast.spark.columns import map_in_arrow, quoted
 from nearcast.spark.live.nearby import cells, packed, touching
 from nearcast.storage.atomic import rename_durably, sync_tree, write_durably
 
@@ -115,7 +116,7 @@ class ValidMessages:
                 *(StructField(side, DoubleType()) for side in BOX),
             ]
         )
-        rows = _emptied(marked).mapInArrow(_placing, placed).sortWithinPartitions(CELL)
+        rows = map_in_arrow(_emptied(marked), _placing, placed).sortWithinPartitions(CELL)
         self._write(rows, name, distinct=False, needed=bool(seen.segments))
 
     def added(self, seen: Seen, number: int) -> Seen:
@@ -271,7 +272,7 @@ def _emptied(rows: DataFrame) -> DataFrame:
     kept = functions.col(ENDS).isNotNull()
     own = [name for name in rows.columns if name not in ("id", ENDS, *ORDER)]
     return rows.select(
-        "id", *(functions.when(kept, functions.col(f"`{name}`")).alias(name) for name in own), ENDS, *ORDER
+        "id", *(functions.when(kept, functions.col(quoted(name))).alias(name) for name in own), ENDS, *ORDER
     )
 
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
-from nearcast import Index, Matches, MessageBatch, SubscriptionTable, build_index, config
+from nearcast import Index, Matches, MessageBatch, build_index, config
+from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import offsets_of
 from nearcast.sharding.distribution import Routes
 from nearcast.sharding.replica import PUT, Replica, Router, subscriptions_of
@@ -117,7 +118,7 @@ def joining(delta: str, before: str) -> Stage:
 
 def _small_index(rows: pa.Table) -> tuple[Index, pa.Array]:
     """Return an index over a few subscriptions, and their ids."""
-    table = subscriptions_of(rows, SubscriptionTable.from_arrow({"id": pa.array([], rows["id"].type)}))
+    table = subscriptions_of(rows, Coding.new())
     return build_index(table), rows["id"].combine_chunks()
 
 

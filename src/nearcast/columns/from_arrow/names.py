@@ -1,0 +1,145 @@
+"""The names of columns: which are read, which are left out, and which must be a slip of the pen.
+
+A column that is not found is read as nothing, and nothing is a wish too: a subscription without words asks for every
+message, one without a region for every place. So a wrong name must not pass for a missing column. The rules are the
+same for every table, whichever way it comes in:
+
+- Subscriptions have a column ``expression`` or ``keywords``. Who wants every message writes ``*`` as the expression.
+- A column of subscriptions whose name is nearly one of ours (``expresion``, ``keyword``), or another common name of one
+  (``latitude``, ``radius``), is an error. Any other is left out, and told once.
+- Any other column of messages is an attribute. It is an error only where it is nearly the name of a column that is
+  missing: ``txt`` where there is neither ``text`` nor ``keywords``, ``expire_at`` without ``expires_at``, ``lng``
+  without a place.
+- Names are told apart by case. A column ``Price`` where subscriptions ask for ``price`` is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from nearcast.columns.attributes import AttributeNames
+from nearcast.errors import NEAR, ColumnError, nearest, shown, warn
+
+__all__ = [
+    "BOX",
+    "MESSAGE_COLUMNS",
+    "PLACES",
+    "SUBSCRIPTION_COLUMNS",
+    "TIMES",
+    "check_messages",
+    "read_columns",
+    "require",
+    "tell_other_case",
+]
+
+BOX = ("xmin", "ymin", "xmax", "ymax")
+PLACES = (("geometry",), ("lon", "lat", "radius_m"), BOX, ("bbox",))  # the ways to say where
+_WORDS = ("expression", "keywords")
+TIMES = ("published_at", "expires_at")
+_PLACE = tuple(name for way in PLACES for name in way)
+SUBSCRIPTION_COLUMNS = ("id", *_WORDS, *_PLACE)
+MESSAGE_COLUMNS = ("id", "text", "keywords", *_PLACE, *TIMES)
+
+# What people also call these columns.
+_PLACE_NAMES = {
+    **dict.fromkeys(("longitude", "lng", "long"), "lon"),
+    **dict.fromkeys(("latitude",), "lat"),
+    **dict.fromkeys(("radius", "radius_km"), "radius_m"),
+    **dict.fromkeys(("geom", "the_geom", "wkt", "wkb"), "geometry"),
+    **{f"{side[1:]}{side[0]}": side for side in BOX},  # minx
+    **dict.fromkeys(("box", "bounds"), "bbox"),
+}
+_ASKED_NAMES = {
+    **dict.fromkeys(("query", "filter", "expr", "condition", "interest", "text"), "expression"),
+    **dict.fromkeys(("words", "tags", "terms", "topics"), "keywords"),
+}
+_TEXT_NAMES = {"txt": "text", "tex": "text"}
+_LOOSELY = 0.6  # how alike a name must be to be suggested where one is missing
+
+
+def read_columns(names: Sequence[str], about: str = "") -> list[str]:
+    """Return the columns of a table of subscriptions that are read; a warning tells the others, with *about* in front.
+
+    Raise ColumnError if a name must be a mistake, or if no column says what they ask for.
+
+    >>> read_columns(["id", "expression"])
+    ['id', 'expression']
+    >>> read_columns(["id", "query"])
+    Traceback (most recent call last):
+        ...
+    nearcast.errors.ColumnError: subscriptions need a column expression or keywords; there is 'query': did you mean \
+expression? For every message, write * as the expression
+    """
+    read, others = _parted(tuple(names))
+    if others:
+        left = ", ".join(map(repr, others))
+        warn(f"{about}left out {left}; a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}")
+    return list(read)
+
+
+@lru_cache
+def _parted(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    others = tuple(name for name in names if name not in SUBSCRIPTION_COLUMNS)
+    for name in others:
+        meant = _meant(name, SUBSCRIPTION_COLUMNS, _PLACE_NAMES)
+        if meant is not None:
+            raise ColumnError(
+                f"a table of subscriptions has no column {shown(name)}; did you mean {meant}? "
+                "Rename it, or leave it out"
+            )
+    if names and not set(_WORDS) & set(names):  # a table without columns has no rows
+        suggested = [(name, _meant(name, _WORDS, _ASKED_NAMES, _LOOSELY)) for name in others]
+        there = next(
+            (f"there is {shown(name)}: did you mean {meant}?" for name, meant in suggested if meant),
+            f"the columns are {', '.join(names)}.",
+        )
+        raise ColumnError(
+            f"subscriptions need a column expression or keywords; {there} For every message, write * as the expression"
+        )
+    return tuple(name for name in names if name in SUBSCRIPTION_COLUMNS), others
+
+
+def require(needed: Sequence[str], names: Sequence[str], what: str) -> None:
+    """Raise unless the needed columns are among *names*."""
+    for column in needed:
+        if column not in names:
+            near = next((f"; did you mean {shown(name)}?" for name in names if nearest(name, [column])), "")
+            raise ColumnError(f"{what} need a column {column}; the columns are {', '.join(names)}{near}")
+
+
+@lru_cache
+def check_messages(names: tuple[str, ...]) -> None:
+    """Raise ColumnError if the name of a column of messages must be a mistake."""
+    there = set(names)
+    missing = [name for name in TIMES if name not in there]
+    if not there & {"text", "keywords"}:
+        missing += ["text", "keywords"]
+    for way in PLACES:
+        if not any(there & set(other) for other in PLACES if other is not way):
+            missing += [name for name in way if name not in there and name != "radius_m"]
+    for name in names:
+        meant = None if name in MESSAGE_COLUMNS else _meant(name, missing, {**_TEXT_NAMES, **_PLACE_NAMES})
+        if meant is not None:
+            raise ColumnError(
+                f"messages have a column {shown(name)} and no {meant}; did you mean {meant}? "
+                "Rename it, to another name if it is an attribute"
+            )
+
+
+def _meant(name: str, known: Sequence[str], others: dict[str, str], near: float = NEAR) -> str | None:
+    """Return the known column that is meant by a name, or by one that people also give it, if it is clear."""
+    also = {other: own for other, own in others.items() if own in known}
+    found = nearest(name, [*known, *also], near)
+    return None if found is None else also.get(found, found)
+
+
+def tell_other_case(names: Sequence[str], attributes: AttributeNames) -> None:
+    """Warn of columns of messages whose names differ by case alone from attributes that subscriptions ask for."""
+    for name in names:
+        asked = None if name in MESSAGE_COLUMNS else attributes.other_case(name)
+        if asked is not None and asked not in names:
+            warn(
+                f"messages have a column {shown(name)}, and subscriptions ask for {shown(asked)}: names of attributes "
+                "are told apart by case; rename it if they are the same"
+            )
