@@ -164,7 +164,7 @@ class TestChanges:
             with pytest.raises(ColumnError, match=said):
                 check_columns([*own, name], ["id", "expression"])
         with pytest.raises(
-            ColumnError, match="changes need a column changed_at; .* did you mean 'changedat'"
+            ColumnError, match=r"changes need a column changed_at; .* did you mean 'changedat'"
         ):
             check_columns(["change", "changedat", "id"], ["id", "expression"])
         with pytest.warns(NearcastWarning, match="changes: left out 'note'; a subscription has"):
