@@ -9,9 +9,9 @@ import pytest
 import shapely
 from typer.testing import CliRunner
 
-from nearcast import text
+from nearcast import Engine, text
 from nearcast.cli import app
-from nearcast.errors import ColumnError, InputError
+from nearcast.errors import ColumnError, InputError, NearcastWarning
 from nearcast.spark import good_rows, match, prepare, quarantined_rows, write_prepared
 from nearcast.spark.reading import read_raw
 
@@ -112,7 +112,7 @@ def test_json_lines(spark, tmp_path):
     ran = run("messages", tmp_path / "raw.jsonl", tmp_path / "out", "--column", "price=price * 2")
     assert ran.exit_code == 0, ran.output
     assert ran.stdout == ""
-    assert "left out the column tags: an attribute is a number, a string or a boolean" in ran.stderr
+    assert "left out 'tags'; an attribute is a number, a string or a boolean" in ran.stderr
     assert "lon is 'x', which is not a number" in ran.stderr
     good = spark.read.parquet(str(tmp_path / "out" / "good"))
     assert rows(good, "id", "keywords", "price") == [
@@ -219,7 +219,8 @@ def test_a_stream_gives_what_a_batch_gives(spark, world, tmp_path):
 
 
 def test_subscriptions(spark, world):
-    done = prepare(world.subscriptions.withColumn("age", world.subscriptions.lon), "subscriptions")
+    with pytest.warns(NearcastWarning, match="left out 'age'"):
+        done = prepare(world.subscriptions.withColumn("age", world.subscriptions.lon), "subscriptions")
     assert done.where("reason IS NOT NULL").count() == 0
     assert done.columns == [*sorted_columns(world.subscriptions.columns), "reason", "detail", "original"]
 
@@ -238,3 +239,34 @@ def test_what_cannot_be_prepared(spark, world):
     stream = spark.readStream.schema(world.messages.schema).parquet(str(world.home / "messages"))
     with pytest.raises(InputError, match="foreachBatch"):
         write_prepared(stream, "messages", "nowhere")
+
+
+def test_what_is_prepared_can_be_matched_without_spark(spark, tmp_path):
+    """Times say that they are UTC, whatever the session has set, and its setting stays."""
+    (tmp_path / "m.csv").write_text(
+        "id,text,lon,lat,published_at,expires_at\nm,tea,1,1,2026-11-16T08:00:00+01:00,2126-11-16T08:00:00Z\n"
+    )
+    (tmp_path / "s.csv").write_text("id,expression\na,tea\n")
+    name = "spark.sql.parquet.outputTimestampType"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "INT96")
+    try:
+        assert run("messages", tmp_path / "m.csv", tmp_path / "messages").exit_code == 0
+        assert run("subscriptions", tmp_path / "s.csv", tmp_path / "subscriptions").exit_code == 0
+        assert spark.conf.get(name) == "INT96"
+    finally:
+        spark.conf.set(name, before)
+    good = pq.read_table(tmp_path / "messages" / "good")
+    assert good.schema.field("expires_at").type == pa.timestamp("us", "UTC")
+    kept = pq.read_schema(next((tmp_path / "messages" / "quarantine").glob("*.parquet")))
+    assert kept.field("quarantined_at").type == pa.timestamp("us", "UTC")
+    engine = Engine("scan", store="scan")
+    engine.subscribe(pq.read_table(tmp_path / "subscriptions" / "good"))
+    assert len(engine.publish(good)) == 1
+    matched = ["match", tmp_path / "messages" / "good", tmp_path / "subscriptions" / "good"]
+    ran = CliRunner().invoke(app, [str(argument) for argument in matched])
+    assert ran.stdout == '{"message_id": "m", "subscription_id": "a"}\n'
+
+
+def test_a_session_writes_times_in_utc(spark):
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"

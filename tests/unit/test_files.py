@@ -305,6 +305,35 @@ class TestColumns:
         assert find_message(file, "2").attributes == {}
 
 
+class TestTimes:
+    SECONDS = (0, 1_800_000_000, None, 253_402_300_799)  # to the end of the year 9999, beyond nanoseconds
+
+    def table(self, zone):
+        micros = [None if second is None else second * 10**6 + 1 for second in self.SECONDS]
+        times = pa.array(micros, pa.timestamp("us", zone))
+        return pa.table({"id": range(4), "lon": [0.0] * 4, "lat": [0.0] * 4, "expires_at": times})
+
+    def test_int96_is_utc(self, tmp_path):
+        """As Spark writes it, whatever zone it has: the column itself names none."""
+        table = self.table(None)
+        pq.write_table(table, tmp_path / "one.parquet", use_deprecated_int96_timestamps=True)
+        (tmp_path / "some").mkdir()
+        for number in range(2):
+            part = table.slice(2 * number, 2)
+            pq.write_table(
+                part, tmp_path / "some" / f"{number}.parquet", use_deprecated_int96_timestamps=True
+            )
+        for path in (tmp_path / "one.parquet", tmp_path / "some"):
+            assert read_table(path, "message") == self.table("UTC")
+            read_messages(path, like=read_subscriptions(as_csv(SUBSCRIPTIONS, tmp_path / "s")))
+
+    def test_other_times_without_a_zone_are_refused(self, tmp_path):
+        pq.write_table(self.table(None), tmp_path / "m.parquet")
+        subscriptions = read_subscriptions(as_csv(SUBSCRIPTIONS, tmp_path / "s"))
+        with pytest.raises(ColumnError, match="expires_at has no time zone"):
+            read_messages(tmp_path / "m.parquet", like=subscriptions)
+
+
 class TestCompressed:
     @pytest.mark.parametrize("codec", ["gz", "zst"])
     @pytest.mark.parametrize("write", [as_documents, as_flat_lines, as_geojson, as_array, as_csv])

@@ -113,15 +113,14 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
 
 def sink(address: str) -> Sink:
     """Return what writes the deliveries of a micro-batch to a topic, a directory or an object store."""
+    from nearcast.spark.parquet import write_parquet
     from nearcast.spark.sinks import kafka_sink, parquet_sink
 
     topic = topic_of(address)
     if topic is not None:
         return _counting(kafka_sink(topic.servers, topic.name, options=topic.options))
     if "://" in address:
-        return _counting(
-            lambda frame, number: frame.write.mode("overwrite").parquet(f"{address}/batch={number}")
-        )
+        return _counting(lambda frame, number: write_parquet(frame, f"{address}/batch={number}", "overwrite"))
     home, write = Path(address), parquet_sink(address)
 
     def run(frame: DataFrame, number: int) -> int:

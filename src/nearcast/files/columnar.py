@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.clock import microseconds
+from nearcast.columns.from_arrow.names import BOX, TIMES
 from nearcast.errors import ColumnError, InputError, shown
 
 __all__ = ["from_csv", "from_parquet", "geometry_column", "number_in", "time_in"]
 
 _WGS84 = {("OGC", "CRS84"), ("EPSG", "4326")}
-_NUMBERS = ("lon", "lat", "radius_m", "xmin", "ymin", "xmax", "ymax")
+_NUMBERS = ("lon", "lat", "radius_m", *BOX)
 _TEXTS = ("text", "keywords", "expression", "geometry")
-_TIMES = ("published_at", "expires_at")
 _INTEGERS = "^(0|-?[1-9][0-9]{0,17})$"  # as Python would write them: 007 is a string
 
 
@@ -29,10 +29,36 @@ def from_parquet(path: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, partitioning=None)
+        table = pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
+        table = _with_zones(table, path)
     except (pa.ArrowException, OSError) as error:
         raise ColumnError(f"this cannot be read as Parquet: {_first_line(error)}") from None
     return _with_geometry(table)
+
+
+def _with_zones(table: pa.Table, path: Path) -> pa.Table:
+    """Return the table with times in UTC where they are INT96, which Spark writes, and which names no zone."""
+    import pyarrow.parquet as pq
+    from pyarrow import dataset
+
+    zoneless = [
+        name
+        for name in TIMES
+        if name in table.column_names and table.schema.field(name).type == pa.timestamp("us")
+    ]
+    if not zoneless:
+        return table
+    kinds = [_physical_types(pq.read_metadata(file)) for file in dataset.dataset(path).files]
+    for name in zoneless:
+        if all(file.get(name, "INT96") == "INT96" for file in kinds):
+            column = pc.assume_timezone(table[name], "UTC")
+            table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+def _physical_types(metadata: Any) -> dict[str, str]:
+    columns = map(metadata.schema.column, range(len(metadata.schema)))
+    return {column.path: column.physical_type for column in columns}
 
 
 def _with_geometry(table: pa.Table) -> pa.Table:
@@ -113,7 +139,7 @@ def _typed(name: str, column: pa.Array) -> pa.Array:
         return pc.utf8_split_whitespace(column)
     if name in _TEXTS:
         return column
-    if name in _TIMES:
+    if name in TIMES:
         return pa.array(
             [_at(row, time_in, name, cell) for row, cell in enumerate(column.to_pylist())], pa.int64()
         )

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nearcast import config
 from nearcast.clock import microseconds
-from nearcast.columns.from_arrow import MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS
+from nearcast.columns.from_arrow.names import BOX, MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS, TIMES
 from nearcast.errors import ColumnError, GeometryError, InputError, ModelError, shown
 from nearcast.geometry import Box, Circle, Everywhere, Place, Point, Region, from_geojson, from_text
 
@@ -24,9 +24,7 @@ __all__ = ["Kind", "from_document", "from_lines", "place_columns"]
 Kind = Literal["message", "subscription"]
 
 _WHERE = {"message": "place", "subscription": "region"}
-_BOX = ("xmin", "ymin", "xmax", "ymax")
-_PLACES = ("geometry", "lon", "lat", *_BOX, "bbox")
-_TIMES = ("published_at", "expires_at")
+_PLACES = ("geometry", "lon", "lat", *BOX, "bbox")
 _WGS84 = ("CRS84", "EPSG::4326", "EPSG:4326")
 
 
@@ -92,13 +90,13 @@ def _flat(value: Any, kind: Kind) -> dict[str, Any]:
             raise ModelError(f"an attribute cannot have the name {shown(taken[0])} in a file; rename it")
         fields |= attributes
     if isinstance(fields.get("bbox"), list):
-        fields |= zip(_BOX, _corners(fields.pop("bbox")))
+        fields |= zip(BOX, _corners(fields.pop("bbox")))
     geometry = fields.pop("geometry", None)
     if geometry is not None:
         fields |= place_columns(from_text(geometry) if isinstance(geometry, str) else from_geojson(geometry))
     if isinstance(fields.get("keywords"), str):
         fields["keywords"] = fields["keywords"].split()
-    for name in _TIMES:
+    for name in TIMES:
         if fields.get(name) is not None:
             fields[name] = microseconds(fields[name], name)
     known = MESSAGE_COLUMNS if kind == "message" else SUBSCRIPTION_COLUMNS
@@ -131,7 +129,7 @@ def place_columns(place: Place | Region) -> dict[str, Any]:
     if isinstance(place, Circle):
         return {"lon": place.x, "lat": place.y, "radius_m": place.radius}
     if isinstance(place, Box):
-        return {name: getattr(place, name) for name in _BOX}
+        return {name: getattr(place, name) for name in BOX}
     return {} if isinstance(place, Everywhere) else {"geometry": place.wkb}
 
 

@@ -16,6 +16,7 @@ from pyspark.storagelevel import StorageLevel
 from nearcast.errors import InputError, NearcastError, shown
 from nearcast.preparation import Kind, Preparation
 from nearcast.spark.columns import map_in_arrow, quoted
+from nearcast.spark.parquet import write_parquet
 from nearcast.spark.reading import located
 from nearcast.spark.session import quietly
 
@@ -115,6 +116,7 @@ def write_prepared(
     *raw* is a batch, or a micro-batch in ``foreachBatch``: with *overwrite* and a directory for each batch id, a repeat
     writes the same again. The input is read once: the prepared rows are kept (in memory, or on disk where that does not
     suffice) until both are written. Then the rows in the files are counted, and must be those that were read.
+    Times are written as microseconds in UTC, whatever the session has set.
 
     Parameters are those of :func:`prepare`, and *progress*, which is called with what is being done and the share of it
     that is behind us, if known.
@@ -132,9 +134,9 @@ def write_prepared(
     spark = prepared.sparkSession
     try:
         tell(f"preparing {kind}", None)
-        good_rows(prepared).write.mode(mode).parquet(f"{directory}/good")
+        write_parquet(good_rows(prepared), f"{directory}/good", mode)
         tell("writing the quarantine", 0.8)
-        quarantined_rows(prepared).write.mode(mode).parquet(f"{directory}/quarantine")
+        write_parquet(quarantined_rows(prepared), f"{directory}/quarantine", mode)
         tell("counting", 0.95)
         counted = (
             prepared.groupBy("reason")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nearcast.errors import InputError, RuntimeUnavailableError, shown
 from nearcast.spark.java import find_java, wrap
+from nearcast.spark.parquet import UTC_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -37,8 +38,8 @@ def session(
 
     A session that is already active is returned as it is: then the arguments have no effect. A new one runs
     on this machine alone, listens on the loopback address only, needs no network unless there are packages to fetch,
-    logs errors only, runs its Python workers with this interpreter, and has Arrow on, the web page off and UTC as its
-    time zone.
+    logs errors only, runs its Python workers with this interpreter, and has Arrow on, the web page off, UTC as its
+    time zone, and Parquet's times in it.
 
     Parameters
     ----------
@@ -132,6 +133,7 @@ def _settings(memory: str) -> dict[str, object]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        **dict([UTC_TIMES]),
     }
 
 

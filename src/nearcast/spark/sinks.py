@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from nearcast.errors import InputError
 from nearcast.spark.kafka import deliveries_to_kafka
+from nearcast.spark.parquet import write_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,7 +52,7 @@ def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], Non
             shutil.rmtree(remains)
         target = home / f"batch={batch}"
         draft, earlier = (home / f".{target.name}.{uuid.uuid4().hex}" for _ in range(2))
-        frame.write.parquet(f"file://{draft}")  # Spark takes a name as it is, and as_uri() encodes it
+        write_parquet(frame, f"file://{draft}")  # Spark takes a name as it is, and as_uri() encodes it
         if target.exists():
             target.rename(earlier)  # a directory cannot be replaced in one step
         draft.rename(target)
