@@ -1,6 +1,7 @@
 """``nearcast stream`` as a whole: raw messages and a quarantine, subscriptions that change, ends that cannot be."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -196,6 +197,40 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
     after = {pair: 1 for pair in in_process(rest, world.subscription_table) if pair[1] != "s1"}
     after |= {(id, "new"): 1 for id in rest["id"].to_pylist()}
     assert pairs(pq.read_table(out)) == before + pairs_of(after)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
+    """As a terminal sends it: to every process of the group, the Java one and the workers' too, once or again."""
+    write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+    command = [
+        "stream",
+        tmp_path / "in",
+        subscriptions,
+        out,
+        "--checkpoint",
+        checkpoint,
+        "--trigger",
+        "100ms",
+    ]
+    process = [sys.executable, "-m", "nearcast", *command, "--json", "--master", "local[2]"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(process, **pipes, start_new_session=True) as running:
+        until = time.monotonic() + 180
+        while time.monotonic() < until and not Path(checkpoint, "commits", "0").exists():
+            assert running.poll() is None, running.stderr.read()
+            time.sleep(0.1)
+        for _ in range(times):
+            os.killpg(running.pid, signal.SIGINT)
+            time.sleep(0.3)
+        printed, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (0, b"")
+    done = json.loads(printed)
+    assert (done["stopped"], done["messages"]) == (True, 100)
+    assert pairs(pq.read_table(out)) == in_process(
+        world.message_table.slice(0, 100), world.subscription_table
+    )
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,38 @@ class TestDemo:
         assert not (tmp_path / "out").exists()
 
 
+class TestWithoutSpark:
+    COMMANDS = (
+        ["demo", "--output", "out"],
+        ["prepare", "messages", "m.csv", "out"],
+        ["stream", "in", "s.parquet", "out", "--checkpoint", "c"],
+        ["stream", "kafka://host:9092/m", "s.parquet", "out", "--checkpoint", "c", "--schema", "id long"],
+        ["build", "s.parquet", "out"],
+        ["profile", "out", "--messages", "m.parquet"],
+        ["profile", "."],
+        ["match", "m.parquet", "s.parquet", "--master", "local[1]", "--output", "out"],
+        ["bench", "spark"],
+    )
+
+    @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+    def test_every_command_that_needs_it_says_so_alike(self, tmp_path, arguments):
+        """In a process that cannot import PySpark."""
+        code = "import sys; sys.modules['pyspark'] = None; from nearcast.cli import main; main()"
+        ran = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True,
+                             timeout=120)  # fmt: skip
+        assert (ran.returncode, ran.stdout) == (1, "")
+        sentence = (
+            "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
+        )
+        assert ran.stderr.strip() == f"nearcast: {sentence}"
+        assert not list(tmp_path.iterdir())
+
+    def test_so_does_the_package(self):
+        code = "import sys; sys.modules['pyspark'] = None\nfrom nearcast.spark import match"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert "nearcast.errors.RuntimeUnavailableError: PySpark is not installed; " in ran.stderr
+
+
 class TestProcesses:
     def test_from_pipe_to_pipe(self, files):
         result = process("match", "-", files[1], input=files[0].read_bytes())

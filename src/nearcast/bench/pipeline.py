@@ -45,6 +45,9 @@ def run(
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Measure batch, stream and workers; return the body of the report."""
+    from nearcast.spark.session import require_pyspark, session
+
+    require_pyspark()
     tell = progress or (lambda _text, _share: None)
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
         home = Path(directory)
@@ -56,7 +59,6 @@ def run(
         _write(table, home / "messages", config.BENCH_SPARK_FILES)
         tell("building the index", 0.1)
         asked = _subscriptions(made.subscriptions)
-        from nearcast.spark import session
         from nearcast.spark.versions import ensure
 
         building, version = timed(lambda: ensure(asked, home / "versions", config.DEFAULT_INDEX))

@@ -65,21 +65,15 @@ def opened(
     from nearcast.spark.session import active
 
     ours = active() is None
-    spark = session(app, master=master, config=settings, packages=_connector() if kafka else ())
+    from nearcast.spark.kafka import packages
+
+    spark = session(app, master=master, config=settings, packages=packages() if kafka else ())
     try:
         with _in_sentences():
             yield spark
     finally:
         if ours:
             spark.stop()
-
-
-def _connector() -> list[str]:
-    try:
-        from nearcast.spark.kafka import packages
-    except ModuleNotFoundError:  # without PySpark; session() has the words for that
-        return []
-    return packages()
 
 
 def named(given: list[str] | None, option: str, form: str) -> dict[str, str]:

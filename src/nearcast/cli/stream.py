@@ -102,41 +102,42 @@ def stream(
     every = _trigger(trigger)
     topics = [ends.topic_of(address) for address in (messages, output, changes or "")]
     _check(messages, subscriptions, output, checkpoint, schema, quarantine, changes)
-    with following.told_to_stop() as stop, talk.progress() as show:
-        show("starting Spark", None)
-        with sparked.opened("nearcast stream", master, conf, verbose, kafka=any(topics)) as spark:
-            from nearcast.cli.pipeline import Pipeline
-            from nearcast.spark.reading import located
+    with following.told_to_stop() as stop:
+        with talk.progress() as show:
+            show("starting Spark", None)
+            with sparked.opened("nearcast stream", master, conf, verbose, kafka=any(topics)) as spark:
+                from nearcast.cli.pipeline import Pipeline
+                from nearcast.spark.reading import located
 
-            arriving, raw = ends.arriving_messages(spark, messages, _columns(schema))
-            checkpoint = located(checkpoint)
-            aside = quarantine or f"{checkpoint}/quarantine"
-            raw = raw or prepare or quarantine is not None
-            pipeline = Pipeline(
-                arriving,
-                write=ends.sink(output),
-                quarantine=ends.quarantine(aside) if raw else None,
-                checkpoint=checkpoint,
-                trigger=every,
-            )
-            if changes is None:
-                pipeline.match(sparked.index_or_rows(spark, subscriptions))
-            else:
-                rows = sparked.typed_rows(spark, subscriptions, "subscriptions")
-                pipeline.live(rows, ends.arriving_changes(spark, changes, rows))
-            failure = following.follow(
-                pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)
-            )
-            summary = {**pipeline.summary(), "stopped": stop.is_set()}
-    if failure is not None:
-        hint = _PREPARE if not raw and "\nnearcast.errors." in failure else ""
-        raise NearcastError(f"the stream failed: {sparked.first_sentence(failure)}{hint}")
-    if json:
-        talk.print_json(summary)
-    else:
-        talk.tell(f"{_sentence(summary)}, {summary['seconds']:.1f} s")
-        if summary["quarantined"]:
-            talk.tell(f"messages that cannot be used are in {aside}")
+                arriving, raw = ends.arriving_messages(spark, messages, _columns(schema))
+                checkpoint = located(checkpoint)
+                aside = quarantine or f"{checkpoint}/quarantine"
+                raw = raw or prepare or quarantine is not None
+                pipeline = Pipeline(
+                    arriving,
+                    write=ends.sink(output),
+                    quarantine=ends.quarantine(aside) if raw else None,
+                    checkpoint=checkpoint,
+                    trigger=every,
+                )
+                if changes is None:
+                    pipeline.match(sparked.index_or_rows(spark, subscriptions))
+                else:
+                    rows = sparked.typed_rows(spark, subscriptions, "subscriptions")
+                    pipeline.live(rows, ends.arriving_changes(spark, changes, rows))
+                failure = following.follow(
+                    pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)
+                )
+                summary = {**pipeline.summary(), "stopped": stop.is_set()}
+        if failure is not None:
+            hint = _PREPARE if not raw and "\nnearcast.errors." in failure else ""
+            raise NearcastError(f"the stream failed: {sparked.first_sentence(failure)}{hint}")
+        if json:
+            talk.print_json(summary)
+        else:
+            talk.tell(f"{_sentence(summary)}, {summary['seconds']:.1f} s")
+            if summary["quarantined"]:
+                talk.tell(f"messages that cannot be used are in {aside}")
 
 
 _PREPARE = " (with --prepare, messages that cannot be used go to a quarantine, and the stream goes on)"

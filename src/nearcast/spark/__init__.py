@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from nearcast.spark.session import session
+from nearcast.spark.session import require_pyspark, session
 
 if TYPE_CHECKING:
     from nearcast.spark.live.live import Live
@@ -49,7 +49,7 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    # `session` explains a missing PySpark, so it must be there without one; the others import it.
     if name in _ROOM_OF:
+        require_pyspark()  # which these import
         return getattr(importlib.import_module(f"nearcast.spark.{_ROOM_OF[name]}"), name)
     raise AttributeError(f"module 'nearcast.spark' has no attribute {name!r}")

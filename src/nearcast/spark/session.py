@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["active", "quietly", "session"]
+__all__ = ["active", "quietly", "require_pyspark", "session"]
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -66,10 +68,7 @@ def session(
     Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing, or if the
     packages cannot be fetched.
     """
-    if importlib.util.find_spec("pyspark") is None:
-        raise RuntimeUnavailableError(
-            "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
-        )
+    require_pyspark()
     if packages:
         config = {"spark.jars.packages": ",".join(packages), **(config or {})}
     if cores != "*" and not (isinstance(cores, int) and cores >= 1):
@@ -95,7 +94,8 @@ def session(
             for name, value in settings.items():
                 builder = builder.config(name, str(value))
             try:
-                return builder.getOrCreate()
+                with _interrupts_kept():
+                    return builder.getOrCreate()
             except PySparkRuntimeError as error:
                 if not packages or error.getCondition() != "JAVA_GATEWAY_EXITED":
                     raise
@@ -105,8 +105,17 @@ def session(
                 ) from None
 
 
+def require_pyspark() -> None:
+    """Raise RuntimeUnavailableError, naming what to install, if PySpark is missing."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise RuntimeUnavailableError(
+            "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
+        )
+
+
 def active() -> SparkSession | None:
     """Return the session that is active, if there is one."""
+    require_pyspark()
     with quietly():
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
@@ -150,6 +159,23 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Keep the handler that the program has for Ctrl-C, if it has one of its own.
+
+    A new SparkContext puts its own in the place of any: that cancels all jobs, and raises KeyboardInterrupt wherever
+    the program is. (The Java process does not see Ctrl-C: PySpark starts it so; nor do the Python workers, which have
+    a process group of their own.)
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        ours = before not in (signal.default_int_handler, None)
+        if ours and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
