@@ -9,6 +9,7 @@ import typer
 
 from nearcast import config
 from nearcast.cli import sparked, talk
+from nearcast.cli.apart import keep_apart
 from nearcast.cli.sparked import Conf, Master, Verbose
 
 __all__ = ["build"]
@@ -46,6 +47,7 @@ def build(
     A version never changes. The same subscriptions lead to the same version, which is not built twice. nearcast stream
     and match, nearcast.spark.match and nearcast.open_index take DIRECTORY, or one version in it.
     """
+    keep_apart([directory], [sparked.rows_of(subscriptions)])
     started = time.perf_counter()
     with talk.progress() as show:
         show("starting Spark", None)

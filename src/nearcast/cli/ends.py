@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
+from nearcast.cli import sparked
 from nearcast.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -164,4 +165,4 @@ def _directory(path: str) -> str:
         return where
     if not Path(where).is_dir():
         raise InputError(f"there is no directory {path} where files could arrive")
-    return str(Path(where, "good")) if Path(where, "good").is_dir() else where
+    return sparked.rows_of(where)

@@ -13,6 +13,7 @@ import typer
 
 from nearcast import config
 from nearcast.cli import sparked, talk
+from nearcast.cli.apart import keep_apart
 from nearcast.cli.sparked import Conf, Master, Verbose
 from nearcast.errors import InputError, UnknownError, shown
 
@@ -124,6 +125,7 @@ def _on_spark(
         raise InputError(
             "on Spark deliveries go to a directory: give --output DIR, and --format parquet, csv or jsonl"
         )
+    keep_apart([output], map(sparked.rows_of, (messages, subscriptions)))
     if os.path.lexists(output):
         raise InputError(f"{output} exists already; deliveries go to a new directory")
     started = time.perf_counter()
@@ -164,6 +166,7 @@ def _check(
     """Say what cannot work before any work is done."""
     from nearcast.matching import INDEXES
 
+    keep_apart([output], [messages, subscriptions])
     if messages == subscriptions == "-":
         raise InputError("stdin is either the messages or the subscriptions; give a file for the other")
     if format is not None and format not in _FORMATS:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearcast.cli import sparked, talk
+from nearcast.cli.apart import keep_apart
 from nearcast.cli.sparked import Conf, Master, Verbose
 from nearcast.errors import InputError, shown
 
@@ -76,6 +77,7 @@ def prepare(
     expressions = sparked.named(column, "--column", "NAME=SQL")
     if kind not in ("messages", "subscriptions"):
         raise InputError(f"there are messages and subscriptions to prepare, not {shown(kind)}")
+    keep_apart([f"{output}/{name}" for name in ("good", "quarantine")], [input], replaced=True)
     if not overwrite and any(Path(output, name).exists() for name in ("good", "quarantine")):
         raise InputError(f"{output} has an earlier output in it; --overwrite replaces that")
     what: Kind = "messages" if kind == "messages" else "subscriptions"

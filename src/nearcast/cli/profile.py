@@ -10,6 +10,7 @@ import typer
 
 from nearcast import config
 from nearcast.cli import sparked, talk
+from nearcast.cli.apart import keep_apart
 from nearcast.cli.sparked import Conf, Master, Verbose
 from nearcast.errors import InputError
 
@@ -47,6 +48,8 @@ def profile(
     What the latest version in DIRECTORY has counted is in the new one too: give each row once. Distributions are
     fitted to a profile (nearcast build --profile). Without --messages and --subscriptions the latest version is shown.
     """
+    rows = [None if path is None else sparked.rows_of(path) for path in (messages, subscriptions)]
+    keep_apart([directory, str(plot) if plot else None], rows)
     if plot:
         from nearcast.report import plots
 

@@ -9,6 +9,7 @@ import typer
 
 from nearcast import config
 from nearcast.cli import talk
+from nearcast.cli.apart import keep_apart
 from nearcast.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def shards(
 
     names = list(DISTRIBUTIONS) if distribution in ("all", "auto") else distribution.split(",")
     counts = _counts(count)
+    keep_apart([str(plot) if plot else None], [subscriptions, messages])
     if plot:
         from nearcast.report import plots
 

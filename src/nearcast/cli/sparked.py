@@ -31,6 +31,7 @@ __all__ = [
     "is_index",
     "named",
     "opened",
+    "rows_of",
     "typed_path",
     "typed_rows",
 ]
@@ -115,7 +116,10 @@ def first_sentence(message: str) -> str:
 
 def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:
     """Return the rows of Parquet files, or of what ``nearcast prepare`` wrote, as a batch DataFrame."""
-    return spark.read.parquet(typed_path(path, kind))
+    from nearcast.spark.reading import read_raw
+
+    where = typed_path(path, kind)
+    return spark.read.parquet(where) if "://" in where else read_raw(spark, where, "parquet")
 
 
 def typed_path(path: str, kind: str) -> str:
@@ -127,11 +131,17 @@ def typed_path(path: str, kind: str) -> str:
         return where
     if not Path(where).exists():
         raise InputError(f"there is no file or directory {path}")
-    if Path(where, "good").is_dir():
-        return str(Path(where, "good"))
+    if rows_of(where) != where:
+        return rows_of(where)
     if Path(where).is_file() and not where.endswith(".parquet"):
         raise InputError(f"{path} is not Parquet; make it so with: nearcast prepare {kind} {path} prepared")
     return where
+
+
+def rows_of(path: str) -> str:
+    """Return what is read of *path*: its ``good`` rows where ``nearcast prepare`` wrote it."""
+    good = Path(path, "good")
+    return str(good) if good.is_dir() else path
 
 
 def is_index(path: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli import ends, following, sparked, talk
+from nearcast.cli.apart import keep_apart
 from nearcast.cli.sparked import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
 
@@ -161,6 +162,10 @@ def _check(
     changes: str | None,
 ) -> None:
     """Raise before Spark starts if the options cannot be."""
+    keep_apart(
+        [output, checkpoint, quarantine],
+        [None if path is None else sparked.rows_of(path) for path in (messages, subscriptions, changes)],
+    )
     if schema is None and ends.topic_of(messages) is not None:
         raise InputError(
             'messages from Kafka need --schema, such as --schema "id long, lon double, lat double, text string"'
