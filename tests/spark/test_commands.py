@@ -7,8 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+import geopandas
 import pyarrow.parquet as pq
 import pytest
+import shapely
 from typer.testing import CliRunner
 
 from nearcast import open_index
@@ -109,3 +111,26 @@ def test_what_cannot_be_is_one_line(spark, tmp_path, monkeypatch, arguments, sai
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["build", "regions.parquet", "out"],
+        ["match", "regions.parquet", "regions.parquet", "--master", "local[1]", "--output", "out"],
+        ["profile", "out", "--subscriptions", "regions.parquet"],
+        ["prepare", "subscriptions", "regions.parquet", "out"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_other_coordinates_are_refused(spark, tmp_path, monkeypatch, arguments):
+    """As the engine and files refuse them: GeoParquet declares its coordinate system."""
+    monkeypatch.chdir(tmp_path)
+    frame = geopandas.GeoDataFrame(
+        {"id": ["a"], "expression": ["tea"]}, geometry=[shapely.box(0, 0, 1, 1)], crs=4807
+    )
+    frame.to_parquet("regions.parquet")
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the coordinates are 'NTF (Paris)'; transform them to WGS84" in result.stderr
+    assert not (tmp_path / "out").exists()

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from nearcast import Engine, text
 from nearcast.cli import app
-from nearcast.errors import ColumnError, InputError, NearcastWarning
+from nearcast.errors import ColumnError, GeometryError, InputError, NearcastWarning
 from nearcast.spark import good_rows, match, prepare, quarantined_rows, write_prepared
-from nearcast.spark.reading import read_raw
+from nearcast.spark.reading import format_of, read_raw
 
 pytestmark = pytest.mark.spark
 
@@ -161,7 +161,7 @@ def test_geoparquet(spark, tmp_path):
     assert rows(quarantined_rows(done), "id", "reason") == [(2, "place")]
     geo["columns"]["where"]["crs"] = {"name": "RD New", "id": {"authority": "EPSG", "code": 28992}}
     pq.write_table(table.replace_schema_metadata({"geo": json.dumps(geo)}), tmp_path / "rd.parquet")
-    with pytest.raises(ColumnError, match="RD New"):
+    with pytest.raises(GeometryError, match="RD New"):
         read_raw(spark, tmp_path / "rd.parquet")
     pq.write_table(table, tmp_path / "plain.parquet")
     with pytest.raises(ColumnError, match="no GeoParquet metadata"):
@@ -270,3 +270,20 @@ def test_what_is_prepared_can_be_matched_without_spark(spark, tmp_path):
 
 def test_a_session_writes_times_in_utc(spark):
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+
+
+@pytest.mark.parametrize("codec", ["gz", "zst"])
+def test_compressed_files(spark, tmp_path, codec):
+    """As the command line without Spark reads them; a directory has the format of what is in it."""
+    lines = '{"id": "a", "lon": 1, "lat": 2, "text": "Hot tea"}\n{oops\n'
+    cells = "id,lon,lat,text\na,1,2,Hot tea\nb,x,2,tea\n"
+    (tmp_path / "in").mkdir()
+    for name, content in (("raw.jsonl", lines), ("raw.csv", cells), ("in/1.csv", cells)):
+        packed = tmp_path / f"{name}.{codec}"
+        with pa.output_stream(packed, compression={"gz": "gzip", "zst": "zstd"}[codec]) as file:
+            file.write(content.encode())
+        if "raw" in name:
+            done = prepare(read_raw(spark, packed), "messages")
+            assert rows(good_rows(done), "id", "keywords") == [("a", ["hot", "tea"])]
+            assert quarantined_rows(done).count() == 1
+    assert format_of(tmp_path / "in") == "csv"

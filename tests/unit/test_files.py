@@ -423,7 +423,7 @@ class TestMistakes:
              "message",
              ModelError, "feature 0: the properties of a Feature are an object, not 3"),
             ("a.geojson", '{"type": "FeatureCollection", "features": [], "crs": {"properties": {"name": "EPSG:3857"}}}',
-             "message", GeometryError, "its coordinates are 'EPSG:3857'; transform them to WGS84"),
+             "message", GeometryError, "the coordinates are 'EPSG:3857'; transform them to WGS84"),
             ("a.parquet", "PAR1", "message", ColumnError, "this cannot be read as Parquet"),
         ],
     )  # fmt: skip
@@ -457,7 +457,7 @@ class TestMistakes:
         frame = geopandas.GeoDataFrame({"id": [1]}, geometry=[shapely.box(0, 0, 1e6, 1e6)], crs="EPSG:3857")
         frame.to_parquet(file)
         with pytest.raises(
-            ColumnError, match=r"its coordinates are 'WGS 84 / Pseudo-Mercator'; transform them"
+            GeometryError, match=r"the coordinates are 'WGS 84 / Pseudo-Mercator'; transform them"
         ):
             read_subscriptions(file)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.clock import microseconds
+from nearcast.columns.from_arrow.declared import with_geometry
 from nearcast.columns.from_arrow.names import BOX, TIMES
 from nearcast.errors import ColumnError, InputError, shown
+from nearcast.geometry.crs import require_wgs84
 
-__all__ = ["from_csv", "from_parquet", "geometry_column", "number_in", "time_in"]
+__all__ = ["from_csv", "from_parquet", "number_in", "time_in"]
 
-_WGS84 = {("OGC", "CRS84"), ("EPSG", "4326")}
 _NUMBERS = ("lon", "lat", "radius_m", *BOX)
 _TEXTS = ("text", "keywords", "expression", "geometry")
 _INTEGERS = "^(0|-?[1-9][0-9]{0,17})$"  # as Python would write them: 007 is a string
@@ -33,7 +33,9 @@ def from_parquet(path: Path) -> pa.Table:
         table = _with_zones(table, path)
     except (pa.ArrowException, OSError) as error:
         raise ColumnError(f"this cannot be read as Parquet: {_first_line(error)}") from None
-    return _with_geometry(table)
+    table, crs = with_geometry(table)
+    require_wgs84(crs)
+    return table
 
 
 def _with_zones(table: pa.Table, path: Path) -> pa.Table:
@@ -59,39 +61,6 @@ def _with_zones(table: pa.Table, path: Path) -> pa.Table:
 def _physical_types(metadata: Any) -> dict[str, str]:
     columns = map(metadata.schema.column, range(len(metadata.schema)))
     return {column.path: column.physical_type for column in columns}
-
-
-def _with_geometry(table: pa.Table) -> pa.Table:
-    """Return the table with the primary column of GeoParquet under the name ``geometry``."""
-    name = geometry_column(table.schema.metadata)
-    if name is None:
-        return table
-    others = [other for other in table.column_names if other == "geometry" != name]
-    table = table.drop_columns(others)
-    return table.rename_columns(["geometry" if own == name else own for own in table.column_names])
-
-
-def geometry_column(metadata: Mapping[bytes, bytes] | None) -> str | None:
-    """Return the primary column that the metadata of a Parquet file names, None where it is not GeoParquet."""
-    written = (metadata or {}).get(b"geo")
-    if written is None:
-        return None
-    try:
-        geo = json.loads(written)
-        name, column = geo["primary_column"], geo["columns"][geo["primary_column"]]
-        encoding, crs = column.get("encoding", "WKB"), column.get("crs")
-        authority = (crs or {}).get("id", {})
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise ColumnError("its GeoParquet metadata cannot be read; write the file again") from None
-    if encoding != "WKB":
-        raise ColumnError(
-            f"its geometry is encoded as {shown(encoding)}; write it as WKB, GeoParquet's default"
-        )
-    if crs is not None and (authority.get("authority"), str(authority.get("code"))) not in _WGS84:
-        raise ColumnError(
-            f"its coordinates are {shown(crs.get('name', crs))}; transform them to WGS84 (OGC:CRS84), longitude first"
-        )
-    return str(name)
 
 
 def from_csv(opened: Callable[[], BinaryIO]) -> pa.Table:

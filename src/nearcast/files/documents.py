@@ -18,6 +18,7 @@ from nearcast.clock import microseconds
 from nearcast.columns.from_arrow.names import BOX, MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS, TIMES
 from nearcast.errors import ColumnError, GeometryError, InputError, ModelError, shown
 from nearcast.geometry import Box, Circle, Everywhere, Place, Point, Region, from_geojson, from_text
+from nearcast.geometry.crs import require_wgs84
 
 __all__ = ["Kind", "from_document", "from_lines", "place_columns"]
 
@@ -25,7 +26,6 @@ Kind = Literal["message", "subscription"]
 
 _WHERE = {"message": "place", "subscription": "region"}
 _PLACES = ("geometry", "lon", "lat", *BOX, "bbox")
-_WGS84 = ("CRS84", "EPSG::4326", "EPSG:4326")
 
 
 def from_lines(lines: Iterable[bytes], kind: Kind) -> pa.Table:
@@ -60,11 +60,9 @@ def from_document(content: bytes, kind: Kind) -> pa.Table:
 def _check_crs(collection: Mapping[str, Any]) -> None:
     """Refuse a collection that says, as GeoJSON once did, that its coordinates are not WGS84."""
     crs = collection.get("crs")
-    name = str(crs.get("properties", {}).get("name")) if isinstance(crs, Mapping) else ""
-    if name and not name.endswith(_WGS84):
-        raise GeometryError(
-            f"its coordinates are {shown(name)}; transform them to WGS84, which GeoJSON prescribes"
-        )
+    properties = crs.get("properties") if isinstance(crs, Mapping) else None
+    if isinstance(properties, Mapping):
+        require_wgs84(properties.get("name"))
 
 
 def _table(objects: Iterable[tuple[str, Any]], kind: Kind) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -12,8 +12,10 @@ from pyarrow import fs
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StringType, StructField, StructType
 
+from nearcast.columns.from_arrow.declared import geoparquet
 from nearcast.errors import ColumnError, InputError, shown
-from nearcast.files.columnar import geometry_column
+from nearcast.files.compression import endings
+from nearcast.geometry.crs import require_wgs84
 from nearcast.preparation import MALFORMED
 
 if TYPE_CHECKING:
@@ -51,10 +53,10 @@ def read_raw(spark: SparkSession, path: str | os.PathLike[str], format: str | No
         ``"geoparquet"``
             The same, and there must be such metadata.
 
-        Told by the ending unless given.
+        Told by the ending unless given. Spark unpacks what ends in ``.gz`` or ``.zst`` behind that.
     """
     where = located(path)
-    told = format or _ENDINGS.get(PurePosixPath(where).suffix.lower(), "")
+    told = format or _ENDINGS.get(endings(where)[0], "")
     if told not in FORMATS:
         given = f"there is no format {shown(format)}" if format else f"the ending of {path} tells no format"
         raise InputError(f"{given}; there are {', '.join(FORMATS)}")
@@ -98,8 +100,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     paths = [where]
     if "://" not in where and Path(where).is_dir():
         paths += sorted(file.name for file in Path(where).iterdir() if file.name[0] not in "._")
-    endings = (PurePosixPath(name).suffix.lower() for name in paths)
-    return next((_ENDINGS[ending] for ending in endings if ending in _ENDINGS), "parquet")
+    known = (_ENDINGS.get(endings(name)[0]) for name in paths)
+    return next(filter(None, known), "parquet")
 
 
 def located(path: str | os.PathLike[str]) -> str:
@@ -181,9 +183,12 @@ def _geometry_name(frame: DataFrame, *, required: bool) -> str | None:
     for file in frame.inputFiles():
         system, name = fs.FileSystem.from_uri(file)
         try:
-            names.add(geometry_column(pq.read_metadata(name, filesystem=system).metadata))
-        except ColumnError as error:
-            raise ColumnError(f"{file}: {error}") from None
+            found = geoparquet(pq.read_metadata(name, filesystem=system).metadata or {})
+            if found is not None:
+                require_wgs84(found[1])
+            names.add(None if found is None else found[0])
+        except InputError as error:
+            raise type(error)(f"{file}: {error}") from None
     if len(names) > 1:
         raise ColumnError(f"the files call different columns their geometry: {', '.join(map(str, names))}")
     (name,) = names or {None}

@@ -24,6 +24,7 @@ from nearcast.errors import NEAR, ColumnError, nearest, shown, warn
 __all__ = [
     "BOX",
     "MESSAGE_COLUMNS",
+    "PLACE",
     "PLACES",
     "SUBSCRIPTION_COLUMNS",
     "TIMES",
@@ -37,9 +38,9 @@ BOX = ("xmin", "ymin", "xmax", "ymax")
 PLACES = (("geometry",), ("lon", "lat", "radius_m"), BOX, ("bbox",))  # the ways to say where
 _WORDS = ("expression", "keywords")
 TIMES = ("published_at", "expires_at")
-_PLACE = tuple(name for way in PLACES for name in way)
-SUBSCRIPTION_COLUMNS = ("id", *_WORDS, *_PLACE)
-MESSAGE_COLUMNS = ("id", "text", "keywords", *_PLACE, *TIMES)
+PLACE = tuple(name for way in PLACES for name in way)
+SUBSCRIPTION_COLUMNS = ("id", *_WORDS, *PLACE)
+MESSAGE_COLUMNS = ("id", "text", "keywords", *PLACE, *TIMES)
 
 # What people also call these columns.
 _PLACE_NAMES = {

@@ -22,6 +22,7 @@ from nearcast.columns.ragged import offsets_of
 from nearcast.columns.shapes import NO_SHAPES, Shapes
 from nearcast.errors import ColumnError
 from nearcast.geometry import Box, Circle, Place, Planar, Point, Region, Space, as_place, as_region
+from nearcast.geometry.crs import require_wgs84
 
 __all__ = ["places", "regions"]
 
@@ -45,7 +46,7 @@ def regions(source: Source, space: Space) -> Placed:
     circles = source.numbers(_CIRCLE)
     if circles is not None:
         layout.put_circles(_given(circles), circles)
-    geometry = _geometry(source)
+    geometry = _geometry(source, space)
     for row in np.flatnonzero(geometry.is_valid()):
         layout.put(row, source.at("place", row, as_region, geometry[row].as_py(), space))
     return layout.placed()
@@ -69,7 +70,7 @@ def places(source: Source, space: Space) -> Placed:
         rows = ~np.isnan(circles[:, 2])
         layout.put_circles(rows, circles)
         rest &= ~rows
-    geometry = _geometry(source)
+    geometry = _geometry(source, space)
     given = np.asarray(geometry.is_valid())
     points = _wkb_points(geometry)
     plain = _good_points(points[:, 0], points[:, 1], space)
@@ -237,10 +238,12 @@ def _given(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(columns).all(axis=1), np.bool_)
 
 
-def _geometry(source: Source) -> pa.Array:
-    """Return the geometries: WKB or WKT, null where there is none."""
+def _geometry(source: Source, space: Space) -> pa.Array:
+    """Return the geometries: WKB or WKT, null where there is none. A plane may have any coordinate system."""
     if "geometry" not in source:
         return pa.nulls(source.size)
+    if not isinstance(space, Planar):
+        require_wgs84(source.crs)
     column = source["geometry"]
     kind = column.type
     if is_text(kind):

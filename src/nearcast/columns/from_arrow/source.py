@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nearcast.columns.from_arrow.declared import under_geometry, with_geometry
 from nearcast.columns.ids import id_array
 from nearcast.errors import ColumnError, InputError, shown
 
@@ -58,7 +59,8 @@ def arrow_table(table: Any) -> pa.Table:
         if isinstance(table, Mapping):
             return pa.table(dict(table))
         if hasattr(table, "to_arrow") and hasattr(table, "geometry"):  # GeoPandas: its own export writes WKB
-            return pa.table(table.to_arrow(index=False))
+            name = table.geometry.name
+            return under_geometry(pa.table(table.to_arrow(index=False)), name)
         if hasattr(table, "__arrow_c_stream__"):
             return pa.table(table)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
@@ -72,11 +74,11 @@ class Source:
     """The columns of a table, each as one Arrow array.
 
     A mistake in a row is an error. With *refusals* it is noted there instead, the reading goes on, and what comes of
-    that row has no meaning.
+    that row has no meaning. :attr:`crs` is the coordinate system that the geometry is declared to be in, if any.
     """
 
     def __init__(self, table: Any, what: str, refusals: Refusals | None = None) -> None:
-        self._table = arrow_table(table)
+        self._table, self.crs = with_geometry(arrow_table(table))
         self._what = what
         self._refusals = refusals
         names = self._table.column_names

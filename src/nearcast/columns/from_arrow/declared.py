@@ -1,0 +1,84 @@
+"""What a table declares about its geometry: which column it is, and in which coordinate system.
+
+GeoParquet says it in the metadata of the table, GeoArrow, which GeoPandas writes, in those of the column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from nearcast.columns.from_arrow.names import PLACE
+from nearcast.errors import ColumnError, shown
+
+__all__ = ["geoparquet", "under_geometry", "with_geometry"]
+
+_NAME, _METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
+
+
+def with_geometry(table: pa.Table) -> tuple[pa.Table, Any]:
+    """Return the table with its geometry under the name ``geometry``, and the coordinate system, None if not declared.
+
+    That is GeoParquet's primary column, or, in a table that says nothing else of places, the one column of GeoArrow.
+    """
+    schema = table.schema
+    names = schema.names
+    found = geoparquet(schema.metadata) if schema.metadata else None
+    if found is not None and found[0] in names:
+        return under_geometry(table, found[0]), found[1]
+    if "geometry" in names:
+        return table, _geoarrow(schema.field("geometry")).get("crs")
+    if any(name in PLACE for name in names):
+        return table, None
+    of_arrow = [(field.name, declared) for field in schema if (declared := _geoarrow(field))]
+    if len(of_arrow) != 1:
+        return table, None
+    ((name, declared),) = of_arrow
+    return under_geometry(table, name), declared.get("crs")
+
+
+def geoparquet(metadata: Mapping[bytes, bytes]) -> tuple[str, Any] | None:
+    """Return the primary column and its coordinate system, as metadata declare them; None if it is not GeoParquet."""
+    written = metadata.get(b"geo")
+    if written is None:
+        return None
+    try:
+        geo = json.loads(written)
+        name, column = geo["primary_column"], geo["columns"][geo["primary_column"]]
+        encoding, crs = column.get("encoding", "WKB"), column.get("crs")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ColumnError("its GeoParquet metadata cannot be read; write the file again") from None
+    if encoding != "WKB":
+        raise ColumnError(
+            f"its geometry is encoded as {shown(encoding)}; write it as WKB, GeoParquet's default"
+        )
+    return str(name), crs
+
+
+def _geoarrow(field: pa.Field) -> dict[str, Any]:
+    """Return what a column of GeoArrow declares; empty for any other column."""
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        name, written = kind.extension_name, kind.__arrow_ext_serialize__()
+    else:
+        metadata = field.metadata or {}
+        name, written = metadata.get(_NAME, b"").decode(), metadata.get(_METADATA, b"")
+    if not name.startswith(("geoarrow.", "ogc.")):
+        return {}
+    try:
+        declared = json.loads(written or b"{}")
+    except ValueError:
+        declared = {}
+    return {"name": name, **(declared if isinstance(declared, dict) else {})}
+
+
+def under_geometry(table: pa.Table, name: str) -> pa.Table:
+    """Return the table with this column under the name ``geometry``, and without the metadata that said so."""
+    if name != "geometry" and "geometry" in table.column_names:
+        table = table.drop_columns("geometry")
+    metadata = {key: value for key, value in (table.schema.metadata or {}).items() if key != b"geo"}
+    table = table.rename_columns(["geometry" if own == name else own for own in table.column_names])
+    return table.replace_schema_metadata(metadata)

@@ -1,0 +1,59 @@
+"""The coordinate system that data declares: WGS84, longitude first, or it is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from nearcast.errors import GeometryError, shown
+
+__all__ = ["require_wgs84"]
+
+_WGS84 = {("OGC", "CRS84"), ("EPSG", "4326")}
+_LAST_ID = re.compile(r'(?:ID|AUTHORITY)\[\s*"(\w+)"\s*,\s*"?(\w+)"?\s*\]\s*\]\s*$', re.IGNORECASE)  # of WKT
+
+
+def require_wgs84(crs: Any) -> None:
+    """Raise GeometryError unless *crs* is WGS84, as PROJJSON, WKT, a URN or a code; None declares nothing.
+
+    >>> require_wgs84("urn:ogc:def:crs:OGC:1.3:CRS84")
+    >>> require_wgs84("EPSG:3857")
+    Traceback (most recent call last):
+        ...
+    nearcast.errors.GeometryError: the coordinates are 'EPSG:3857'; transform them to WGS84 (OGC:CRS84), longitude \
+first, as GeoPandas does by .to_crs(4326)
+    """
+    if isinstance(crs, str) and crs.lstrip().startswith("{"):
+        with suppress(ValueError):  # then it is not WGS84, whatever it is
+            crs = json.loads(crs)
+    if crs is None or (_is_wgs84(crs) if isinstance(crs, Mapping) else _is_wgs84_text(str(crs))):
+        return
+    name = crs.get("name", crs) if isinstance(crs, Mapping) else crs
+    raise GeometryError(
+        f"the coordinates are {shown(name)}; transform them to WGS84 (OGC:CRS84), longitude first, "
+        "as GeoPandas does by .to_crs(4326)"
+    )
+
+
+def _is_wgs84(crs: Mapping[str, Any]) -> bool:
+    """Tell whether PROJJSON is WGS84: by its id, or, where it has none, by its datum."""
+    known = crs.get("id")
+    if isinstance(known, Mapping):
+        return (known.get("authority"), str(known.get("code"))) in _WGS84
+    datum = crs.get("datum") or crs.get("datum_ensemble")
+    return (
+        crs.get("type") == "GeographicCRS"
+        and isinstance(datum, Mapping)
+        and str(datum.get("name")).startswith("World Geodetic System 1984")
+        and "prime_meridian" not in datum  # another than Greenwich
+    )
+
+
+def _is_wgs84_text(crs: str) -> bool:
+    if "[" in crs:
+        found = _LAST_ID.search(crs)
+        return found is not None and (found[1].upper(), found[2].upper()) in _WGS84
+    return crs.upper().endswith(("CRS84", "EPSG::4326", "EPSG:4326", "EPSG/0/4326"))
