@@ -187,6 +187,9 @@ KERNEL_CACHE_BYTES: Final = 1 << 30  # all of them; the ones that were not used 
 KERNEL_UNUSED_S: Final = 90 * 86_400  # a kernel that nobody used for so long goes
 KERNEL_TOUCH_S: Final = 86_400  # how fine the time of last use is known
 
+# --- Arrays at rest ------------------------------------------------------------------------------------------------
+STORAGE_ALWAYS_READ: Final = 1 << 20  # bytes of floats that are compared with their checksum at every opening
+
 # --- Vocabulary ----------------------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
 FEW_STRINGS: Final = (

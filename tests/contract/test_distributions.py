@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowds import random_batch, random_table
-from nearcast import InputError, MessageBatch, Subscription, SubscriptionTable, UnknownError, build_index
+from nearcast import (
+    Box,
+    InputError,
+    Message,
+    MessageBatch,
+    Point,
+    Subscription,
+    SubscriptionTable,
+    UnknownError,
+    build_index,
+)
 from nearcast.sharding.distribution import (
     DISTRIBUTIONS,
     compared,
@@ -19,6 +29,7 @@ from nearcast.sharding.distribution import (
     measured,
     sampled,
 )
+from nearcast.sharding.distribution.files import open_distribution, save_distribution
 from strategies import batches, tables
 
 SHARDS = (1, 2, 5, 9)
@@ -64,6 +75,30 @@ class TestEveryDistribution:
             (*again.subscriptions(table), *again.messages(batch)),
         ):
             np.testing.assert_array_equal(mine, other)
+
+    @pytest.mark.parametrize("shards", [1, 6])
+    def test_a_saved_one_routes_and_grows_alike(self, name, shards, tmp_path):
+        words = ["tea", "milk OR coffee", 'brand = "x" AND tea', None, "price < 3"]
+        table = SubscriptionTable.from_subscriptions(
+            [Subscription(i, words[i % 5], Box(i, 0, i + 2, 9)) for i in range(40)]
+        )
+        made = distribute(name, table, shards)
+        opened, coding = open_distribution(
+            save_distribution(made, table.coding, tmp_path / "saved"), verify=True
+        )
+        assert repr(opened) == repr(made)
+        places = [Message(i, "tea milk new", Point(lon=i, lat=i % 9)) for i in range(40)]
+        same = {}
+        for one, like in ((made, table), (opened, coding)):
+            more = SubscriptionTable.from_subscriptions(
+                [Subscription(i, f"new AND rare{i}", Box(i, 0, i + 1, 3)) for i in range(40, 50)], like=like
+            )
+            again = SubscriptionTable.from_subscriptions(table.to_subscriptions(), like=like)
+            batch = MessageBatch.from_messages(places, like=like)
+            grown = one.grown(more, np.arange(len(more.owners)))
+            same[one] = [*one.subscriptions(again), *grown.subscriptions(more), *grown.messages(batch)]
+        for mine, its in zip(*same.values()):
+            np.testing.assert_array_equal(mine, its)
 
     def test_routes_are_sets_in_ascending_order(self, name):
         rng = np.random.default_rng(0)

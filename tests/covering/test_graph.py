@@ -1,5 +1,8 @@
 """The relation graph: what is forwarded, covered, exposed, taken over."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -71,6 +74,11 @@ class GraphMachine(RuleBasedStateMachine):
         assert set(exposed.tolist()) == {
             row for row, state in self.model.forwarded.items() if state and not before[row]
         }
+
+    @rule()
+    def rest(self):
+        with TemporaryDirectory() as directory:
+            self.graph = RelationGraph.open(self.graph.save(Path(directory) / "graph"), verify=True)
 
     @invariant()
     def forwarded_are_those_of_the_model(self):

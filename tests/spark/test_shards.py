@@ -1,6 +1,5 @@
 """Sharded versions on Spark: the same deliveries, however subscriptions are divided."""
 
-import json
 from collections import Counter
 from itertools import product
 
@@ -14,6 +13,8 @@ from nearcast.errors import ColumnError, IndexFileError, InputError, UnknownErro
 from nearcast.sharding.distribution import DISTRIBUTIONS
 from nearcast.sharding.version import Sharded
 from nearcast.spark import build, match
+from nearcast.storage.directory import read
+from nearcast.storage.manifest import read_manifest
 from spark.worlds import in_process, message_table, pairs, write_files
 
 pytestmark = pytest.mark.spark
@@ -92,26 +93,22 @@ class TestVersion:
         assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
     def test_the_manifest_tells_what_is_in_it(self, version):
-        manifest = json.loads((version / "manifest.json").read_text())
-        assert (manifest["distribution"], manifest["shards"], manifest["subscriptions"]) == (
-            "location",
-            4,
-            300,
-        )
-        rows = [np.load(version / f"shard-{shard:04}.rows.npy") for shard in range(4)]
-        assert manifest["stored"] == sum(map(len, rows)) > 300
+        told = read_manifest(version, "shards").document
+        assert (told["distribution"], told["shards"], told["subscriptions"]) == ("location", 4, 300)
+        rows = [read(version / f"shard-{shard:04}", "shard")[1]["stored/rows"] for shard in range(4)]
+        assert told["stored"] == sum(map(len, rows)) > 300
         assert np.array_equal(np.unique(np.concatenate(rows)), np.arange(300))
         assert pq.read_metadata(version / "subscriptions.parquet").num_rows == 300
 
     def test_damage_is_found(self, world, tmp_path):
         version = build(world.subscriptions, tmp_path, shards=2, distribution="hash")
-        data = next(version.glob("shard-0001/store.boxes.npy"))
+        data = version / "shard-0001" / "index.rows.boxes"
         content = bytearray(data.read_bytes())
         content[-1] ^= 1
         data.write_bytes(content)
         with pytest.raises(IndexFileError, match="checksum"):
             open_index(version, verify=True)
-        (version / "shard-0001.rows.npy").unlink()
+        (version / "shard-0001" / "stored.rows").unlink()
         with pytest.raises(IndexFileError, match=r"shard-0001.*missing"):
             match(world.messages, version)
         again = build(world.subscriptions, tmp_path, shards=2, distribution="hash")

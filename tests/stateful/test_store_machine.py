@@ -1,6 +1,8 @@
 """A random life of a message store: inserts, removals, time, sweeps, questions, compared with the naive matcher."""
 
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 import naive
 from answers import answers
-from nearcast import MessageBatch, SubscriptionTable, build_store, config
+from nearcast import MessageBatch, SubscriptionTable, build_store, config, open_store
 from nearcast.columns import NEVER
 from nearcast.columns.coding import Coding
 from nearcast.matching import STORES
@@ -61,6 +63,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert rows == sorted(rows)
         assert len(rows) <= limit
         self.forget(rows)
+
+    @rule()
+    def save_and_open(self):
+        with TemporaryDirectory() as directory:
+            self.store = open_store(self.store.save(Path(directory) / "store"), verify=True)
 
     def forget(self, rows):
         for row in rows:

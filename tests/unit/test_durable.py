@@ -9,7 +9,7 @@ import pytest
 
 from nearcast.sharding import version as sharded
 from nearcast.storage.atomic import sync_tree, write_durably
-from nearcast.storage.directory import current, switch
+from nearcast.storage.current import current, switch
 
 
 @pytest.fixture

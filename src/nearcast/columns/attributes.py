@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nearcast.columns.vocabulary import Vocabulary
 
@@ -22,12 +22,10 @@ class AttributeNames:
     True
     """
 
-    def __init__(
-        self, columns: list[tuple[str, bool]] | None = None, strings: Vocabulary | None = None
-    ) -> None:
+    def __init__(self, columns: Iterable[tuple[str, bool]] = (), strings: Vocabulary | None = None) -> None:
         self._columns: dict[tuple[str, bool], int] = {}
         self._folded: dict[str, str] = {}
-        for name, text in columns or []:
+        for name, text in columns:
             self.add(name, text=text)
         self.strings = Vocabulary() if strings is None else strings
 

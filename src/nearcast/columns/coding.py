@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.typing import NDArray
+
 from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError, shown
-from nearcast.geometry import WGS84, Space
+from nearcast.geometry import WGS84, Planar, Space
 
 __all__ = ["Coded", "Coding", "coding_of", "coding_or_new"]
+
+_ANALYSIS = "plain"  # the only one yet: NFKC, casefold, runs of letters and digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +32,7 @@ class Coding:
     vocabulary: Vocabulary | None = None  # of the keywords
     attributes: AttributeNames | None = None  # of the tests and values
     space: Space = WGS84
-    analysis: str = "plain"  # how a text becomes keywords: NFKC, casefold, runs of letters and digits
+    analysis: str = _ANALYSIS  # how a text becomes keywords
 
     @classmethod
     def new(cls, space: Space = WGS84) -> Coding:
@@ -55,6 +60,49 @@ class Coding:
                 "the subscriptions speak in bare codes; give messages as arrays of the same codes"
             )
         return self.vocabulary, self.attributes
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many codes of words and of attributes there may be: for bare ones as many as there are numbers."""
+        words, attributes = self.vocabulary, self.attributes
+        return 2**31 if words is None else len(words), 2**31 if attributes is None else len(attributes)
+
+    def document(self) -> dict[str, Any]:
+        """Return what :meth:`restored` takes beside the arrays, in plain values."""
+        space, attributes = self.space, self.attributes
+        return {
+            "attributes": None if attributes is None else [[name, text] for name, text in attributes],
+            "space": [space.xmin, space.ymin, space.xmax, space.ymax]
+            if isinstance(space, Planar)
+            else "WGS84",
+            "analysis": self.analysis,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        return nested(
+            words={} if self.vocabulary is None else self.vocabulary.arrays(),
+            strings={} if self.attributes is None else self.attributes.strings.arrays(),
+        )
+
+    @classmethod
+    def restored(cls, document: dict[str, Any], arrays: Arrays) -> Coding:
+        """Return the coding that these came from, on the same arrays."""
+        words, attributes, space = part_of(arrays, "words"), document["attributes"], document["space"]
+        if document["analysis"] != _ANALYSIS:
+            raise ColumnError(
+                f"the words come from the analysis {shown(document['analysis'])}; there is {shown(_ANALYSIS)}"
+            )
+        return cls(
+            Vocabulary.from_arrays(words) if words else None,
+            None
+            if attributes is None
+            else AttributeNames(
+                [(str(name), bool(text)) for name, text in attributes],
+                Vocabulary.from_arrays(part_of(arrays, "strings")),
+            ),
+            WGS84 if space == "WGS84" else Planar(*space),
+        )
 
 
 class Coded:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.vocabulary import Vocabulary
+from nearcast.columns.parts import Arrays
+from nearcast.columns.ragged import checked_offsets
+from nearcast.columns.vocabulary import Vocabulary, string_buffers
 from nearcast.errors import ColumnError, shown
 
-__all__ = ["IdColumn", "Ids", "id_array", "id_kind"]
+__all__ = ["IdColumn", "Ids", "arrays_of_ids", "id_array", "id_kind", "ids_from_arrays"]
 
 _NONE = -1
 _KINDS = {str: pa.large_string(), int: pa.int64()}
@@ -315,3 +317,24 @@ def _bytes(ids: pa.Array | list[Any]) -> pa.Array | list[Any]:
     numbers = np.ascontiguousarray(ids.to_numpy(zero_copy_only=False), np.int64)
     offsets = np.arange(len(numbers) + 1, dtype=np.int64) * 8
     return pa.LargeStringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(numbers))
+
+
+def arrays_of_ids(ids: pa.Array | None) -> dict[str, NDArray[Any]]:
+    """Return the flat arrays that :func:`ids_from_arrays` takes; none where there are no ids."""
+    if ids is None:
+        return {}
+    if pa.types.is_integer(ids.type):
+        return {"values": ids.to_numpy()}
+    data, offsets, _ = string_buffers(ids)
+    return {"offsets": (offsets - offsets[0]).astype(np.int32), "bytes": data[offsets[0] : offsets[-1]]}
+
+
+def ids_from_arrays(arrays: Arrays) -> pa.Array | None:
+    """Return the ids that these arrays came from, without copying them."""
+    if not arrays:
+        return None
+    if "values" in arrays:
+        return pa.array(arrays["values"])
+    offsets, data = arrays["offsets"], arrays["bytes"]
+    checked_offsets(offsets, len(offsets) - 1, len(data), "id")
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data))

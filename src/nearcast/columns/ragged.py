@@ -14,6 +14,8 @@ from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
 
 __all__ = [
     "box_rows",
+    "check_positions",
+    "checked_offsets",
     "code_sets",
     "integers",
     "interval_rows",
@@ -44,6 +46,22 @@ def ragged_take(
     if len(out):
         sets.gather_rows(offsets, values, rows, taken, out)
     return taken, out
+
+
+def checked_offsets(offsets: Any, n: int, k: int, name: str) -> NDArray[np.int64]:
+    """Return *offsets* as int64, checked: they cut *k* values into *n* rows."""
+    array = integers(offsets, np.int64, f"{name} offsets")
+    if len(array) != n + 1 or array[0] != 0 or array[-1] != k or (array[1:] < array[:-1]).any():
+        raise ColumnError(
+            f"{name} offsets must be {n + 1} ascending integers from 0 to {k}, not {shown(array[:10].tolist())}"
+        )
+    return array
+
+
+def check_positions(positions: NDArray[Any], size: int, name: str, *, none: bool = False) -> None:
+    """Raise unless all *positions* are from 0 to *size* - 1, or also -1 where *none* stands for nothing."""
+    if len(positions) and not -int(none) <= positions.min() <= positions.max() < size:
+        raise ColumnError(f"{name} run from {positions.min()} to {positions.max()}, of {size:,}")
 
 
 def row_numbers(rows: Any, size: int, what: str) -> NDArray[np.int64]:
@@ -91,7 +109,7 @@ def code_sets(
     if offsets is None and codes is None:
         return np.zeros(n + 1, np.int64), np.empty(0, np.int32)
     code_array = integers(codes, np.int32, f"{name} codes")
-    offset_array = _offsets(offsets, n, len(code_array), name)
+    offset_array = checked_offsets(offsets, n, len(code_array), name)
     if not drop_negative and code_array.size and code_array.min() < 0:
         row = int(np.searchsorted(offset_array, int(code_array.argmin()), side="right")) - 1
         raise ColumnError(f"row {row} has the {name} code {code_array.min()}; codes start at 0")
@@ -120,7 +138,7 @@ def interval_rows(
         )
     attributes = integers(intervals[1], np.int32, "interval attributes")
     k = len(attributes)
-    offsets = _offsets(intervals[0], n, k, "interval")
+    offsets = checked_offsets(intervals[0], n, k, "interval")
     low, high = (_floats(intervals[i], k, name) for i, name in ((2, "low"), (3, "high")))
     flags = (
         integers(intervals[4], np.uint8, "interval flags") if len(intervals) == 5 else np.zeros(k, np.uint8)
@@ -166,15 +184,6 @@ def _floats(values: Any, k: int, name: str) -> NDArray[np.float64]:
     array = _one_type(array)
     if array.shape != (k,):
         raise ColumnError(f"interval ends ({name}) have the shape {array.shape} for {k} intervals")
-    return array
-
-
-def _offsets(offsets: Any, n: int, k: int, name: str) -> NDArray[np.int64]:
-    array = integers(offsets, np.int64, f"{name} offsets")
-    if len(array) != n + 1 or array[0] != 0 or array[-1] != k or (np.diff(array) < 0).any():
-        raise ColumnError(
-            f"{name} offsets must be {n + 1} ascending integers from 0 to {k}, not {shown(array[:10].tolist())}"
-        )
     return array
 
 

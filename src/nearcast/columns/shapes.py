@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast.columns.parts import Arrays
+from nearcast.columns.ragged import check_positions, checked_offsets, offsets_of
 from nearcast.geometry import EVERYWHERE, Box, Circle, Polygon, Region, Space
 
-__all__ = ["NO_SHAPES", "Shapes", "region_of_boxes"]
+__all__ = ["NO_SHAPES", "Shapes", "arrays_of_polygons", "polygons_from_arrays", "region_of_boxes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +81,32 @@ class Shapes:
 
 
 NO_SHAPES = Shapes(np.empty(0, np.int32), np.empty((0, 3)), np.empty(0, object))
+
+
+def arrays_of_polygons(polygons: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the flat arrays that :func:`polygons_from_arrays` takes: which shapes are polygons, and these as WKB."""
+    import shapely
+
+    numbers = np.flatnonzero(shapely.is_geometry(polygons))
+    written = shapely.to_wkb(polygons[numbers]).tolist()
+    return {
+        "numbers": numbers,
+        "offsets": offsets_of(np.array([len(one) for one in written], np.int64)),
+        "bytes": np.frombuffer(b"".join(written), np.uint8),
+    }
+
+
+def polygons_from_arrays(arrays: Arrays, shapes: int) -> NDArray[Any]:
+    """Return the polygons that these arrays came from, among so many shapes."""
+    import shapely
+
+    polygons = np.empty(shapes, object)
+    check_positions(arrays["numbers"], shapes, "polygons")
+    checked_offsets(arrays["offsets"], len(arrays["numbers"]), len(arrays["bytes"]), "polygon")
+    offsets, data = arrays["offsets"].tolist(), arrays["bytes"].tobytes()
+    written = [data[start:stop] for start, stop in pairwise(offsets)]
+    polygons[arrays["numbers"]] = shapely.from_wkb(np.array(written, object))
+    return polygons
 
 
 def region_of_boxes(boxes: NDArray[np.float64], space: Space) -> Region:

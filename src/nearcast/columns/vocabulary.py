@@ -11,6 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.parts import Arrays
+from nearcast.columns.ragged import checked_offsets
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import hashing
 from nearcast.kernels.hashing import NO_CODE, Words
@@ -149,7 +151,7 @@ class Vocabulary:
         return np.argsort(-self.counts, kind="stable").astype(np.int32)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the flat arrays that :meth:`from_arrays` restores, for an index directory."""
+        """Return the flat arrays that :meth:`from_arrays` takes."""
         offsets = self._words.offsets[: self._size + 1]
         return {
             "slots": self._words.slots,
@@ -159,10 +161,17 @@ class Vocabulary:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Vocabulary:
+    def from_arrays(cls, arrays: Arrays) -> Vocabulary:
         """Restore what :meth:`arrays` gave, without copying."""
         vocabulary = cls()
         words = Words(**{name: arrays[name] for name in Words._fields})
+        checked_offsets(words.offsets, len(words.counts), len(words.bytes), "word")
+        if (
+            words.slots.ndim != 2
+            or len(words.slots) <= len(words.counts)
+            or len(words.slots).bit_count() != 1
+        ):
+            raise ColumnError(f"{len(words.slots):,} slots for {len(words.counts):,} words")
         if not words.bytes.size:  # the kernel reads at least one byte
             words = words._replace(bytes=np.zeros(1, np.uint8))
         vocabulary._words = words

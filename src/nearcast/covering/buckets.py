@@ -18,11 +18,15 @@ from nearcast.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
+
 __all__ = [
     "LEAST",
     "LIMIT",
     "Buckets",
     "below_top",
+    "bucket_arrays",
+    "buckets_from_arrays",
     "empty_buckets",
     "free_bucket",
     "grown_buckets",
@@ -108,6 +112,19 @@ def grown_buckets(old: Buckets, rows: int, points: int) -> Buckets:
         homes[: len(old.homes)] = old.homes
         old = old._replace(homes=homes)
     return old
+
+
+def bucket_arrays(buckets: Buckets) -> dict[str, NDArray[Any]]:
+    """Return the flat arrays that :func:`buckets_from_arrays` takes: what is in use."""
+    numbers, places = int(buckets.used[NUMBERS]), int(buckets.used[PLACES])
+    lengths = dict.fromkeys((*(_RECORD.names or ()), "tops"), numbers)
+    lengths |= {"rows": places, "signs": places, "coordinates": places * buckets.tops.shape[1]}
+    return {name: array[: lengths.get(name)] for name, array in buckets._asdict().items()}
+
+
+def buckets_from_arrays(arrays: Arrays) -> Buckets:
+    """Return the buckets that these arrays came from; there is room for one more point."""
+    return grown_buckets(Buckets(**{name: arrays[name] for name in Buckets._fields}), 0, 1)
 
 
 def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:

@@ -44,6 +44,7 @@ from nearcast.kernels.verify import NEGATED, Clauses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["ClauseForest"]
@@ -98,6 +99,15 @@ class ClauseForest(TreeIndex):
             grown_forest(old.forest, len(frequencies) + 1, store.rows, 1),
             frequencies,
         )
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the trees, and how frequent words are."""
+        return super().at_rest() | {"frequencies": self._arrays.frequencies}
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the trees and the frequencies."""
+        super().restore(store, arrays)
+        self._arrays = self._arrays._replace(frequencies=arrays["frequencies"])
 
     @property
     def nbytes(self) -> int:

@@ -16,6 +16,7 @@ from nearcast.kernels.verify import Clauses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["ClauseScan"]
@@ -47,6 +48,15 @@ class ClauseScan(CoveringIndex):
 
     def grow(self, points: int) -> None:
         """There is always room."""
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return who is there."""
+        return {"present": self._arrays.present}
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take who is there."""
+        super().restore(store, arrays)
+        self._arrays = self._arrays._replace(present=arrays["present"])
 
     @property
     def nbytes(self) -> int:

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
+from nearcast.columns.parts import nested, part_of
 from nearcast.covering.buckets import (
     LEAST,
     LIMIT,
     Buckets,
     below_top,
+    bucket_arrays,
+    buckets_from_arrays,
     empty_buckets,
     free_bucket,
     grown_buckets,
@@ -35,10 +38,14 @@ from nearcast.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
+
 __all__ = [
     "Forest",
     "advance",
     "empty_forest",
+    "forest_arrays",
+    "forest_from_arrays",
     "forest_has_room",
     "grown_forest",
     "insert_point",
@@ -112,6 +119,21 @@ def grown_forest(old: Forest, trees: int, rows: int, points: int) -> Forest:
         roots[: len(old.roots)] = old.roots
         old = old._replace(roots=roots)
     return old._replace(buckets=grown_buckets(old.buckets, rows, points))
+
+
+def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
+    """Return the flat arrays that :func:`forest_from_arrays` takes: what is in use."""
+    own = forest._asdict()
+    buckets = own.pop("buckets")
+    own |= {name: own[name][: int(forest.used[NODES])] for name in _NODE.names or ()}
+    return own | nested(buckets=bucket_arrays(buckets))
+
+
+def forest_from_arrays(arrays: Arrays) -> Forest:
+    """Return the forest that these arrays came from; there is room for one more point."""
+    buckets = buckets_from_arrays(part_of(arrays, "buckets"))
+    own = {name: arrays[name] for name in Forest._fields if name != "buckets"}
+    return grown_forest(Forest(buckets=buckets, **own), 0, 0, 1)
 
 
 def too_deep(forest: Forest, built: int) -> bool:

@@ -8,11 +8,13 @@ import numpy as np
 
 from nearcast import config
 from nearcast.columns import Matches, SubscriptionTable
+from nearcast.columns.coding import Coding
+from nearcast.columns.parts import nested, part_of
 from nearcast.columns.ragged import integers, offsets_of
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.covering.clause_forest import ClauseForest
 from nearcast.covering.clause_scan import ClauseScan
-from nearcast.covering.edges import empty_edges, grown_edges
+from nearcast.covering.edges import Edges, empty_edges, grown_edges
 from nearcast.covering.kd_tree import KDTree
 from nearcast.covering.operations import Rows
 from nearcast.covering.regions import subscription_covers
@@ -33,8 +35,11 @@ from nearcast.covering.replay import (
 from nearcast.covering.scan import Scan
 from nearcast.covering.z_curve import ZCurve
 from nearcast.errors import InputError, UnknownError, shown
+from nearcast.storage.directory import read, restoring, write
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from nearcast.covering.index import CoveringIndex
@@ -45,6 +50,7 @@ INDEXES: dict[str, type[CoveringIndex]] = {
     one.name: one for one in (ClauseForest, KDTree, ZCurve, Scan, ClauseScan)
 }
 _NONE = np.empty(0, np.int32)
+_KIND = "relation-graph"  # of directory
 
 
 class Subscribed(NamedTuple):
@@ -269,6 +275,44 @@ class RelationGraph:
                 found.append(f"row {row} is neither forwarded nor covered by anybody who is")
             safe.update(path)
         return found
+
+    # --- At rest ---------------------------------------------------------------------------------------------------
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the graph to a new directory of flat arrays, which appears whole or not at all; return its path."""
+        store = self._store if self._store is not None and self._store.size else None
+        document = {
+            "index": self._index.name,
+            "k": self.k,
+            "take_over": self.take_over,
+            "rebuilds": self._rebuilds,
+            "coding": None if store is None else store.coding.document(),
+        }
+        arrays: dict[str, NDArray[Any]] = {"queries": self._queries, "counters": self._counters}
+        if store is not None:
+            lengths = (store.size * self.k,) * 3 + (store.size,) * 2
+            edges = {
+                name: array[:length] for (name, array), length in zip(self._edges._asdict().items(), lengths)
+            }
+            arrays |= nested(
+                coding=store.coding.arrays(), rows=store.arrays(), edges=edges, index=self._index.at_rest()
+            )
+        return write(directory, _KIND, arrays, document)
+
+    @classmethod
+    def open(cls, directory: str | Path, *, verify: bool = False) -> RelationGraph:
+        """Open a saved graph, as :func:`~nearcast.open_index` opens an index: it goes on where it was."""
+        document, arrays = read(directory, _KIND, verify=verify)
+        with restoring(directory):
+            graph = cls(document["index"], document["k"], take_over=document["take_over"])
+            graph._queries, graph._counters = arrays["queries"], arrays["counters"]
+            graph._rebuilds = document["rebuilds"]
+            if document["coding"] is not None:
+                coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
+                graph._store = ClauseStore.restored(coding, part_of(arrays, "rows"))
+                graph._edges = Edges(**part_of(arrays, "edges"))
+                graph._index.restore(graph._store, part_of(arrays, "index"))
+        return graph
 
     # --- Inside ----------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from nearcast.columns.parts import nested, part_of
 from nearcast.covering.buckets import LARGEST, NUMBERS
-from nearcast.covering.forest import DEEPEST, too_deep
+from nearcast.covering.forest import DEEPEST, forest_arrays, forest_from_arrays, too_deep
 from nearcast.covering.operations import Scratch, new_scratch
 from nearcast.covering.rectangles import Rectangles, refusal
 from nearcast.errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearcast.columns import SubscriptionTable
+    from nearcast.columns.parts import Arrays
     from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["CoveringIndex", "RectangleIndex", "TreeIndex", "array_bytes"]
@@ -60,6 +66,14 @@ class CoveringIndex(ABC):
         """Tell whether the index should be built anew, in another order."""
         return False
 
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes; not those of the store."""
+        return {}
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the index from its arrays, on the clause rows of a store."""
+        self.load(store)
+
     @property
     @abstractmethod
     def nbytes(self) -> int:
@@ -89,6 +103,17 @@ class TreeIndex(CoveringIndex):
     def degenerate(self) -> bool:
         """Tell whether a tree is too deep."""
         return too_deep(self._arrays.forest, self._depth)
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the trees."""
+        trees = nested(forest=forest_arrays(self._arrays.forest))
+        return super().at_rest() | trees | {"depth": np.array([self._depth])}
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the trees."""
+        super().restore(store, arrays)
+        self._arrays = self._arrays._replace(forest=forest_from_arrays(part_of(arrays, "forest")))
+        self._depth = int(arrays["depth"][0])
 
     def stats(self) -> dict[str, Any]:
         """Tell the depth of the deepest tree, and the buckets."""
@@ -126,6 +151,15 @@ class RectangleIndex(CoveringIndex):
         self.rectangles.extend(store.clauses, begin)
         self.grow(1)
         return True
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the axes; the points follow from the store."""
+        return super().at_rest() | {"axes": np.array(self.rectangles.axes, np.int64)}
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the axes."""
+        self.rectangles.axes = arrays["axes"].tolist()
+        super().restore(store, arrays)
 
     @property
     def nbytes(self) -> int:

@@ -14,6 +14,9 @@ from nearcast.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
+    from nearcast.columns.rows.clauses import ClauseStore
+
 __all__ = ["Scan"]
 
 
@@ -59,6 +62,17 @@ class Scan(RectangleIndex):
         self._arrays = _Scanned(
             self.rectangles.points, self.rectangles.signs, packed, clauses, places, old.used
         )
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the rectangles as they stand, and where they do."""
+        _, _, packed, clauses, places, used = self._arrays
+        own = {"packed": packed[: used[0]], "clauses": clauses[: used[0]], "places": places, "used": used}
+        return super().at_rest() | own
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the rectangles."""
+        super().restore(store, arrays)
+        self._arrays = self._arrays._replace(**{name: arrays[name] for name in _Scanned._fields[2:]})
 
 
 @kernel

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
+from nearcast.columns.parts import nested, part_of
 from nearcast.covering.buckets import (
     LARGEST,
     LIMIT,
     Buckets,
     below_top,
+    bucket_arrays,
+    buckets_from_arrays,
     empty_buckets,
     free_bucket,
     grown_buckets,
@@ -47,6 +50,9 @@ from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.columns.parts import Arrays
+    from nearcast.columns.rows.clauses import ClauseStore
 
 __all__ = ["ZCurve"]
 
@@ -111,6 +117,30 @@ class ZCurve(RectangleIndex):
             least=least,
             directory=directory,
             buckets=grown_buckets(old.buckets, rows, points),
+        )
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the curve, what is in use of it."""
+        curve, used = self._arrays, int(self._arrays.used[0])
+        return super().at_rest() | {
+            "made_for": np.array([self._made_for]),
+            "bounds": curve.bounds,
+            "bits": np.array([curve.bits]),
+            "keys": curve.keys,
+            "least": curve.least[:used],
+            "directory": curve.directory[:used],
+            "used": curve.used,
+            **nested(buckets=bucket_arrays(curve.buckets)),
+        }
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the curve."""
+        super().restore(store, arrays)
+        self._made_for = int(arrays["made_for"][0])
+        self._arrays = self._arrays._replace(
+            **{name: arrays[name] for name in ("bounds", "keys", "least", "directory", "used")},
+            bits=int(arrays["bits"][0]),
+            buckets=buckets_from_arrays(part_of(arrays, "buckets")),
         )
 
     def degenerate(self) -> bool:

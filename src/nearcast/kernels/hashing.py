@@ -84,7 +84,7 @@ def _tail(data: NDArray[np.uint8], head: np.uint64, start: int, stop: int) -> An
 def _hash(data: NDArray[np.uint8], head: np.uint64, tail: np.uint64, start: int, stop: int) -> Any:
     """Mix the head, the tail, the length, and what is between. Slots use the low bits, tags the high ones.
 
-    Saved indexes hold slots: another hash is another ``FORMAT`` of ``storage/directory.py``.
+    Saved indexes hold slots: another hash is another ``FORMAT`` of ``storage/manifest.py``.
     """
     h = (head ^ _SEED) * _MIX
     h = (h ^ (h >> _U32) ^ tail ^ np.uint64(stop - start)) * _STIR

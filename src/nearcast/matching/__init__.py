@@ -33,15 +33,23 @@ from typing import Any
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.rows.clauses import ClauseStore
-from nearcast.errors import IndexFileError, UnknownError, shown
+from nearcast.errors import UnknownError, shown
 from nearcast.matching.index import Index
-from nearcast.matching.messages import STORES, build_store, check_parameters
+from nearcast.matching.messages import STORES, build_store, check_parameters, open_store
 from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.structure import ClauseStructure, Progress
 from nearcast.registry import Registry
-from nearcast.storage.directory import read, restored_store
 
-__all__ = ["INDEXES", "STORES", "Index", "MessageStore", "build_index", "build_store", "open_one"]
+__all__ = [
+    "INDEXES",
+    "STORES",
+    "Index",
+    "MessageStore",
+    "build_index",
+    "build_store",
+    "open_one",
+    "open_store",
+]
 
 _STRUCTURES = "nearcast.matching.structures"
 _RIVALS = "nearcast.matching.rivals"
@@ -117,10 +125,4 @@ def build_index(
 
 def open_one(directory: Path, *, verify: bool = False) -> Index:
     """Open the directory of one index."""
-    manifest, arrays = read(directory, verify=verify)
-    name = manifest["index"]
-    if name not in INDEXES:
-        raise IndexFileError(
-            f"{directory} holds an index {shown(name)}; this version knows {', '.join(INDEXES)}"
-        )
-    return Index.restored(INDEXES[name](restored_store(manifest, arrays)), arrays)
+    return Index.opened(directory, INDEXES, verify=verify)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns.coding import Coding
+from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import row_numbers
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.columns.rows.messages import MessageRows
-from nearcast.errors import ColumnError, IndexFileError, UnknownError
+from nearcast.errors import ColumnError, UnknownError, shown
 from nearcast.matching.searching import Searches
 from nearcast.matching.structure import Progress, Structure, View, silent
-from nearcast.storage.directory import Arrays
+from nearcast.registry import Registry
+from nearcast.storage.directory import read, restoring, write
 
 __all__ = ["Holder"]
 
@@ -30,7 +33,9 @@ class Holder(Generic[_Rows]):
     read the *view* that was published last, by one assignment at the end of each change.
     """
 
+    kind: ClassVar[str]  # of the directory that it is saved to
     _what: ClassVar[str]  # one of what is held
+    _rows_class: ClassVar[type[Any]]
     _view: View
 
     def __init__(self, structure: Structure[_Rows, Any]) -> None:
@@ -56,19 +61,42 @@ class Holder(Generic[_Rows]):
         return holder
 
     @classmethod
-    def restored(cls: type[_Self], structure: Structure[_Rows, Any], arrays: Arrays) -> _Self:
-        """Return a holder of *structure*, restored on the arrays of a directory, without copying them."""
+    def restored(
+        cls: type[_Self], structure: type[Structure[_Rows, Any]], coding: Coding, arrays: Arrays
+    ) -> _Self:
+        """Return the holder of a *structure* that its :meth:`arrays` came from, on the same arrays.
+
+        *coding* says what their codes mean.
+        """
         started = time.perf_counter()
-        holder = cls(structure)
-        try:
-            structure.restore(arrays.structure)
-        except KeyError as error:
-            raise IndexFileError(
-                f"{arrays.directory} lacks the array {error}; save the index again"
-            ) from None
+        holder = cls(structure(cls._rows_class.restored(coding, part_of(arrays, "rows"))))
+        holder.structure.restore(part_of(arrays, "structure"))
         holder._publish()
         holder._build_seconds = time.perf_counter() - started
         return holder
+
+    @classmethod
+    def opened(cls: type[_Self], directory: str | Path, structures: Registry[Any], *, verify: bool) -> _Self:
+        """Open what :meth:`save` wrote; its structure is one of *structures*."""
+        document, arrays = read(directory, cls.kind, verify=verify)
+        with restoring(directory):
+            name = document["structure"]
+            if name not in structures:
+                raise UnknownError(f"there is no structure {shown(name)}; there are {', '.join(structures)}")
+            coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
+            return cls.restored(structures[name], coding, arrays)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write all to a new directory of flat arrays that any number of processes can map; return its path.
+
+        The directory appears whole or not at all. An existing one is never overwritten.
+        """
+        document = {"structure": self.name, "coding": self.coding.document()}
+        return write(directory, self.kind, self.arrays() | nested(coding=self.coding.arrays()), document)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        return nested(rows=self._rows.arrays(), structure=self.structure.arrays())
 
     def __len__(self) -> int:
         """How many there are."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +18,6 @@ from nearcast.errors import ColumnError, UnknownError, shown
 from nearcast.geometry import Planar, as_region
 from nearcast.matching.holder import Holder
 from nearcast.matching.refine import resolve
-from nearcast.storage.directory import write
 
 __all__ = ["Index"]
 
@@ -34,7 +31,9 @@ class Index(Holder[ClauseStore]):
     same time; a change needs the index alone.
     """
 
+    kind: ClassVar[str] = "index"
     _what: ClassVar[str] = "subscription"
+    _rows_class: ClassVar[type[ClauseStore]] = ClauseStore
 
     @property
     def store(self) -> ClauseStore:
@@ -161,12 +160,3 @@ class Index(Holder[ClauseStore]):
     def _subscriptions(self, rows: Any) -> NDArray[np.int64]:
         """Check subscription rows."""
         return self._picks(rows, "was removed from this index")
-
-    # --- At rest ---------------------------------------------------------------------------------------------------
-
-    def save(self, directory: str | Path, progress: Callable[[str], None] | None = None) -> Path:
-        """Write the index to a new directory of flat arrays that any number of processes can map; return its path.
-
-        The directory appears whole or not at all. An existing one is never overwritten.
-        """
-        return write(Path(directory), self.name, self._rows, self.structure.arrays(), progress)

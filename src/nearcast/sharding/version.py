@@ -1,21 +1,18 @@
 """A sharded version: subscriptions divided by a distribution, one index for each shard, in one directory.
 
 ===========================  =================================================================================
-``manifest.json``            format, index, distribution, shards, counts; bytes and CRC-32 of the files
+``manifest.json``            index, distribution, shards, counts; answers for the file and the manifests below it
 ``subscriptions.parquet``    all subscriptions, in the order of their ids: what versions to come are made from
-``distribution``             the distribution, and the words that messages are coded by before they are sent
-``shard-0000`` …             an index directory for each shard
-``shard-0000.*.npy`` …       for its subscriptions: the row among all, and the shards that store it
+``distribution``             the distribution, and what messages are coded by before they are sent
+``shard-0000`` …             the index of each shard; of its subscriptions the row among all, and who else stores it
 ===========================  =================================================================================
 
-Like an index directory, it is never changed, and appears whole or not at all. The parts are written side by side (by
-the tasks of a Spark job, say) into a draft; :func:`finish` checks that all are there.
+Like every directory at rest, it is never changed, and appears whole or not at all. The parts are written side by side
+(by the tasks of a Spark job, say) into a draft; :func:`finish` checks that all are there.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,18 +25,27 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast._version import __version__
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
+from nearcast.columns.parts import nested, part_of
 from nearcast.columns.ragged import ragged_take
-from nearcast.errors import ColumnError, IndexFileError, shown
-from nearcast.matching import Index, build_index, open_one
+from nearcast.errors import ColumnError, IndexFileError
+from nearcast.matching import INDEXES, Index, build_index
 from nearcast.sharding.distribution import Distribution, Routes, delivering_shards, distribute
 from nearcast.sharding.distribution.files import open_distribution, save_distribution
-from nearcast.storage.atomic import synced, write_durably
-from nearcast.storage.directory import FORMAT
+from nearcast.storage.atomic import synced
+from nearcast.storage.directory import read, restoring, write
+from nearcast.storage.manifest import (
+    MANIFEST,
+    check_files,
+    file_entry,
+    mapped,
+    read_manifest,
+    write_manifest,
+)
 
 __all__ = [
+    "KIND",
     "ROW",
     "SHARDS",
     "SUBSCRIPTIONS",
@@ -47,18 +53,16 @@ __all__ = [
     "Sharded",
     "build_shard",
     "finish",
-    "is_sharded",
     "start",
 ]
 
-KIND = "shards"
+KIND = "shards"  # of directory
 ROW, SHARDS = (
     "_row",
     "_shards",
 )  # columns of subscriptions.parquet: the row among all, the shards that store it
-_COLUMNS = ("rows", "offsets", "shards")  # of a shard, beside its index
 SUBSCRIPTIONS = "subscriptions.parquet"
-_MANIFEST, _DISTRIBUTION = "manifest.json", "distribution"
+_SHARD, _DISTRIBUTION = "shard", "distribution"  # kinds of the directories within
 
 
 def start(
@@ -75,7 +79,7 @@ def start(
     made = distribute(distribution, subscriptions, shards, messages=sample)
     stored = made.subscriptions(subscriptions)
     draft.mkdir(mode=0o700, parents=True)
-    save_distribution(made, subscriptions, draft / _DISTRIBUTION)
+    save_distribution(made, subscriptions.coding, draft / _DISTRIBUTION)
     lists = pa.ListArray.from_arrays(stored.offsets.astype(np.int32), stored.shards)
     table = table.append_column(ROW, pa.array(np.arange(len(table)))).append_column(SHARDS, lists)
     with synced(draft / SUBSCRIPTIONS) as file:
@@ -85,18 +89,17 @@ def start(
 def build_shard(draft: Path, shard: int, rows: pa.Table, index: str) -> int:
     """Build the index of one shard over its *rows* of ``subscriptions.parquet``; return how many there are."""
     _, coding = open_distribution(draft / _DISTRIBUTION)
-    name = _shard_name(shard)
     rows = rows.sort_by(ROW).combine_chunks()
     lists = rows[SHARDS].combine_chunks()
-    build_index(index, SubscriptionTable.from_arrow(rows.drop([ROW, SHARDS]), like=coding)).save(draft / name)
+    built = build_index(index, SubscriptionTable.from_arrow(rows.drop([ROW, SHARDS]), like=coding))
     stored = {
         "rows": rows[ROW].to_numpy(),
         "offsets": np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())]).astype(np.int64),
         "shards": lists.flatten().to_numpy().astype(np.int32),
     }
-    for column in _COLUMNS:
-        with synced(draft / f"{name}.{column}.npy") as file:
-            np.save(file, stored[column])
+    arrays = nested(index=built.arrays(), coding=built.coding.arrays(), stored=stored)
+    document = {"index": index, "coding": built.coding.document(), "subscriptions": len(rows)}
+    write(draft / _shard_name(shard), _SHARD, arrays, document)
     return len(rows)
 
 
@@ -108,36 +111,22 @@ def finish(draft: Path, index: str) -> None:
     distribution, _ = open_distribution(draft / _DISTRIBUTION)
     table = pq.read_table(draft / SUBSCRIPTIONS, columns=[SHARDS])
     expected = np.bincount(table[SHARDS].combine_chunks().flatten().to_numpy(), minlength=distribution.shards)
-    files = [SUBSCRIPTIONS, f"{_DISTRIBUTION}/{_MANIFEST}"]
+    files = [SUBSCRIPTIONS, f"{_DISTRIBUTION}/{MANIFEST}"]
     for shard, count in enumerate(expected.tolist()):
         name = _shard_name(shard)
         if count == 0:
             build_shard(draft, shard, pq.read_schema(draft / SUBSCRIPTIONS).empty_table(), index)
-        own = [f"{name}/{_MANIFEST}", *(f"{name}.{column}.npy" for column in _COLUMNS)]
-        if not all((draft / file).exists() for file in own) or len(np.load(draft / own[1])) != count:
+        if read_manifest(draft / name, _SHARD).document["subscriptions"] != count:
             raise IndexFileError(f"shard {shard} of {draft} does not have its {count:,} subscriptions")
-        files += own
-    manifest = {
-        "kind": KIND,
-        "format": FORMAT,
-        "nearcast": __version__,
+        files.append(f"{name}/{MANIFEST}")
+    document = {
         "index": index,
         "distribution": distribution.name,
         "shards": distribution.shards,
         "subscriptions": len(table),
         "stored": int(expected.sum()),
-        "files": {name: _sum(draft / name) for name in files},
     }
-    with write_durably(draft / _MANIFEST) as file:
-        file.write(json.dumps(manifest, indent=1).encode())
-
-
-def is_sharded(directory: Path) -> bool:
-    """Tell whether *directory* is a sharded version."""
-    try:
-        return bool(json.loads((directory / _MANIFEST).read_bytes()).get("kind") == KIND)
-    except (OSError, ValueError, AttributeError):
-        return False
+    write_manifest(draft, KIND, document, {name: file_entry(mapped(draft / name)) for name in files})
 
 
 class Shard(NamedTuple):
@@ -156,30 +145,18 @@ class Sharded:
 
     def __init__(self, directory: str | Path, *, verify: bool = False) -> None:
         self.directory = Path(directory).absolute()
-        try:
-            self.manifest = json.loads((self.directory / _MANIFEST).read_bytes())
-            version, files = self.manifest["format"], dict(self.manifest["files"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise IndexFileError(f"{self.directory} is damaged; build it again") from None
-        if version != FORMAT:
-            raise IndexFileError(
-                f"{self.directory} has format {shown(version)}; Nearcast {__version__} reads format {FORMAT}; "
-                "build it again"
-            )
-        for name, expected in files.items():
-            path = self.directory / name
-            if not path.exists() or path.stat().st_size != expected["bytes"]:
-                raise IndexFileError(f"{path} is missing or cut off; build the version again")
-            if verify and _sum(path) != expected:
-                raise IndexFileError(f"{path} is damaged: its checksum is not the manifest's; build it again")
-        self.distribution, self.coding = self.open_distribution()
+        manifest = read_manifest(self.directory, KIND)
+        check_files(self.directory, manifest, verify=verify)
+        self.distribution, self.coding = open_distribution(self.directory / _DISTRIBUTION, verify=verify)
+        for name in map(_shard_name, range(self.distribution.shards)):
+            shard = self.directory / name
+            check_files(shard, read_manifest(shard, _SHARD), verify=verify)
+        with restoring(self.directory):
+            self._size, self._stored = manifest.document["subscriptions"], manifest.document["stored"]
         self.shard = lru_cache(maxsize=None)(self.open_shard)
-        if verify:
-            for shard in range(self.distribution.shards):
-                open_one(self.directory / _shard_name(shard), verify=True)
 
     def __len__(self) -> int:
-        return int(self.manifest["subscriptions"])
+        return int(self._size)
 
     def __repr__(self) -> str:
         return f"<Sharded: {len(self):,} subscriptions in {self.distribution!r}>"
@@ -192,7 +169,7 @@ class Sharded:
     @property
     def copies(self) -> bool:
         """Whether a subscription is stored in several shards."""
-        return bool(self.manifest["stored"] > self.manifest["subscriptions"])
+        return bool(self._stored > self._size)
 
     def open_distribution(self) -> tuple[Distribution, Coding]:
         """Return the distribution, and what messages are coded by before they are sent; each time another one."""
@@ -200,9 +177,13 @@ class Sharded:
 
     def open_shard(self, number: int) -> Shard:
         """Open a shard, each time another one: what is changed in it stays private to it."""
-        base = self.directory / _shard_name(number)
-        rows, offsets, shards = (np.load(f"{base}.{column}.npy") for column in _COLUMNS)
-        return Shard(open_one(base), rows, Routes(offsets, shards))
+        directory = self.directory / _shard_name(number)
+        document, arrays = read(directory, _SHARD)
+        with restoring(directory):
+            coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
+            index = Index.restored(INDEXES[document["index"]], coding, part_of(arrays, "index"))
+            stored = part_of(arrays, "stored")
+            return Shard(index, stored["rows"], Routes(stored["offsets"], stored["shards"]))
 
     def match(self, batch: MessageBatch, threads: int = 1) -> Matches:
         """Return the subscription rows that each message of *batch* matches, as :meth:`Index.match` does."""
@@ -245,8 +226,3 @@ def _shard_name(shard: int) -> str:
 
 def _taken(routes: Routes, rows: NDArray[np.int64]) -> Routes:
     return Routes(*ragged_take(routes.offsets, routes.shards, rows))
-
-
-def _sum(path: Path) -> dict[str, int]:
-    content = path.read_bytes()
-    return {"bytes": len(content), "crc32": zlib.crc32(content)}

@@ -17,7 +17,7 @@ from nearcast.spark import worker
 from nearcast.spark.columns import map_in_arrow, message_columns
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import sample_of, version_of
-from nearcast.storage.directory import current
+from nearcast.storage.current import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

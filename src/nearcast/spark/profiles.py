@@ -37,7 +37,7 @@ from nearcast.spark.columns import map_in_arrow, message_columns, subscription_c
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, counted
 from nearcast.storage.atomic import rename_durably, sync_tree
-from nearcast.storage.directory import CURRENT, switch
+from nearcast.storage.current import CURRENT, switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

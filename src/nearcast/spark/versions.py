@@ -31,7 +31,8 @@ from nearcast.spark.columns import message_columns, subscription_columns
 from nearcast.spark.profiles import Profile
 from nearcast.spark.session import quietly
 from nearcast.storage.atomic import rename_durably, sync_directory
-from nearcast.storage.directory import FORMAT, switch
+from nearcast.storage.current import switch
+from nearcast.storage.manifest import FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,11 +192,11 @@ def sample_of(messages: DataFrame) -> pa.Table:
 
 
 def _sound(version: Path) -> bool:
-    """Tell whether a version is there and can be opened; one that cannot be opened is cleared away."""
+    """Tell whether a version is there, and every bit of it as it was written; a damaged one is cleared away."""
     if not version.exists():
         return False
     try:
-        open_index(version)
+        open_index(version, verify=True)
     except IndexFileError:
         shutil.rmtree(version)
         return False

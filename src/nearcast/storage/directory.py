@@ -1,112 +1,53 @@
-"""An index at rest: a directory of flat arrays with a manifest.
+"""Arrays at rest: a directory with one file for each array, and a manifest.
 
-=====================  =====================================================================================
-``manifest.json``      format, index, version of Nearcast, space, attributes; bytes and CRC-32 of each file
-``store.*.npy``        the clause columns
-``structure.*.npy``    the index's own arrays
-``words.*.npy``        the vocabulary of the keywords (absent where the caller speaks in codes)
-``strings.*.npy``      the vocabulary of string attributes (likewise)
-``ids.arrow``          the ids, in row order (absent where rows are ids)
-``polygons.arrow``     the polygons as WKB, null where a shape is a circle (absent without shapes)
-=====================  =====================================================================================
+An array ``structure/heads`` is the file ``structure.heads``: its bytes and nothing else. Type and shape stand in the
+manifest, which answers for itself (:mod:`.manifest`), so that no header has to be believed. What is no array is told in
+plain values: the *document* in the manifest.
 
-The directory is written under another name and renamed when every file is synced, so it appears whole or not at
-all; the manifest goes last. It is never changed afterwards. Arrays are mapped copy-on-write: processes share the
-pages, and what one changes stays its own.
+The directory is written under another name and renamed when every file is on disk: it appears whole or not at all, and
+is never changed afterwards. Arrays are mapped copy-on-write: processes share the pages, and what one changes stays its
+own.
+
+**Damage is an error, not a crash.** Numbers that lead somewhere (offsets, rows, codes, cells: whatever is no float)
+could lead a kernel out of an array, so their files are compared with their checksums whenever they are opened, at the
+speed of memory; nothing that a check of ranges would find, or would not, gets past that. Coordinates and scores lead
+nowhere: they are read with ``verify=True``, and otherwise where they are few.
 """
 
 from __future__ import annotations
 
-import json
-import mmap
+import re
 import shutil
 import uuid
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from nearcast._version import __version__
-from nearcast.columns.attributes import AttributeNames
-from nearcast.columns.coding import Coding
-from nearcast.columns.rows.clauses import ClauseStore
-from nearcast.columns.vocabulary import Vocabulary
-from nearcast.errors import IndexFileError, InputError, shown
-from nearcast.geometry import WGS84, Planar, Space
-from nearcast.storage.atomic import rename_durably, sync_directory, synced, write_durably
+from nearcast import config
+from nearcast.errors import IndexFileError, NearcastError
+from nearcast.storage.atomic import rename_durably, sync_directory, synced
+from nearcast.storage.manifest import file_content, file_entry, read_manifest, write_manifest
 
-__all__ = ["CURRENT", "FORMAT", "Arrays", "current", "read", "restored_store", "switch", "write"]
+__all__ = ["Arrays", "read", "restoring", "write"]
 
-FORMAT = 2  # raised when a file comes to mean something else: its layout, or the hash of kernels/hashing.py
-CURRENT = "CURRENT"  # a file beside versions of an index: the name of the one that counts
-_MANIFEST = "manifest.json"
-_IDS, _POLYGONS = "ids.arrow", "polygons.arrow"
+Arrays = Mapping[str, NDArray[Any]]
+_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
 
 
-class Arrays(NamedTuple):
-    """The mapped arrays of a directory, by their part, and the names of its other files."""
-
-    directory: Path
-    store: dict[str, NDArray[Any]]
-    structure: dict[str, NDArray[Any]]
-    words: dict[str, NDArray[Any]]
-    strings: dict[str, NDArray[Any]]
-    others: set[str]
-
-
-def write(
-    directory: Path,
-    index: str,
-    store: ClauseStore,
-    structure: dict[str, NDArray[Any]],
-    progress: Callable[[str], None] | None = None,
-) -> Path:
-    """Write an index directory; see the module's description."""
-    directory = directory.absolute()
+def write(directory: str | Path, kind: str, arrays: Arrays, document: Mapping[str, Any]) -> Path:
+    """Write arrays, and a document of plain values, to a new directory; return its path."""
+    directory = Path(directory).absolute()
     if directory.exists():
-        raise IndexFileError(
-            f"{directory} exists already; an index directory is never overwritten, choose another name"
-        )
+        raise IndexFileError(f"{directory} exists already; it is never overwritten, choose another name")
     draft = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.draft")
     draft.mkdir(parents=True)
-    parts = {"store": store.arrays(), "structure": structure}
-    if store.vocabulary is not None:
-        parts["words"] = store.vocabulary.arrays()
-    if store.attributes is not None:
-        parts["strings"] = store.attributes.strings.arrays()
-    written: dict[str, dict[str, int]] = {}
     try:
-        for part, columns in parts.items():
-            for column, array in columns.items():
-                name = f"{part}.{column}.npy"
-                if progress:
-                    progress(name)
-                with _checked(draft / name, written) as file:
-                    np.save(file, array, allow_pickle=False)
-        if store.ids is not None:
-            _write_arrow(draft / _IDS, store.ids, written)
-        if store.shapes:
-            import shapely
-
-            wkb = pa.array(shapely.to_wkb(store.shapes.polygons), pa.large_binary())
-            _write_arrow(draft / _POLYGONS, wkb, written)
-        manifest = {
-            "format": FORMAT,
-            "index": index,
-            "nearcast": __version__,
-            "space": _space_to_json(store.space),
-            "attributes": None
-            if store.attributes is None
-            else [[name, text] for name, text in store.attributes],
-            "files": dict(written),
-        }
-        with _checked(draft / _MANIFEST, written) as file:
-            file.write(json.dumps(manifest, indent=1).encode())
+        files = {file: _write_array(draft / file, arrays[name]) for name, file in _files(arrays).items()}
+        write_manifest(draft, kind, document, files)
         sync_directory(draft)
         rename_durably(draft, directory)
     except BaseException:
@@ -115,155 +56,75 @@ def write(
     return directory
 
 
-def current(directory: Path) -> Path:
-    """Return the index directory that *directory* is, or that its file ``CURRENT`` names."""
-    try:
-        name = (directory / CURRENT).read_text(encoding="utf-8").strip()
-    except OSError:
-        return directory
-    return directory / name
+def read(
+    directory: str | Path, kind: str, *, verify: bool = False
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the document of a directory of this kind, and its arrays, mapped.
 
-
-def switch(directory: Path, version: Path) -> None:
-    """Let the file ``CURRENT`` of *directory* name *version*, which is there, in one step."""
-    with write_durably(directory / CURRENT) as file:
-        file.write(f"{version.name}\n".encode())
-
-
-def read(directory: Path, *, verify: bool) -> tuple[dict[str, Any], Arrays]:
-    """Map the arrays of an index directory; return its manifest with them."""
-    directory = directory.absolute()
-    try:
-        manifest = json.loads((directory / _MANIFEST).read_bytes())
-        version = manifest["format"]
-    except FileNotFoundError:
-        raise IndexFileError(f"{directory} is not an index directory: it has no {_MANIFEST}") from None
-    except (ValueError, KeyError, TypeError):
-        raise _damaged(directory / _MANIFEST) from None
-    if version != FORMAT:
-        raise IndexFileError(
-            f"{directory} has format {shown(version)}; Nearcast {__version__} reads format {FORMAT}; "
-            "build the index again"
-        )
-    parts: dict[str, dict[str, NDArray[Any]]] = {"store": {}, "structure": {}, "words": {}, "strings": {}}
-    others = set()
-    try:
-        files = {
-            str(name): (int(entry["bytes"]), int(entry["crc32"])) for name, entry in manifest["files"].items()
+    With *verify* every file is compared with its checksum; without, those that the module's description names.
+    """
+    directory = Path(directory).absolute()
+    manifest = read_manifest(directory, kind)
+    with restoring(directory):
+        arrays = {
+            file.replace(".", "/"): _map_array(directory / file, entry, verify)
+            for file, entry in manifest.files.items()
         }
-        for name, (size, checksum) in files.items():
-            _check(directory / name, size, checksum if verify else None)
-            part, _, column = name.removesuffix(".npy").partition(".")
-            if name.endswith(".npy"):
-                parts[part][column] = _map_array(directory / name)
-            else:
-                others.add(name)
-        manifest["index"], manifest["space"], manifest["attributes"]
-    except (KeyError, TypeError, AttributeError, ValueError):
-        raise _damaged(directory / _MANIFEST) from None
-    return manifest, Arrays(directory, **parts, others=others)
-
-
-def restored_store(manifest: dict[str, Any], arrays: Arrays) -> ClauseStore:
-    """Restore the clause rows of a directory."""
-    try:
-        space = _space_from_json(manifest["space"])
-        words = Vocabulary.from_arrays(arrays.words) if arrays.words else None
-        names = None
-        if manifest["attributes"] is not None:
-            columns = [(str(name), bool(text)) for name, text in manifest["attributes"]]
-            names = AttributeNames(columns, Vocabulary.from_arrays(arrays.strings))
-        ids = _read_arrow(arrays.directory / _IDS) if _IDS in arrays.others else None
-        polygons = np.empty(len(arrays.store["circles"]), object)
-        if len(polygons):
-            import shapely
-
-            wkb = _read_arrow(arrays.directory / _POLYGONS)
-            polygons = shapely.from_wkb(np.array(wkb.to_pylist(), object))
-        return ClauseStore.restored(Coding(words, names, space), ids, arrays.store, polygons)
-    except (KeyError, TypeError, ValueError, InputError) as error:
-        raise IndexFileError(f"{arrays.directory} is damaged ({error}); save the index again") from None
-
-
-def _damaged(path: Path) -> IndexFileError:
-    return IndexFileError(f"{path} is damaged; save the index again")
-
-
-def _check(path: Path, size: int, checksum: int | None) -> None:
-    """Raise unless the file has the size, and the checksum where one is given."""
-    try:
-        found = path.stat().st_size
-    except FileNotFoundError:
-        raise IndexFileError(f"{path} is missing; save the index again") from None
-    if found != size:
-        raise IndexFileError(f"{path} has {found:,} bytes, the manifest says {size:,}; save the index again")
-    if checksum is not None:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            if zlib.crc32(content) != checksum:
-                raise IndexFileError(
-                    f"{path} is damaged: its checksum is not the manifest's; save the index again"
-                )
-
-
-def _map_array(path: Path) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
-    except ValueError:  # NumPy cannot map an array without elements
-        try:
-            array = np.load(path, allow_pickle=False)
-        except ValueError:
-            raise _damaged(path) from None
-    return array.view(np.ndarray)  # a plain array to the compiler, still mapped
-
-
-def _write_arrow(path: Path, array: pa.Array, written: dict[str, dict[str, int]]) -> None:
-    with _checked(path, written) as file, pa.ipc.new_file(file, pa.schema([("value", array.type)])) as writer:
-        writer.write_batch(pa.record_batch({"value": array}))
-
-
-def _read_arrow(path: Path) -> pa.Array:
-    try:
-        with pa.memory_map(str(path)) as source:
-            return pa.ipc.open_file(source).read_all()["value"].combine_chunks()
-    except (pa.ArrowInvalid, OSError):
-        raise _damaged(path) from None
-
-
-class _Checked:
-    """A file that adds up the checksum of what is written to it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.bytes = self.crc32 = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        """Write, and add to the checksum."""
-        view = memoryview(data).cast("B")
-        self.crc32 = zlib.crc32(view, self.crc32)
-        self.bytes += len(view)
-        self._file.write(view)
-        return len(view)
-
-    def flush(self) -> None:
-        """Hand over to the system what was written."""
-        self._file.flush()
+    return manifest.document, arrays
 
 
 @contextmanager
-def _checked(path: Path, written: dict[str, dict[str, int]]) -> Iterator[_Checked]:
-    """Open a new file; at the end it is on disk, and *written* has its size and checksum."""
+def restoring(directory: str | Path) -> Iterator[None]:
+    """Make one kind of error of whatever goes wrong while an object is made of what a directory holds.
+
+    Nothing does where this version of Nearcast wrote the directory: its bytes are those that were written.
+    """
+    try:
+        yield
+    except IndexFileError:
+        raise
+    except (NearcastError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise IndexFileError(
+            f"{directory} does not hold what it should ({type(error).__name__}: {error}); save it again"
+        ) from error
+
+
+def _files(arrays: Arrays) -> dict[str, str]:
+    """Return the file of each array."""
+    for name in arrays:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is no name of an array: small letters, digits, - and _, parts joined by /"
+            )
+    return {name: name.replace("/", ".") for name in arrays}
+
+
+def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
+    """Write the bytes of an array to a new file; return what the manifest says of it."""
+    shape, array = array.shape, np.ascontiguousarray(array)
+    if array.dtype.hasobject:
+        raise TypeError(
+            f"{path.name} is an array of Python objects; only numbers, and records of them, can rest"
+        )
+    content = array.reshape(-1).view(np.uint8)
     with synced(path) as file:
-        checked = _Checked(file)
-        yield checked
-    written[path.name] = {"bytes": checked.bytes, "crc32": checked.crc32}
+        file.write(content.data)
+    return file_entry(content) | {
+        "dtype": np.lib.format.dtype_to_descr(array.dtype),
+        "shape": list(shape),
+    }
 
 
-def _space_to_json(space: Space) -> Any:
-    if isinstance(space, Planar):
-        return [space.xmin, space.ymin, space.xmax, space.ymax]
-    return "WGS84"
+def _dtype(description: str | list[list[Any]]) -> np.dtype[Any]:
+    """Return the type that a manifest describes: of numbers, or of records, field by field."""
+    if isinstance(description, str):
+        return np.dtype(description)
+    fields: Any = [(name, kind, *map(tuple, shape)) for name, kind, *shape in description]
+    return np.lib.format.descr_to_dtype(fields)
 
 
-def _space_from_json(value: Any) -> Space:
-    return WGS84 if value == "WGS84" else Planar(*value)
+def _map_array(path: Path, entry: dict[str, Any], verify: bool) -> NDArray[Any]:
+    """Map the file of an array; raise where it is not what the manifest says."""
+    kind, shape = _dtype(entry["dtype"]), tuple(entry["shape"])
+    leads_nowhere = kind.kind == "f" and entry["bytes"] > config.STORAGE_ALWAYS_READ
+    return file_content(path, entry, verify=verify or not leads_nowhere).view(kind).reshape(shape)

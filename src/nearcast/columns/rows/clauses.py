@@ -20,8 +20,11 @@ from nearcast import config
 from nearcast.columns.clauses import take_clauses, with_offsets
 from nearcast.columns.coding import Coded, Coding
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ids import arrays_of_ids, ids_from_arrays
+from nearcast.columns.parts import Arrays, nested, part_of
+from nearcast.columns.ragged import check_positions, checked_offsets
 from nearcast.columns.rows.recode import recoded
-from nearcast.columns.shapes import NO_SHAPES, Shapes
+from nearcast.columns.shapes import NO_SHAPES, Shapes, arrays_of_polygons, polygons_from_arrays
 from nearcast.columns.subscriptions import SubscriptionTable
 from nearcast.errors import ColumnError
 from nearcast.kernels import kernel
@@ -308,20 +311,21 @@ class ClauseStore(Coded):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
-        return {name: column.values for name, column in self._columns.items() if name != "polygons"}
+        columns = {name: column.values for name, column in self._columns.items()}
+        polygons = columns.pop("polygons")
+        return columns | nested(polygons=arrays_of_polygons(polygons), ids=arrays_of_ids(self.ids))
 
     @classmethod
-    def restored(
-        cls,
-        coding: Coding,
-        ids: pa.Array | None,
-        arrays: dict[str, NDArray[Any]],
-        polygons: NDArray[Any],
-    ) -> ClauseStore:
+    def restored(cls, coding: Coding, arrays: Arrays) -> ClauseStore:
         """Restore a store on mapped arrays; *coding* says what their codes mean."""
+        _check(coding, arrays)
         store = cls(SubscriptionTable.empty(coding))
+        ids = ids_from_arrays(part_of(arrays, "ids"))
+        if ids is not None and len(ids) != len(arrays["present"]):
+            raise ColumnError(f"{len(ids):,} ids for {len(arrays['present']):,} subscriptions")
         store._ids = [] if ids is None else [ids]
         clauses = Clauses(**{name: arrays[name] for name in Clauses._fields})
+        polygons = polygons_from_arrays(part_of(arrays, "polygons"), len(arrays["circles"]))
         store._load(clauses, arrays["owners"], Shapes(arrays["shape"], arrays["circles"], polygons))
         for name in (*_CLAUSE_COLUMNS, *_SUBSCRIPTION_COLUMNS):
             store._columns[name] = GrowableArray(arrays[name], borrowed=False)
@@ -377,6 +381,32 @@ class ClauseStore(Coded):
         after[clause_rows[:-1][same]] = clause_rows[1:][same]
         begins = np.append(True, ~same)[: len(owners)]
         first[owners[begins]] = clause_rows[begins]
+
+
+def _check(coding: Coding, arrays: Arrays) -> None:
+    """Raise unless arrays fit together: offsets cut what they should, and rows and codes are there."""
+    rows, size, shapes = len(arrays["owners"]), len(arrays["present"]), len(arrays["circles"])
+    for name, values in _RAGGED.items():
+        for value in values:
+            unused = name in _OFTEN_EMPTY and not len(arrays[value])
+            checked_offsets(arrays[name], 0 if unused else rows, len(arrays[value]), name)
+    for name, lengths in (
+        ("boxes", {rows}),
+        ("alive", {rows}),
+        ("next", {0, rows}),
+        ("first", {0, size}),
+        ("shape", {0, rows}),
+    ):
+        if len(arrays[name]) not in lengths:
+            raise ColumnError(f"{len(arrays[name]):,} {name} for {rows:,} clauses of {size:,} subscriptions")
+    words, attributes = coding.sizes
+    check_positions(arrays["owners"], size, "owners")
+    check_positions(arrays["keywords"], words, "keywords")
+    check_positions(arrays["forbidden"], words, "forbidden keywords")
+    check_positions(arrays["test_attributes"], attributes, "attributes")
+    check_positions(arrays["first"], rows, "first clauses", none=True)
+    check_positions(arrays["next"], rows, "next clauses", none=True)
+    check_positions(arrays["shape"], shapes, "shapes", none=True)
 
 
 @kernel

@@ -7,17 +7,19 @@ half of them are dead; those of one message are always adjacent.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.coding import Coded
+from nearcast.columns.coding import Coded, Coding
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.messages import NEVER, MessageBatch
-from nearcast.columns.ragged import offsets_of, ragged_take
-from nearcast.columns.shapes import NO_SHAPES, Shapes
+from nearcast.columns.parts import Arrays, nested, part_of
+from nearcast.columns.ragged import check_positions, checked_offsets, offsets_of, ragged_take
+from nearcast.columns.shapes import NO_SHAPES, Shapes, arrays_of_polygons, polygons_from_arrays
 from nearcast.errors import ColumnError
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Probes, Stored
@@ -211,6 +213,26 @@ class MessageRows(Coded):
         self._columns["first"].values[owners[begins]] = begins
         self._single = len(begins) == len(owners)
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        columns = {name: column.values for name, column in self._columns.items()}
+        polygons = columns.pop("polygons")
+        return columns | nested(polygons=arrays_of_polygons(polygons))
+
+    @classmethod
+    def restored(cls, coding: Coding, arrays: Arrays) -> MessageRows:
+        """Restore the rows on mapped arrays; *coding* says what their codes mean."""
+        _check(coding, arrays)
+        rows = cls(replace(MessageBatch.from_arrays(np.empty((0, 2)), [0], []), coding=coding))
+        for name in rows._columns.keys() - {"polygons"}:
+            rows._columns[name] = GrowableArray(arrays[name], borrowed=False)
+        polygons = polygons_from_arrays(part_of(arrays, "polygons"), len(arrays["circles"]))
+        rows._columns["polygons"] = GrowableArray(polygons, borrowed=False)
+        rows._living = int(np.count_nonzero(rows.alive))
+        rows._single = bool((arrays["probes"][rows.present] == 1).all())
+        rows._view()
+        return rows
+
     def check(self) -> list[str]:
         """Return the damage found, in words."""
         found = []
@@ -259,6 +281,34 @@ class MessageRows(Coded):
             if shaped
             else NO_SHAPES
         )
+
+
+def _check(coding: Coding, arrays: Arrays) -> None:
+    """Raise unless arrays fit together: offsets cut what they should, and rows and codes are there."""
+    rows, size, shapes = len(arrays["owners"]), len(arrays["present"]), len(arrays["circles"])
+    checked_offsets(arrays["keyword_offsets"], rows, len(arrays["keywords"]), "keyword")
+    for name in ("value_attributes", "values"):
+        checked_offsets(arrays["value_offsets"], rows, len(arrays[name]), "value")
+    for name, lengths in (
+        ("boxes", {rows}),
+        ("alive", {rows}),
+        ("expires", {rows}),
+        ("expires_at", {size}),
+        ("first", {size}),
+        ("probes", {size}),
+        ("shape", {0, rows}),
+    ):
+        if len(arrays[name]) not in lengths:
+            raise ColumnError(f"{len(arrays[name]):,} {name} for {rows:,} places of {size:,} messages")
+    words, attributes = coding.sizes
+    present = arrays["present"]
+    check_positions(arrays["owners"], size, "owners")
+    check_positions(arrays["keywords"], words, "keywords")
+    check_positions(arrays["value_attributes"], attributes, "attributes")
+    check_positions(arrays["first"][present], rows, "first places")
+    check_positions((arrays["first"] + arrays["probes"])[present], rows + 1, "ends of places")
+    check_positions(arrays["free"], size, "free messages")
+    check_positions(arrays["shape"], shapes, "shapes", none=True)
 
 
 def _stored(probes: Probes, expires: NDArray[np.int64]) -> Stored:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from nearcast import config
@@ -21,7 +22,7 @@ from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.structure import MessageStructure, Progress, Structure
 from nearcast.registry import Registry
 
-__all__ = ["STORES", "build_store", "check_parameters"]
+__all__ = ["STORES", "build_store", "check_parameters", "open_store"]
 
 STORES: Registry[type[MessageStructure]] = Registry(
     {
@@ -80,6 +81,11 @@ def build_store(
     check_parameters("store", structure, parameters)
     sample = None if subscriptions is None else subscriptions.clauses
     return MessageStore.built(structure(MessageRows(batch), **parameters), sample, progress)
+
+
+def open_store(directory: str | Path, *, verify: bool = False) -> MessageStore:
+    """Open a saved store of messages, as :func:`~nearcast.open_index` opens an index."""
+    return MessageStore.opened(directory, STORES, verify=verify)
 
 
 def check_parameters(kind: str, structure: type[Structure[Any, Any]], parameters: dict[str, Any]) -> None:

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
+from nearcast.columns.parts import Arrays
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.errors import ColumnError, shown
 from nearcast.geometry import Planar
 from nearcast.matching.holder import Holder
 from nearcast.matching.refine import resolve_stored
-from nearcast.matching.structure import Answers, Moment
+from nearcast.matching.structure import Answers, Moment, Structure
 
 __all__ = ["MessageStore"]
 
@@ -34,7 +36,9 @@ class MessageStore(Holder[MessageRows]):
     expired messages that it meets (MO-Tree paper, Algorithm 1, lines 13 and 14).
     """
 
+    kind: ClassVar[str] = "messages"
     _what: ClassVar[str] = "message"
+    _rows_class: ClassVar[type[MessageRows]] = MessageRows
     _expired = 0
     _swept = 0  # where the next sweep begins
 
@@ -154,6 +158,21 @@ class MessageStore(Holder[MessageRows]):
         self.structure.drop(self.rows.retire(rows))
         self._compact_if_wasteful()
         self._publish()
+
+    # --- At rest ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        return super().arrays() | {"figures": np.array([self._expired, self._swept])}
+
+    @classmethod
+    def restored(
+        cls, structure: type[Structure[MessageRows, Any]], coding: Coding, arrays: Arrays
+    ) -> MessageStore:
+        """Return the store that its :meth:`arrays` came from, on the same arrays."""
+        store = super().restored(structure, coding, arrays)
+        store._expired, store._swept = arrays["figures"].tolist()
+        return store
 
 
 def _checked_time(now: Any) -> int:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.parts import nested, part_of
 from nearcast.columns.ragged import ragged_take
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
@@ -189,12 +190,24 @@ class BEQTree(MessageStructure):
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return nothing: the cells are laid out again when it is restored."""
-        return {}
+        """Return the cells and their lists."""
+        return {
+            "children": self._children.values,
+            "boxes": self._boxes.values,
+            "levels": self._levels.values,
+            "homes": self._homes.values,
+            "parameters": np.array([self.leaf, self._laid_for, self._longest]),
+            **nested(entries=self._entries.arrays(), postings=self._postings.arrays()),
+        }
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Lay the cells out anew."""
-        self.build()
+        """Take the cells and their lists."""
+        self._children, self._boxes, self._levels, self._homes = (
+            GrowableArray(arrays[name], borrowed=False) for name in ("children", "boxes", "levels", "homes")
+        )
+        self.leaf, self._laid_for, self._longest = arrays["parameters"].tolist()
+        self._entries = Blocks.restored(part_of(arrays, "entries"))
+        self._postings = Blocks.restored(part_of(arrays, "postings"))
 
     def check(self) -> list[str]:
         """Compare cells and lists with the messages."""

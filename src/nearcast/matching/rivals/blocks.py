@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.parts import Arrays
 from nearcast.kernels import kernel
 
 __all__ = ["Blocks"]
@@ -23,6 +24,18 @@ class Blocks:
         self.heads = np.zeros((0, 3), np.int64)
         self.first, self.second = first[:0], second[:0]
         self._used = 0
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        return {"heads": self.heads, "first": self.first[: self._used], "second": self.second[: self._used]}
+
+    @classmethod
+    def restored(cls, arrays: Arrays) -> Blocks:
+        """Restore on mapped arrays."""
+        blocks = cls(arrays["first"], arrays["second"])
+        blocks.heads, blocks.first, blocks.second = arrays["heads"], arrays["first"], arrays["second"]
+        blocks._used = len(blocks.first)
+        return blocks
 
     @property
     def nbytes(self) -> int:

@@ -84,11 +84,12 @@ class MessageRStarTree(MessageStructure):
         return (self.store.rows - self.store.dead) * 8 * (2 * self._tree.dimensions + 1)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return nothing: the tree is no flat array."""
-        return {}
+        """Return how it is built: the tree itself is not to be had."""
+        return {"packed": np.array([self._packed])}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Pack the tree anew."""
+        """Build the tree anew."""
+        self._packed = bool(arrays["packed"][0])
         self.build()
 
     def check(self) -> list[str]:

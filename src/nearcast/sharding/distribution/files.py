@@ -1,32 +1,39 @@
-"""A distribution at rest: an index directory without subscriptions, with the words that they are coded by."""
+"""A distribution at rest: its arrays, and the coding of the subscriptions that it was fitted to."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nearcast.columns import SubscriptionTable
 from nearcast.columns.coding import Coding
-from nearcast.columns.rows.clauses import ClauseStore
-from nearcast.errors import IndexFileError, shown
+from nearcast.columns.parts import nested, part_of
+from nearcast.errors import UnknownError, shown
 from nearcast.sharding.distribution import DISTRIBUTIONS, Distribution
-from nearcast.storage.directory import read, restored_store, write
+from nearcast.storage.directory import read, restoring, write
 
 __all__ = ["open_distribution", "save_distribution"]
 
-
-def save_distribution(distribution: Distribution, table: SubscriptionTable, directory: Path) -> Path:
-    """Write *distribution*, and the vocabulary of the *table* that it was fitted to."""
-    words = SubscriptionTable.empty(table.coding)
-    name = f"{distribution.name}/{distribution.shards}"
-    return write(directory, name, ClauseStore(words), distribution.arrays())
+_KIND = "distribution"  # of directory
 
 
-def open_distribution(directory: Path) -> tuple[Distribution, Coding]:
+def save_distribution(distribution: Distribution, coding: Coding, directory: str | Path) -> Path:
+    """Write *distribution* to a new directory, with what subscriptions and messages are coded by; return its path."""
+    document = {
+        "distribution": distribution.name,
+        "shards": distribution.shards,
+        "coding": coding.document(),
+    }
+    arrays = nested(coding=coding.arrays(), distribution=distribution.arrays())
+    return write(directory, _KIND, arrays, document)
+
+
+def open_distribution(directory: str | Path, *, verify: bool = False) -> tuple[Distribution, Coding]:
     """Map what :func:`save_distribution` wrote; return the distribution, and what messages are to be coded by."""
-    manifest, arrays = read(directory, verify=False)
-    name, _, shards = str(manifest["index"]).partition("/")
-    if name not in DISTRIBUTIONS or not shards.isdecimal():
-        raise IndexFileError(f"{directory} holds {shown(manifest['index'])}, which is no distribution")
-    return DISTRIBUTIONS[name].restored(int(shards), arrays.structure), restored_store(
-        manifest, arrays
-    ).coding
+    document, arrays = read(directory, _KIND, verify=verify)
+    with restoring(directory):
+        name = document["distribution"]
+        if name not in DISTRIBUTIONS:
+            raise UnknownError(
+                f"there is no distribution {shown(name)}; there are {', '.join(DISTRIBUTIONS)}"
+            )
+        made = DISTRIBUTIONS[name].restored(document["shards"], part_of(arrays, "distribution"))
+        return made, Coding.restored(document["coding"], part_of(arrays, "coding"))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.parts import nested, part_of
 from nearcast.sharding.distribution.base import Distribution, Sample
 from nearcast.sharding.distribution.keyword import Keyword
 from nearcast.sharding.distribution.location import Location
@@ -87,23 +88,17 @@ class Hybrid(Distribution):
         return Routes.from_pairs(np.concatenate(owners), np.concatenate(shards), len(rows))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of all parts, with the name of the part before them."""
+        """Return the arrays of all parts, and how many shards each group has."""
         parts = {"outer": self._outer} | {str(g): part for g, part in enumerate(self._inner)}
-        named = {
-            f"{key}.{name}": array for key, part in parts.items() for name, array in part.arrays().items()
-        }
-        return named | {"sizes": np.array([part.shards for part in self._inner])}
+        sizes = np.array([part.shards for part in self._inner])
+        return {"sizes": sizes} | nested(**{name: each.arrays() for name, each in parts.items()})
 
     @classmethod
     def restored(cls, shards: int, arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the parts again."""
-
-        def of(key: str) -> dict[str, NDArray[Any]]:
-            return {name.removeprefix(key): a for name, a in arrays.items() if name.startswith(key)}
-
         sizes = arrays["sizes"].tolist()
-        outer = cls.outer_class.restored(len(sizes), of("outer."))
-        inner = [cls.inner_class.restored(size, of(f"{g}.")) for g, size in enumerate(sizes)]
+        outer = cls.outer_class.restored(len(sizes), part_of(arrays, "outer"))
+        inner = [cls.inner_class.restored(size, part_of(arrays, str(g))) for g, size in enumerate(sizes)]
         return cls(outer, inner)
 
 

@@ -1,0 +1,103 @@
+"""Run by ``test_damage``, in a process of its own: save something, flip bits in its files, open it and ask it.
+
+Prints how often opening raised the named error, the answer was the same, and the answer was another. Anything else,
+another exception or a crash, ends the process.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from nearcast import (
+    IndexFileError,
+    MessageBatch,
+    RelationGraph,
+    SubscriptionTable,
+    build_index,
+    build_store,
+    config,
+    open_index,
+    open_store,
+)
+
+FEW = 16_384  # bytes of floats that are always read here, so that coordinates are not
+
+
+def subscriptions(rng, n, words=True):
+    low = rng.random((n, 2))
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 4, n) * words)])
+    tests = np.concatenate([[0], np.cumsum(rng.random(n) < 0.4)])
+    lows = rng.random(tests[-1])
+    return SubscriptionTable.from_arrays(
+        np.hstack([low, low + rng.choice([0.01, 0.3], (n, 2))]),
+        offsets,
+        rng.zipf(1.4, offsets[-1]) % 99,
+        (tests, rng.integers(0, 3, tests[-1]), lows, lows + 0.3),
+    )
+
+
+def messages(rng, n):
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 9, n))])
+    return MessageBatch.from_arrays(
+        rng.random((n, 2)), offsets, rng.zipf(1.4, offsets[-1]) % 99, rng.random((n, 3))
+    )
+
+
+def pairs(found):
+    return sorted(zip(*found.pairs().tolist()))
+
+
+def index(name, rng):
+    sample = messages(rng, 50)
+    made = build_index(name, subscriptions(rng, 2_000), messages=sample)
+    made.remove(range(0, 300, 7))
+    made.insert(subscriptions(rng, 200))
+    return made, open_index, lambda one: pairs(one.match(sample))
+
+
+def store(name, rng):
+    sample = subscriptions(rng, 50)
+    made = build_store(name, messages(rng, 2_000), subscriptions=sample)
+    made.remove(range(0, 300, 7))
+    return made, open_store, lambda one: pairs(one.match(sample))
+
+
+def graph(name, rng):
+    made = RelationGraph(name)
+    words = name in ("forest", "clause-scan")
+    made.unsubscribe(made.subscribe(subscriptions(rng, 1_000, words)).rows[::7])
+    asked = subscriptions(rng, 50, words)
+    return made, RelationGraph.open, lambda one: pairs(one.covering(asked))
+
+
+def main(what, name, home, flips):
+    config.STORAGE_ALWAYS_READ = FEW
+    rng = np.random.default_rng(0)
+    made, opened, ask = globals()[what](name, rng)
+    directory = made.save(Path(home) / "saved")
+    expected = ask(made)
+    told = {"named": 0, "same": 0, "other": 0}
+    files = sorted(path for path in directory.iterdir() if path.stat().st_size)
+    for path in files * (int(flips) // len(files) + 1):
+        content = path.read_bytes()
+        damaged = bytearray(content)
+        damaged[rng.integers(len(content))] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        try:
+            told["same" if ask(opened(directory)) == expected else "other"] += 1
+        except IndexFileError:
+            told["named"] += 1
+        try:
+            opened(directory, verify=True)
+        except IndexFileError:
+            pass
+        else:
+            raise AssertionError(f"verify=True did not see the damage to {path}")
+        path.write_bytes(content)
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
