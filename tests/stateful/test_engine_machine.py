@@ -1,5 +1,8 @@
 """A random life of an engine under a clock that moves when told: everyone is told exactly what they should be."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -141,6 +144,16 @@ class EngineMachine(RuleBasedStateMachine):
         now = self.clock.now()
         self.kept = {key: message for key, message in self.kept.items() if message.expires_at > now}
         assert self.engine.stats()["kept"] == len(self.kept)
+
+    @rule()
+    def rest(self):
+        """Save the engine, and go on with what is opened."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.engine.save(Path(folder) / "engine")
+            opened = Engine.open(Path(folder) / "engine", clock=self.clock, verify=True)
+        assert list(opened) == list(self.engine)
+        assert opened.stats()["coming"] == self.engine.stats()["coming"]
+        self.engine = opened
 
     @invariant()
     def sound(self):

@@ -158,5 +158,5 @@ def test_repr_reads_well():
 
 
 def test_a_delivery():
-    assert Delivery("anna", "m1") == Delivery("anna", "m1", "+", "match", None, None)
+    assert Delivery("anna", "m1") == Delivery("anna", "m1", "+", "publish", None, None)
     assert hash(Delivery("anna", 1)) == hash(Delivery("anna", 1))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.parts import Arrays
+from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import checked_offsets
 from nearcast.columns.vocabulary import Vocabulary, string_buffers
 from nearcast.errors import ColumnError, shown
@@ -20,6 +20,7 @@ __all__ = ["IdColumn", "Ids", "arrays_of_ids", "id_array", "id_kind", "ids_from_
 
 _NONE = -1
 _KINDS = {str: pa.large_string(), int: pa.int64()}
+_BY_NAME = {str(kind): kind for kind in _KINDS.values()}
 
 
 def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
@@ -241,6 +242,24 @@ class Ids:
         """Memory of the ids and of what finds them."""
         parts = (self._names,) if self._next is None else (self._names, self._next)
         return sum(part.words.nbytes + part.rows.nbytes + part.codes.nbytes for part in parts)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        names = self._names
+        own = {"rows": names.rows.values, "codes": names.codes.values}
+        return own | nested(words=names.words.arrays())
+
+    @classmethod
+    def restored(cls, what: str, kind: str | None, arrays: Arrays) -> Ids:
+        """Return the ids that the arrays came from, of the given :attr:`kind` (as a string), on the same arrays."""
+        ids = cls(what, None if kind is None else _BY_NAME[kind])
+        ids._names = _Names(
+            Vocabulary.from_arrays(part_of(arrays, "words")),
+            GrowableArray(arrays["rows"], borrowed=False, spare=1.0),
+            GrowableArray(arrays["codes"], borrowed=False, spare=1.0),
+        )
+        ids._size = int(np.count_nonzero(arrays["rows"] >= 0))
+        return ids
 
     def _words(self) -> Any:
         """Return the ids by code; those that came so far are never changed in place, so columns may share them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,6 +126,11 @@ class MessageBatch(Coded):
             times.append(time)
         coding = Coding(space=space)
         return cls(probes, rows, m, NO_SHAPES, id_array(ids, m, "ids"), times[0], times[1], coding)
+
+    @classmethod
+    def empty(cls, coding: Coding | None = None) -> MessageBatch:
+        """Build a batch without messages."""
+        return replace(cls.from_arrays(np.empty((0, 2)), [0], []), coding=coding or Coding())
 
     @classmethod
     def from_messages(cls, messages: Iterable[Message], *, like: Any, learn: bool = False) -> MessageBatch:

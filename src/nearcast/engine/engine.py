@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,15 @@ from nearcast.columns.deliveries import Deliveries
 from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
+from nearcast.columns.parts import nested, part_of
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
 from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
-from nearcast.matching import build_index, build_store
+from nearcast.matching import INDEXES, Index, build_index, build_store
 from nearcast.model import Id, Message, Subscription
+from nearcast.storage.directory import read, restoring, write
 
 __all__ = ["Engine"]
 
@@ -204,6 +207,53 @@ class Engine:
             "store": store,
         }
 
+    # --- At rest ---------------------------------------------------------------------------------------------------
+
+    def save(self, directory: str | Path) -> Path:
+        """Write a snapshot to a new directory: subscriptions, valid messages, those to come; return its path.
+
+        It appears whole or not at all, and is never overwritten. :meth:`open` goes on where it was.
+        """
+        coming = self._coming.listed()
+        document = {
+            "coding": self.coding.document(),
+            "index": self._index.name,
+            "store": self._valid.store.name,
+            "withdrawals": self._withdrawals,
+            "ids": [None if ids.kind is None else str(ids.kind) for ids in (self._ids, self._valid.ids)],
+            "coming": [message.id for message in coming],
+            "counts": [self._published, self._expired, self._delivered],
+        }
+        arrays = nested(
+            coding=self.coding.arrays(),
+            index=self._index.arrays(),
+            ids=self._ids.arrays(),
+            messages=self._valid.arrays(),
+            coming=self._coming.arrays(self.coding),
+        )
+        return write(directory, _KIND, arrays, document)
+
+    @classmethod
+    def open(cls, directory: str | Path, *, clock: Clock | None = None, verify: bool = False) -> Engine:
+        """Open a snapshot: its arrays are mapped copy-on-write, and what changes from now on is in memory only.
+
+        Damage is an :class:`~nearcast.errors.IndexFileError`. With *verify* every file is compared with its checksum;
+        without it all but large ones of coordinates.
+        """
+        document, arrays = read(directory, _KIND, verify=verify)
+        with restoring(directory):
+            coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
+            kinds = document["ids"]
+            engine = cls(space=coding.space, clock=clock, withdrawals=document["withdrawals"])
+            engine._index = Index.restored(INDEXES[document["index"]], coding, part_of(arrays, "index"))
+            engine._ids = Ids.restored("subscription", kinds[0], part_of(arrays, "ids"))
+            messages = part_of(arrays, "messages")
+            engine._valid = ValidMessages.restored(document["store"], coding, kinds[1], messages)
+            coming = part_of(arrays, "coming")
+            engine._coming = ComingMessages.restored(coding, document["coming"], coming)
+            engine._published, engine._expired, engine._delivered = document["counts"]
+        return engine
+
     # --- How -------------------------------------------------------------------------------------------------------
 
     def _publish(self, batch: MessageBatch, ids: Any, now: int) -> Deliveries:
@@ -335,6 +385,7 @@ class Engine:
         return batch, ids
 
 
+_KIND = "engine"  # of a directory
 _NO_ROWS = np.empty(0, np.int64)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns import Matches, MessageBatch
+from nearcast.columns import NEVER, Matches, MessageBatch
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.matching import Index
@@ -71,7 +71,7 @@ def _same(before: MessageBatch, after: MessageBatch) -> NDArray[np.bool_]:
 
 
 def _ends(batch: MessageBatch) -> NDArray[np.int64]:
-    return np.zeros(batch.size, np.int64) if batch.expires_at is None else batch.expires_at
+    return np.full(batch.size, NEVER) if batch.expires_at is None else batch.expires_at
 
 
 def _content(batch: MessageBatch, rows: slice) -> tuple[Any, ...]:

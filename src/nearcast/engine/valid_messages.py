@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,12 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import NEVER, MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ids import IdColumn, Ids
-from nearcast.matching import MessageStore
+from nearcast.columns.parts import Arrays, nested, part_of
+from nearcast.columns.rows.messages import MessageRows
+from nearcast.matching import STORES, MessageStore
 
 __all__ = ["ComingMessages", "ValidMessages"]
 
@@ -65,6 +69,20 @@ class ValidMessages:
         order = np.lexsort((self._numbers.values[found.rows], found.messages))
         return found.messages[order], self.ids.column(found.rows[order])
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        own = {"numbers": self._numbers.values, "published": np.array([self._published])}
+        return own | nested(store=self.store.arrays(), ids=self.ids.arrays())
+
+    @classmethod
+    def restored(cls, structure: str, coding: Coding, kind: str | None, arrays: Arrays) -> ValidMessages:
+        """Return the messages that the arrays came from, on the same arrays."""
+        store = MessageStore.restored(STORES[structure], coding, part_of(arrays, "store"))
+        valid = cls(store, Ids.restored("message", kind, part_of(arrays, "ids")))
+        valid._numbers = GrowableArray(arrays["numbers"], borrowed=False, spare=1.0)
+        valid._published = int(arrays["published"][0])
+        return valid
+
     def _forget(self, ids: pa.Array) -> None:
         """Forget what is kept under ids, valid or not."""
         if not len(self.ids):
@@ -114,6 +132,29 @@ class ComingMessages:
             self._numbers[key] = self._published
             coming = _Coming(int(batch.published_at[row]), self._published, key, batch.take([row]))
             heapq.heappush(self._heap, coming)
+
+    def listed(self) -> list[_Coming]:
+        """Return the messages in the order in which they are due."""
+        counting = [coming for coming in self._heap if self._numbers.get(coming.id) == coming.number]
+        return sorted(counting, key=lambda coming: coming[:2])
+
+    def arrays(self, coding: Coding) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes, beside the ids."""
+        listed = self.listed()
+        rows = MessageRows(MessageBatch.empty(coding))
+        for coming in listed:
+            rows.append(coming.batch)
+        times = np.array([coming.published_at for coming in listed], np.int64)
+        return {"published_at": times} | nested(rows=rows.arrays())
+
+    @classmethod
+    def restored(cls, coding: Coding, ids: list[Any], arrays: Arrays) -> ComingMessages:
+        """Return the messages that the arrays came from, under the same ids."""
+        messages, times = cls(), arrays["published_at"]
+        if ids:
+            batch = MessageRows.restored(coding, part_of(arrays, "rows")).batch(np.arange(len(ids)))
+            messages.put(replace(batch, published_at=times), ids)
+        return messages
 
     def forget(self, ids: list[Any]) -> None:
         """Forget what is held back under ids: something else was published under them."""
