@@ -3,10 +3,12 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from nearcast.errors import ColumnError, NearcastWarning
 from nearcast.spark import Live, build, good_rows, match, prepare, profile, quarantined_rows
 from nearcast.spark.live.changes import check_columns, resolved
+from nearcast.spark.reading import other_fields, parsed
 
 pytestmark = pytest.mark.spark
 
@@ -205,3 +207,14 @@ class TestChanges:
         moved, gone = done.delta.to_pylist()
         assert (moved["id"], moved[words], moved["lon"]) == ("a", before[words], 2.0)
         assert (gone["id"], gone["_put"]) == ("b", False)
+
+
+def test_fields_of_json_objects_beside_those_of_the_schema(spark):
+    """Of records as Kafka has them, in bytes; what is no object has none."""
+    values = [b'{"id": 1, "lattitude": 2, "more": {"id": 3}}', b'{"id": 1}', b"{oops", b"[1]", b"\xff", None]
+    fields = StructType.fromDDL("id long, lat double")
+    records = spark.createDataFrame([(value,) for value in values], "value binary")
+    found = parsed(records, fields, other_fields(fields).alias("others")).collect()
+    assert [(row["id"], row["others"]) for row in found[:2]] == [(1, ["lattitude", "more"]), (1, [])]
+    assert [row["_corrupt_record"] for row in found] == [None, None, "{oops", "[1]", "\ufffd", ""]
+    assert not any(row["others"] for row in found[2:])

@@ -148,6 +148,33 @@ def test_subscriptions_that_change(world, subscriptions, tmp_path):
     assert (row["reason"], row["original"]) == ("malformed", "{oops")
 
 
+def test_a_record_of_change_with_a_wrong_name_is_refused(world, subscriptions, tmp_path):
+    """Its region would be lost, and the subscription would get messages from everywhere; other fields are told."""
+    write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
+    at = {"changed_at": 1, "lon": 179.0, "radius_m": 5.0, "expression": "*"}
+    write_lines(
+        tmp_path / "changes" / "1.jsonl",
+        [
+            {"change": "subscribe", "id": "wrong", **at, "lattitude": 60.0},
+            {"change": "move", "id": "s1", "changed_at": 1, "longitude": 1.0, "latitude": 1.0, "radius": 5.0},
+            {"change": "subscribe", "id": "right", **at, "lat": 60.0, "note": "hello"},
+        ],
+    )
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+    ran = run("stream", tmp_path / "in", subscriptions, out, "--checkpoint", checkpoint,
+              "--changes", tmp_path / "changes", "--trigger", "once", "--json")  # fmt: skip
+    assert ran.exit_code == 0, ran.stderr
+    assert (json.loads(ran.stdout)["changes"], json.loads(ran.stdout)["refused"]) == (3, 2)
+    assert ran.stderr.startswith("nearcast: changes: left out 'note'; a subscription has id, expression")
+    assert ran.stderr.count("\n") == 1
+    refused = {row["id"]: row for row in pq.read_table(checkpoint / "live" / "refused").to_pylist()}
+    assert {key: row["reason"] for key, row in refused.items()} == {"wrong": "column", "s1": "column"}
+    assert "no column 'lattitude'; did you mean lat?" in refused["wrong"]["detail"]
+    assert pairs(pq.read_table(out)) == in_process(
+        world.message_table.slice(0, 100), world.subscription_table
+    )
+
+
 def pairs_of(found):
     ids = list(found)
     return pairs(pa.table({"message_id": [m for m, _ in ids], "subscription_id": [s for _, s in ids]}))

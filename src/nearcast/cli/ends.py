@@ -78,14 +78,16 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
 
     Files of Parquet have types of their own; where none is there yet, ``changed_at`` is a timestamp. In JSON and CSV it
     is ISO 8601 with an offset, or microseconds, and a geometry is WKT. A record or a line that cannot be read comes
-    with its text as the change: there is no such change, so it is refused like others, and kept.
+    with its text as the change: there is no such change, so it is refused like others, and kept. So is a record of JSON
+    with a field whose name must be a mistake.
     """
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
     from nearcast.preparation import MALFORMED
     from nearcast.spark import kafka
-    from nearcast.spark.reading import format_of, stream_raw
+    from nearcast.spark.live.changes import OTHER_FIELDS
+    from nearcast.spark.reading import format_of, stream_objects, stream_raw
 
     change, at = StructField("change", StringType()), StructField("changed_at", TimestampType())
     columns = [
@@ -95,13 +97,18 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
     written = StructType([change, StructField("changed_at", StringType()), *columns])
     topic = topic_of(address)
     if topic is not None:
-        raw = kafka.read_messages(spark, topic.servers, topic.name, written, options=topic.options)
+        raw = kafka.read_messages(
+            spark, topic.servers, topic.name, written, options=topic.options, others=OTHER_FIELDS
+        )
     else:
         where = _directory(address)
         told = format_of(where)
         if told not in ("json", "csv"):
             return stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
-        raw = stream_raw(spark, where, told, written)
+        if told == "csv":  # where every file has these names, or it fails
+            raw = stream_raw(spark, where, told, written)
+        else:
+            raw = stream_objects(spark, where, written, OTHER_FIELDS)
     read = {
         "change": functions.coalesce(functions.col(MALFORMED), functions.col("change")),
         "changed_at": functions.coalesce(
@@ -109,7 +116,8 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
             functions.expr("timestamp_micros(try_cast(changed_at AS BIGINT))"),
         ),
     }
-    return raw.withColumns(read).select(written.names)
+    others = [name for name in raw.columns if name == OTHER_FIELDS]
+    return raw.withColumns(read).select(*written.names, *others)
 
 
 def sink(address: str) -> Sink:

@@ -108,6 +108,7 @@ def stream(
             show("starting Spark", None)
             with sparked.opened("nearcast stream", master, conf, verbose, kafka=any(topics)) as spark:
                 from nearcast.cli.pipeline import Pipeline
+                from nearcast.spark.columns import subscription_columns
                 from nearcast.spark.reading import located
 
                 arriving, raw = ends.arriving_messages(spark, messages, _columns(schema))
@@ -124,7 +125,7 @@ def stream(
                 if changes is None:
                     pipeline.match(sparked.index_or_rows(spark, subscriptions))
                 else:
-                    rows = sparked.typed_rows(spark, subscriptions, "subscriptions")
+                    rows = subscription_columns(sparked.typed_rows(spark, subscriptions, "subscriptions"))
                     pipeline.live(rows, ends.arriving_changes(spark, changes, rows))
                 failure = following.follow(
                     pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from nearcast import config
 from nearcast.errors import ColumnError, shown
 from nearcast.preparation import MALFORMED
-from nearcast.spark.columns import quoted
+from nearcast.spark.reading import other_fields, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
     "BATCH_HEADER",
@@ -55,6 +55,7 @@ def read_messages(
     stream: bool = True,
     starting: str = "earliest",
     options: Mapping[str, str] | None = None,
+    others: str | None = None,
 ) -> DataFrame:
     """Return the records of a topic, each a JSON object, as rows: streaming, or with ``stream=False`` a batch.
 
@@ -91,8 +92,12 @@ def read_messages(
     options
         More options of Spark's Kafka source, such as ``maxOffsetsPerTrigger``; those of Kafka itself begin with
         ``kafka.``, such as ``kafka.security.protocol``.
+    others
+        The name of one more column, if it is wanted, with the names of those other fields.
     """
     fields = _fields(schema)
+    more = [] if others is None else [other_fields(fields).alias(others)]
+    position = F.struct("key", "topic", "partition", "offset", "timestamp").alias(POSITION)
     reader = spark.readStream if stream else spark.read
     source = reader.format("kafka").options(
         **{
@@ -102,7 +107,7 @@ def read_messages(
             **(options or {}),
         }
     )
-    return _parsed(source.load(), fields)
+    return parsed(source.load(), fields, *more, position)
 
 
 def deliveries_to_kafka(deliveries: DataFrame, batch: int | None = None) -> DataFrame:
@@ -140,24 +145,3 @@ def _fields(schema: StructType | str) -> StructType:
         if taken in fields.names:
             raise ColumnError(f"no column of messages can be called {taken}; that is one of read_messages")
     return fields
-
-
-def _parsed(records: DataFrame, fields: StructType) -> DataFrame:
-    """Return rows of the JSON objects in the column ``value`` of Kafka's records."""
-    text = F.col("value").cast("string")
-    # Spark's parser stops after the first object: a second one behind it would be lost without a word. Inside of
-    # another object it is an error.
-    wrapped = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"it":'), text, F.lit("}")))
-    inside = StructType([StructField("it", fields), StructField(MALFORMED, StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
-    read = records.withColumn("read", F.from_json(wrapped, inside, options))
-    good = F.col("read.it").isNotNull() & F.col(f"read.{MALFORMED}").isNull()
-    return read.select(
-        *(F.when(good, _inner("read", "it", name)).alias(name) for name in fields.names),
-        F.when(~good, F.coalesce(F.make_valid_utf8(text), F.lit(""))).alias(MALFORMED),
-        F.struct("key", "topic", "partition", "offset", "timestamp").alias(POSITION),
-    )
-
-
-def _inner(*path: str) -> Column:
-    return F.col(".".join(map(quoted, path)))

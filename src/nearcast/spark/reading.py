@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
 from pyspark.sql.types import StringType, StructField, StructType
 
 from nearcast.columns.from_arrow.declared import geoparquet
@@ -17,11 +18,21 @@ from nearcast.errors import ColumnError, InputError, shown
 from nearcast.files.compression import endings
 from nearcast.geometry.crs import require_wgs84
 from nearcast.preparation import MALFORMED
+from nearcast.spark.columns import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["FORMATS", "format_of", "located", "read_raw", "stream_raw"]
+__all__ = [
+    "FORMATS",
+    "format_of",
+    "located",
+    "other_fields",
+    "parsed",
+    "read_raw",
+    "stream_objects",
+    "stream_raw",
+]
 
 _ENDINGS = {
     ".json": "json",
@@ -92,6 +103,40 @@ def stream_raw(
             f"no file has arrived in {path} yet that would tell the columns; give a schema (--schema)"
         )
     return _ARRIVING[told](spark, where, empty)
+
+
+def stream_objects(
+    spark: SparkSession, path: str | os.PathLike[str], schema: StructType, others: str
+) -> DataFrame:
+    """Return the JSON objects of files as they arrive, an object a line, with one more column than :func:`stream_raw`.
+
+    *others* is its name: it has the names of fields that the schema does not list.
+    """
+    lines = spark.readStream.text(located(path)).where("trim(value) != ''")
+    return parsed(lines, schema, other_fields(schema).alias(others))
+
+
+def parsed(records: DataFrame, fields: StructType, *more: Column) -> DataFrame:
+    """Return rows of the JSON objects in the column ``value``: *fields*, what is malformed as it is, and *more*."""
+    text = F.col("value").cast("string")
+    # Spark's parser stops after the first object: a second one behind it would be lost without a word. Inside of
+    # another object it is an error.
+    wrapped = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"it":'), text, F.lit("}")))
+    inside = StructType([StructField("it", fields), StructField(MALFORMED, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
+    read = records.withColumn("read", F.from_json(wrapped, inside, options))
+    good = F.col("read.it").isNotNull() & F.col(f"read.{MALFORMED}").isNull()
+    return read.select(
+        *(F.when(good, F.col(f"read.it.{quoted(name)}")).alias(name) for name in fields.names),
+        F.when(~good, F.coalesce(F.make_valid_utf8(text), F.lit(""))).alias(MALFORMED),
+        *more,
+    )
+
+
+def other_fields(fields: StructType) -> Column:
+    """Return the names of the fields that the JSON objects in the column ``value`` have beside *fields*."""
+    keys = F.json_object_keys(F.col("value").cast("string"))
+    return F.array_except(keys, F.array(*map(F.lit, fields.names)))
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -28,9 +28,12 @@ from nearcast.errors import ColumnError, shown
 from nearcast.preparation import Preparation
 from nearcast.sharding.replica import PUT
 
-__all__ = ["KINDS", "Resolved", "check_columns", "resolved"]
+__all__ = ["KINDS", "OTHER_FIELDS", "Resolved", "check_columns", "resolved"]
 
 KINDS = ("subscribe", "update", "move", "unsubscribe")
+OTHER_FIELDS = (
+    "_other_fields"  # a column of the names that a record has beside those that are read, if it is there
+)
 _OWN = ("change", "changed_at")
 _EVERY = {"expression": "*", "keywords": []}  # what asks for every message
 
@@ -50,7 +53,7 @@ def check_columns(names: Sequence[str], subscriptions: Sequence[str]) -> None:
     """
     require([*_OWN, "id"], names, "changes")
     words = [name for name in _EVERY if name in subscriptions and name not in names]
-    read_columns([*(name for name in names if name not in _OWN), *words], "changes: ")
+    read_columns([*(name for name in names if name not in (*_OWN, OTHER_FIELDS)), *words], "changes: ")
     stray = [name for name in names if name in SUBSCRIPTION_COLUMNS and name not in subscriptions]
     if stray:
         raise ColumnError(
@@ -135,6 +138,8 @@ def _read(
             refused.append((row["id"], str(change), "change", detail))
         elif row["changed_at"] is None:
             refused.append((row["id"], change, "no-time", "changed_at is null: the order is not known"))
+        elif wrong := _wrong_name([*(row.get(OTHER_FIELDS) or ()), words]):
+            refused.append((row["id"], change, "column", wrong))
         elif typed["reason"] is not None:
             refused.append((row["id"], change, typed["reason"], typed["detail"]))
         elif row[words] is None:  # a table may say so; a record may have them under another name
@@ -144,3 +149,12 @@ def _read(
             columns = {name: typed.get(name) for name in schema.names}
             good.append({**columns, "change": change, "changed_at": row["changed_at"]})
     return good
+
+
+def _wrong_name(names: list[str]) -> str:
+    """Return what is wrong with the names of a record's fields, if one must be a mistake; others are told."""
+    try:
+        read_columns(names, "changes: ")
+    except ColumnError as error:
+        return str(error)
+    return ""
