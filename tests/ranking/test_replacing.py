@@ -1,0 +1,58 @@
+"""Messages under few ids, with few contents: what the window holds equals the naive one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearcast import CountWindow, ManualClock, MessageBatch, Planar, TimeWindow, TopK
+from ranking.naive_topk import NaiveTopK
+
+PLANE = Planar(0, 0, 3, 4)
+messages = st.tuples(st.integers(0, 4), st.sampled_from([((0, 0), (1,)), ((1, 0), (1,)), ((0, 0), (1, 2))]))
+batches = st.tuples(
+    st.lists(messages, max_size=9), st.one_of(st.none(), st.integers(0, 6)), st.booleans()
+)  # with a time, with ids
+windows = st.one_of(st.integers(1, 5), st.sampled_from([1.0, 3.0]))
+
+
+@settings(max_examples=500, deadline=None)
+@given(window=windows, many=st.lists(batches, min_size=1, max_size=8))
+def test_a_window_holds_one_message_under_each_id(window, many):
+    counted = isinstance(window, int)
+    top = TopK(CountWindow(window) if counted else TimeWindow(window), space=PLANE, clock=ManualClock())
+    naive = NaiveTopK(
+        count=window if counted else None, seconds=None if counted else window, idf=[1] * 3, max_distance=5
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nearcast.config.RANKING_GAPS", 0)
+        for batch in many:
+            publish(top, naive, *batch)
+            held = top._messages
+            numbers = held.first + np.flatnonzero(~held.withdrawn[held.first - held._base :])
+            assert len(numbers) == len(held)
+            found = zip(held.named(numbers).tolist(), held.times[numbers - held._base].tolist())
+            assert [(str(name), time) for name, time in found] == [
+                (str(name), time) for _, name, _, _, time, _ in naive.messages
+            ]
+
+
+def publish(top, naive, batch, time, named):
+    ids = [name for name, _ in batch] if named else range(top._messages.end, top._messages.end + len(batch))
+    contents = [content for _, content in batch]
+    times = [(0 if time is None else time + i % 2 * 2) * 1_000_000 for i in range(len(batch))]
+    top.publish(
+        MessageBatch.from_arrays(
+            np.array([place for place, _ in contents], float).reshape(-1, 2),
+            np.cumsum([0, *(len(words) for _, words in contents)]),
+            np.array([word for _, words in contents for word in words], np.int32),
+            ids=ids if named else None,
+            published_at=None if time is None else times,
+            space=PLANE,
+        )
+    )
+    order = sorted(range(len(batch)), key=lambda i: (times[i], -ids[i] if named and time is not None else i))
+    naive.publish(
+        (ids[row] if named else str(ids[i]), *contents[row], times[row], None if time is None else times[row])
+        for i, row in enumerate(order)
+    )
