@@ -5,8 +5,8 @@ import pytest
 
 from nearcast import WGS84, MessageBatch, Planar
 from nearcast.ranking import CountWindow, DocumentFrequencies, TopK
+from nearcast.ranking.choices import FINDERS, POLICIES
 from nearcast.ranking.igpt import IGPT, PRUNINGS
-from nearcast.ranking.topk import FINDERS, POLICIES
 
 PLANE = Planar(0, 0, 1, 1)
 

@@ -1,5 +1,6 @@
 """Subscriptions come and go while messages flow: the results equal the naive ones after every step."""
 
+import json
 import math
 import os
 
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from nearcast import WGS84, ManualClock, MessageBatch, Planar
 from nearcast.columns import NOT_GIVEN
 from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
-from nearcast.ranking.topk import FINDERS, POLICIES
+from nearcast.ranking.choices import FINDERS, POLICIES
 from ranking.naive_topk import NaiveTopK
 
 PLANE = Planar(0, 0, 8, 8)
@@ -24,9 +25,12 @@ coordinates = st.integers(0, 8)  # few places and few words: ties are many
 points = st.tuples(coordinates, coordinates)
 word_sets = st.sets(st.integers(0, WORDS - 1), min_size=1, max_size=4)
 contents = st.tuples(points, st.sets(st.integers(0, WORDS - 1), max_size=5))
-#: Few ids, with or without a time; or one of the messages before, once more.
+waits = st.one_of(st.none(), st.integers(-1, 3))  # none: it does not say when it was published
+#: Few ids; or one of the messages before, once more, as it was or with another time.
 messages = st.one_of(
-    st.tuples(st.integers(0, 9), contents, st.one_of(st.none(), st.integers(-1, 3))), st.integers(1, 12)
+    st.tuples(st.integers(0, 9), contents, waits),
+    st.tuples(st.integers(1, 12)),
+    st.tuples(st.integers(1, 12), waits),
 )
 subscriptions = st.tuples(points, word_sets, st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]), st.integers(1, 4))
 
@@ -52,7 +56,7 @@ class TopKMachine(RuleBasedStateMachine):
         frequencies = DocumentFrequencies([1, 2, 3, 5, 8, 13, 13], 20) if weighted else None
         counted = isinstance(window, int)
         self.globe, self.clocked, self.untimed = globe, clocked, clocked or counted
-        self.clock = ManualClock()
+        self.clock, self.threads = ManualClock(), threads
         self.top = TopK(
             CountWindow(window) if counted else TimeWindow(window),
             space=WGS84 if globe else PLANE,
@@ -84,13 +88,12 @@ class TopKMachine(RuleBasedStateMachine):
     def publish(self, many, named):
         made = []  # id, point, words, the time that it says
         for message in many:
-            if isinstance(message, int):
-                if named and len(self.published) >= message:
-                    made.append(self.published[-message])
-            else:
+            if len(message) == 3:
                 number, (point, words), wait = message
-                said = None if wait is None and self.untimed else self.now + (wait or 0) * SECOND
-                made.append((ID + number, self.place(point), frozenset(words), said))
+                made.append((ID + number, self.place(point), frozenset(words), self.said(wait)))
+            elif named and len(self.published) >= message[0]:
+                *content, said = self.published[-message[0]]
+                made.append((*content, self.said(message[1]) if len(message) > 1 else said))
         batch = MessageBatch.from_arrays(
             np.array([message[1] for message in made], float).reshape(-1, 2),
             *ragged([message[2] for message in made]),
@@ -107,6 +110,10 @@ class TopKMachine(RuleBasedStateMachine):
             for i, (name, *message) in enumerate(self.order(made, named))
         )
         self.apply(updates, before)
+
+    def said(self, wait):
+        """Return the time that a message says."""
+        return None if wait is None and self.untimed else self.now + (wait or 0) * SECOND
 
     def order(self, made, named):
         """Return (id, point, words, time, said) of messages in the order of their arrival."""
@@ -148,6 +155,15 @@ class TopKMachine(RuleBasedStateMachine):
             self.top.unsubscribe(rows)
             for row in set(rows):
                 del self.naive.subscriptions[row], self.told[row]
+
+    @rule()
+    def rest(self):
+        """Saved and opened, it goes on where it was."""
+        document, arrays = self.top._at_rest()
+        self.top = TopK._restored(
+            json.loads(json.dumps(document)), {name: array.copy() for name, array in arrays.items()}
+        )
+        self.top._run_by(self.clock if self.clocked else None, self.threads)
 
     def ranked(self):
         return {row: self.top.results(row)[0].tolist() for row in self.told}

@@ -23,9 +23,9 @@ from nearcast import (
 )
 from nearcast.columns import NOT_GIVEN
 from nearcast.ranking.blocks import _find
+from nearcast.ranking.choices import POLICIES
 from nearcast.ranking.policies import best_size, cost
 from nearcast.ranking.seek import scan
-from nearcast.ranking.topk import POLICIES
 from nearcast.ranking.updates import _tell
 from nearcast.ranking.upkeep import arrive, expire, refill
 
@@ -195,6 +195,15 @@ class TestReplacing:
         assert top.stats()["average_buffer"] == 2
         top.publish(batch([[3, 4]], [[0]], ids=["a"]))
         assert names(top, row) == ["b", "old"]
+
+    def test_what_ranked_behind_it_comes_back_in_its_turn(self):
+        """It was no result, but the buffer knows nothing of what ranks behind it any more."""
+        top = TopK(CountWindow(5), space=PLANE)
+        row = one(top, alpha=1.0, k=1)
+        top.publish(batch([[0, y] for y in range(4)], [[0]] * 4, ids=["a", "b", "c", "d"]))
+        top.publish(batch([[0, 1], [0, 2.5]], [[5], [0]], ids=["b", "e"]))
+        top.publish(batch([[0, 0]], [[5]], ids=["f"]))
+        assert names(top, row) == ["c"]
 
     def test_the_place_in_the_window_is_that_of_the_new_one(self):
         top = TopK(CountWindow(2), space=PLANE)

@@ -9,7 +9,7 @@ import pytest
 
 import nearcast
 from nearcast.matching import INDEXES, STORES
-from nearcast.ranking.topk import FINDERS, POLICIES
+from nearcast.ranking.choices import FINDERS, POLICIES
 
 SOURCE = Path(nearcast.__file__).parent
 

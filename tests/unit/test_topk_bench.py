@@ -21,8 +21,8 @@ from nearcast.bench.streams import ranking_scene
 from nearcast.bench.topk import RankingCell
 from nearcast.cli import app
 from nearcast.ranking.blocks import Blocks
+from nearcast.ranking.choices import FINDERS
 from nearcast.ranking.finder import Found
-from nearcast.ranking.topk import FINDERS
 from nearcast.ranking.windows import CountWindow, TimeWindow
 
 SIZES = ("--subscriptions", 300, "--window", 400, "--messages", 200, "--k", 5, "--repeat", 1, "--seed", 2)

@@ -19,8 +19,8 @@ from nearcast.bench.measure import Progress, resident_bytes, timed
 from nearcast.bench.topk_answers import RankedAnswers
 from nearcast.errors import UnknownError, shown
 from nearcast.ranking import TopK
+from nearcast.ranking.choices import FINDERS, POLICIES
 from nearcast.ranking.igpt import PRUNINGS
-from nearcast.ranking.topk import FINDERS, POLICIES
 
 if TYPE_CHECKING:
     from nearcast.bench.streams import RankingScene, Stream

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nearcast.columns import NOT_GIVEN
+from nearcast.columns import NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import ragged_take
+from nearcast.errors import ColumnError, InputError, shown
 from nearcast.ranking.scoring import places_of
+from nearcast.ranking.windows import TimeWindow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.columns import MessageBatch
+    from nearcast.clock import Clock
+    from nearcast.columns.coding import Coding
+    from nearcast.ranking.windows import Messages, Window
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "check_batch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +38,14 @@ class Arrivals:
         return len(self.said)
 
     @classmethod
-    def of(cls, batch: MessageBatch, said: NDArray[np.int64], now: int, number: int) -> Arrivals:
-        """Return the messages of a batch, in order.
+    def of(cls, batch: MessageBatch, window: Window, clock: Clock | None, messages: Messages) -> Arrivals:
+        """Return the messages of a batch, in order, on their way to those that are there.
 
-        Those that do not say when they were published are published *now*; those without ids are numbered from
-        *number* on.
+        Those that do not say when they were published are published now. Those without ids are named by their numbers.
         """
-        times = np.where(said == NOT_GIVEN, now, said)
+        said = np.full(len(batch), NOT_GIVEN) if batch.published_at is None else batch.published_at
+        times = np.where(said == NOT_GIVEN, _now(said, window, clock, messages), said)
+        number = messages.end
         new = cls(
             places_of(batch.probes.boxes[:, :2], batch.space),
             batch.probes.keyword_offsets,
@@ -59,6 +64,34 @@ class Arrivals:
         """Return some of them, in the order of *rows*."""
         offsets, words = ragged_take(self.offsets, self.words, rows)
         return Arrivals(self.places[rows], offsets, words, self.times[rows], self.said[rows], self.ids[rows])
+
+
+def check_batch(batch: MessageBatch, coding: Coding) -> None:
+    """Raise where messages cannot be ranked."""
+    if not isinstance(batch, MessageBatch):
+        raise InputError(f"publish takes a MessageBatch, not {shown(batch)}")
+    if batch.space != coding.space:
+        raise ColumnError(f"the messages are in {batch.space!r}, the subscriptions in {coding.space!r}")
+    if batch.vocabulary is not None and not batch.coding.fits(coding):
+        raise ColumnError(
+            "the words of the messages are coded otherwise; make the batch with like=top, learn=True"
+        )
+    boxes = batch.probes.boxes
+    if len(boxes) != len(batch) or not np.array_equal(boxes[:, :2], boxes[:, 2:]):
+        raise ColumnError("a message that is ranked is at a point; an area has no distance")
+
+
+def _now(said: NDArray[np.int64], window: Window, clock: Clock | None, messages: Messages) -> int:
+    """Return when messages are published that do not say; without a clock, together with the newest one."""
+    if clock is not None:
+        return clock.now()
+    untimed = np.flatnonzero(said == NOT_GIVEN)
+    if len(untimed) and isinstance(window, TimeWindow):
+        raise ColumnError(
+            f"message {untimed[0]} does not say when it was published, and a window of time must know; "
+            "give published_at, or give TopK a clock"
+        )
+    return max(messages.newest, int(said.max(initial=NOT_GIVEN)))
 
 
 def _ids(ids: Any) -> NDArray[Any]:

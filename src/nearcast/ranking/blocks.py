@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import config
+from nearcast.columns.parts import nested, part_of
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.ranking.curve import z_order
@@ -47,6 +48,7 @@ from nearcast.ranking.pool import (
     find_posting,
     grown_pool,
     insert,
+    pool_arrays,
     remove,
     summarize,
     take_headers,
@@ -56,6 +58,7 @@ from nearcast.ranking.scoring import Metric, score, tail_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.ranking.subscribers import Asked
     from nearcast.ranking.windows import Stored
 
@@ -124,6 +127,17 @@ class Blocks(Finder):
             self._pool, asked, stored, begin, end, idf, self.metric, self._scale, counters, room
         )
         return Found(offsets, rows, scores, counters)
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the pool, and by how many messages the levels were chosen."""
+        return {"tuned": np.array([self._tuned]), **nested(pool=pool_arrays(self._pool))}
+
+    def restore(
+        self, arrays: Arrays, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Take the pool; there is no room in it until somebody needs some."""
+        self._pool = Pool(**part_of(arrays, "pool"))
+        self._rows, self._tuned = len(rows), int(arrays["tuned"][0])
 
     def _make_room(self, asked: Asked, row: int, words: int) -> None:
         """Let the postings of a row find their places, and those of many more."""

@@ -24,6 +24,7 @@ from nearcast.kernels.memory import prefetch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.ranking.policies import Policy
 
 __all__ = [
@@ -89,8 +90,7 @@ class Buffers:
     """The buffers of all subscriptions, side by side in one pool."""
 
     def __init__(self) -> None:
-        self._rows = GrowableArray(np.empty(0, _ROW), borrowed=False, spare=config.RANKING_SPARE_ROOM)
-        self._pool = GrowableArray(np.empty(0, _ENTRY), borrowed=False, spare=config.RANKING_SPARE_ROOM)
+        self._hold(np.empty(0, _ROW), np.empty(0, _ENTRY))
         self._free: dict[int, list[int]] = {}  # places in the pool by their room
 
     @property
@@ -139,6 +139,26 @@ class Buffers:
             self._free.setdefault(room, []).append(before)
         table["starts"][rows] = starts
         table["rooms"][rows] *= 2
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes."""
+        free = [(room, start) for room, starts in self._free.items() for start in starts]
+        return {
+            "rows": self._rows.values,
+            "pool": self._pool.values,
+            "free": np.array(free, np.int64).reshape(-1, 2),
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the buffers that these arrays came from."""
+        self._hold(arrays["rows"].view(_ROW), arrays["pool"].view(_ENTRY))
+        self._free = {}
+        for room, start in arrays["free"].tolist():
+            self._free.setdefault(room, []).append(start)
+
+    def _hold(self, rows: NDArray[Any], pool: NDArray[Any]) -> None:
+        self._rows = GrowableArray(rows, borrowed=False, spare=config.RANKING_SPARE_ROOM)
+        self._pool = GrowableArray(pool, borrowed=False, spare=config.RANKING_SPARE_ROOM)
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
         """Learn the new *numbers* of messages by the old ones, counted from *first*; their order is the same."""

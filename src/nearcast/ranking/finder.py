@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.ranking.subscribers import Asked
     from nearcast.ranking.windows import Stored
 
@@ -77,6 +78,16 @@ class Finder(ABC):
 
         With *room* of them, no further message is looked at.
         """
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes; none: the index is built anew."""
+        return {}
+
+    def restore(
+        self, arrays: Arrays, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Take the index over *rows* that these arrays came from."""
+        self.add(asked, rows, idf)
 
     @property
     def nbytes(self) -> int:

@@ -20,6 +20,8 @@ from nearcast.text import keyword
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.vocabulary import Vocabulary
+
 __all__ = ["DocumentFrequencies"]
 
 
@@ -76,8 +78,17 @@ class DocumentFrequencies:
         if len(batch.owners) > len(batch):  # an area of several boxes has its words in each of them
             _, found = ragged_take(batch.probes.keyword_offsets, found, batch.probe_offsets[:-1])
         counts = np.bincount(found)
-        words = None if batch.vocabulary is None else batch.vocabulary.words[: len(counts)].to_pylist()
-        return cls(counts, max(1, len(batch)), version, words)
+        return cls.coded(counts, max(1, len(batch)), version, batch.vocabulary)
+
+    @classmethod
+    def coded(
+        cls, counts: NDArray[np.int64], documents: int, version: str, vocabulary: Vocabulary | None
+    ) -> DocumentFrequencies:
+        """Return the frequencies of the first words of a vocabulary, which are normalised, or else of bare codes."""
+        snapshot = cls(counts, documents, version)
+        if vocabulary is not None:
+            object.__setattr__(snapshot, "words", tuple(vocabulary.words[: len(counts)].to_pylist()))
+        return snapshot
 
     def idf(self, size: int) -> NDArray[np.float64]:
         """Return the weights of the first *size* codes: ``ln(1 + documents / frequency)``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.columns.parts import Arrays
 
 __all__ = ["Holders"]
 
@@ -113,6 +115,28 @@ class Holders:
         self._counts = GrowableArray(self._counts.values[gone:][there], borrowed=False)
         self._base = first + len(numbers) - len(self._ends.values)
         self._before = self._taken = 0
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes."""
+        used = int(self._free[1])
+        return {
+            "ends": self._ends.values,
+            "entered": self._entered.values,
+            "heads": self._heads.values,
+            "counts": self._counts.values,
+            "rows": self._rows[:used],
+            "links": self._links[:used],
+            "free": self._free,
+            "span": np.array([self._base, self._before, self._taken]),
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the holders that these arrays came from."""
+        for name in ("ends", "entered", "heads", "counts"):
+            setattr(self, f"_{name}", GrowableArray(arrays[name], borrowed=False))
+        self._rows, self._links, self._free = arrays["rows"], arrays["links"], arrays["free"]
+        self._base, self._before, self._taken = arrays["span"].tolist()
+        self._live = int(arrays["counts"].sum())
 
     def _found(
         self, numbers: NDArray[np.int64], messages: NDArray[np.int64], rows: NDArray[np.int32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from nearcast import config
 __all__ = ["CostBased", "Policy", "best_size", "cost"]
 
 
+@dataclass(frozen=True)
 class Policy(ABC):
     """What a buffer for k results takes in, and what it lets go."""
 
@@ -38,6 +40,7 @@ class Policy(ABC):
         return 0.0
 
 
+@dataclass(frozen=True)
 class CostBased(Policy):
     """cSkyband: the size that costs least by Equation 13."""
 

@@ -34,6 +34,7 @@ __all__ = [
     "find_posting",
     "grown_pool",
     "insert",
+    "pool_arrays",
     "remove",
     "summarize",
     "summarize_groups",
@@ -112,6 +113,15 @@ def grown_pool(pool: Pool, words: int, headers: int, postings: int) -> Pool:
     for name in ("free_headers", "free_postings", "used"):
         getattr(new, name)[:] = getattr(pool, name)
     return new
+
+
+def pool_arrays(pool: Pool) -> dict[str, NDArray[Any]]:
+    """Return the part of each array that is in use."""
+    headers, postings = pool.used.tolist()
+    lengths = dict.fromkeys(("boxes", "reach", "at", "capacity", "size"), headers)
+    lengths |= dict.fromkeys(("group_boxes", "group_reach"), headers // GROUP + 1)
+    lengths |= {"owners": postings, "fields": FIELDS * postings}
+    return {name: array[..., : lengths.get(name)] for name, array in pool._asdict().items()}
 
 
 @kernel

@@ -26,12 +26,25 @@ from nearcast.ranking.seek import BLOCK, Best, Segment, scan, search, slot_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.ranking.subscribers import Asked
     from nearcast.ranking.windows import Messages, Stored
 
 __all__ = ["Best", "Recall"]
 
 AHEAD = 16  # messages that are asked for before they are needed
+_TYPES: dict[str, Any] = {  # of the arrays of a segment
+    "slots": np.int32,
+    "words": np.int32,
+    "lists": np.int64,
+    "boxes": np.float32,
+    "heaviest": np.float32,
+    "starts": np.int64,
+    "numbers": np.int32,
+    "places": np.float32,
+    "weights": np.float32,
+}
+_ROWS = {"boxes": 6, "places": 3}  # of those with two axes
 
 
 class Recall:
@@ -73,6 +86,28 @@ class Recall:
         """Begin anew, with messages that have other numbers."""
         self._segments, self._indexed = [], messages.first
         self.follow(messages)
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes: those of all segments one behind the other."""
+        columns = {
+            name: [getattr(segment, name).reshape(-1) for segment in self._segments] for name in _TYPES
+        }
+        spans = [(segment.begin, segment.end) for segment in self._segments]
+        return {
+            "spans": np.array(spans, np.int64).reshape(-1, 2),
+            "sizes": np.array([[len(part) for part in parts] for parts in columns.values()], np.int64),
+            "indexed": np.array([self._indexed]),
+            **{name: np.concatenate([np.empty(0, _TYPES[name]), *parts]) for name, parts in columns.items()},
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the segments that these arrays came from."""
+        self._indexed = int(arrays["indexed"][0])
+        columns = []
+        for name, sizes in zip(_TYPES, arrays["sizes"]):
+            parts = np.split(arrays[name], np.cumsum(sizes)[:-1])
+            columns.append([part.reshape(_ROWS[name], -1) if name in _ROWS else part for part in parts])
+        self._segments = [Segment(*span, *parts) for span, *parts in zip(arrays["spans"].tolist(), *columns)]
 
     def _run(self) -> int:
         """Return how many of the newest segments are of the same level."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from nearcast import config
 from nearcast.columns import NEVER, NOT_GIVEN
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.parts import nested, part_of
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.kernels import kernel
 from nearcast.ranking.windows import CountWindow
@@ -23,6 +24,7 @@ from nearcast.ranking.windows import CountWindow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.ranking.arrivals import Arrivals
     from nearcast.ranking.windows import Messages, Window
 
@@ -94,6 +96,15 @@ class Bearers:
         there = self._numbers.values >= first
         self._numbers.values[~there] = -1
         self._numbers.values[there] = numbers[self._numbers.values[there] - first]
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes."""
+        return {"numbers": self._numbers.values, **nested(codes=self._codes.arrays())}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the ids that these arrays came from."""
+        self._codes = Vocabulary.from_arrays(part_of(arrays, "codes"))
+        self._numbers = GrowableArray(arrays["numbers"], borrowed=False)
 
     def _coded(self, ids: NDArray[Any]) -> NDArray[np.int32]:
         """Return a code for each id, with a place among the numbers; an integer has the code of its digits."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast.columns.parts import nested, part_of
 from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.buffers import SHIFT, Buffers
 from nearcast.ranking.holders import Holders
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.ranking.finder import Found
     from nearcast.ranking.policies import Policy
     from nearcast.ranking.recall import Best
@@ -111,6 +113,17 @@ class Results:
 
         short = np.unique(self._shared(rows, work))
         return short, np.setdiff1d(np.concatenate(raised), short)
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes."""
+        parts = nested(buffers=self.buffers.at_rest(), holders=self.holders.at_rest())
+        return {"call": np.array([self._call]), **parts}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the results that these arrays came from."""
+        self._call = int(arrays["call"][0])
+        self.buffers.restore(part_of(arrays, "buffers"))
+        self.holders.restore(part_of(arrays, "holders"))
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
         """Learn the new *numbers* of messages by the old ones, counted from *first*."""

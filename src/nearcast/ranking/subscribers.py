@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.ranking.scoring import lengths
+from nearcast.ranking.scoring import lengths, places_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from nearcast.columns.parts import Arrays
+    from nearcast.geometry import Space
+    from nearcast.ranking.requests import Requests
 
 __all__ = ["Asked", "Subscribers"]
 
@@ -48,9 +52,9 @@ class Subscribers:
     """Rows of subscriptions; a row that was freed is given out again."""
 
     def __init__(self) -> None:
-        self._table = GrowableArray(np.empty(0, _RECORD), borrowed=False, spare=config.RANKING_SPARE_ROOM)
-        self._words = GrowableArray(np.empty(0, np.int32), borrowed=False, spare=config.RANKING_SPARE_ROOM)
-        self._alive = GrowableArray(np.empty(0, np.bool_), borrowed=False, spare=config.RANKING_SPARE_ROOM)
+        self._table = _growable(np.empty(0, _RECORD))
+        self._words = _growable(np.empty(0, np.int32))
+        self._alive = _growable(np.empty(0, np.bool_))
         self._free: list[int] = []
         self._waste = 0  # words of rows that are free
 
@@ -82,29 +86,22 @@ class Subscribers:
         good[good] = self._alive.values[rows[good]]
         return good
 
-    def add(
-        self,
-        places: NDArray[np.float64],
-        alphas: NDArray[np.float64],
-        sizes: NDArray[np.int32],
-        offsets: NDArray[np.int64],
-        words: NDArray[np.int32],
-        idf: NDArray[np.float64],
-    ) -> NDArray[np.int32]:
+    def add(self, new: Requests, space: Space, idf: NDArray[np.float64]) -> NDArray[np.int32]:
         """Take subscriptions; return their rows."""
-        count = len(places)
+        count = len(new.points)
         again = [self._free.pop() for _ in range(min(count, len(self._free)))]
         fresh = np.arange(self.rows, self.rows + count - len(again))
         rows = np.concatenate([np.array(again, np.int64), fresh]).astype(np.int32)
         self._table.fill(len(fresh), 0)
         self._alive.fill(len(fresh), value=False)
         long = np.empty(count)
-        lengths(offsets, words, idf, long)
-        new = np.zeros(count, _RECORD)
-        new["places"], new["alphas"], new["lengths"], new["sizes"] = places, alphas, long, sizes
-        new["starts"], new["counts"] = offsets[:-1] + len(self._words.values), np.diff(offsets)
-        self._table.values[rows] = new
-        self._words.extend(words)
+        lengths(new.offsets, new.words, idf, long)
+        table = np.zeros(count, _RECORD)
+        table["places"], table["lengths"] = places_of(new.points, space), long
+        table["alphas"], table["sizes"] = new.alphas, new.sizes
+        table["starts"], table["counts"] = new.offsets[:-1] + len(self._words.values), np.diff(new.offsets)
+        self._table.values[rows] = table
+        self._words.extend(new.words)
         self._alive.values[rows] = True
         return rows
 
@@ -118,12 +115,32 @@ class Subscribers:
         if self._waste > len(self._words.values) // 2 + 1024:
             self._pack()
 
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes."""
+        return {
+            "table": self._table.values,
+            "words": self._words.values,
+            "alive": self._alive.values,
+            "free": np.array(self._free, np.int64),
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the rows that these arrays came from."""
+        self._table = _growable(arrays["table"].view(_RECORD))
+        self._words, self._alive = _growable(arrays["words"]), _growable(arrays["alive"])
+        self._free = arrays["free"].tolist()
+        self._waste = len(arrays["words"]) - int(arrays["table"]["counts"].sum())
+
     def _pack(self) -> None:
         """Leave the words of freed rows behind."""
         starts, counts = self._table.values["starts"], self._table.values["counts"]
         total = int(counts.sum())
         offsets = np.cumsum(counts) - counts
         picks = np.arange(total) + np.repeat(starts - offsets, counts)
-        self._words = GrowableArray(self._words.values[picks], borrowed=False)
+        self._words = _growable(self._words.values[picks])
         starts[:] = offsets
         self._waste = 0
+
+
+def _growable(values: NDArray[Any]) -> GrowableArray:
+    return GrowableArray(values, borrowed=False, spare=config.RANKING_SPARE_ROOM)

@@ -3,67 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from nearcast import config
 from nearcast.clock import microseconds
-from nearcast.columns import NOT_GIVEN, MessageBatch
+from nearcast.columns import MessageBatch
 from nearcast.columns.coding import Coding
-from nearcast.columns.ragged import code_sets, integers, matrix, offsets_of
-from nearcast.errors import ColumnError, InputError, UnknownError, shown
+from nearcast.columns.parts import nested, part_of
+from nearcast.columns.ragged import integers
+from nearcast.errors import InputError, UnknownError, shown
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
 from nearcast.kernels.threads import side_by_side
-from nearcast.ranking.arrivals import Arrivals
-from nearcast.ranking.finder import Finder, Found, joined
-from nearcast.ranking.frequencies import DocumentFrequencies
-from nearcast.ranking.policies import Policy
+from nearcast.ranking.arrivals import Arrivals, check_batch
+from nearcast.ranking.choices import POLICIES, check_named, finder_of, policy_of
+from nearcast.ranking.finder import Found, joined
 from nearcast.ranking.recall import Recall
 from nearcast.ranking.replacing import Bearers
+from nearcast.ranking.requests import Requests
 from nearcast.ranking.results import Results
-from nearcast.ranking.scoring import Metric, lengths, metric_of, places_of
+from nearcast.ranking.scoring import Metric, lengths, metric_of
 from nearcast.ranking.subscribers import Subscribers
+from nearcast.ranking.weights import Weights
 from nearcast.ranking.windows import CountWindow, Messages, TimeWindow
-from nearcast.registry import Registry
-from nearcast.text import keywords as keywords_of
+from nearcast.storage.directory import read, restoring, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from nearcast.clock import Clock
+    from nearcast.columns.parts import Arrays
     from nearcast.columns.vocabulary import Vocabulary
     from nearcast.geometry import Space
+    from nearcast.ranking.finder import Finder
+    from nearcast.ranking.frequencies import DocumentFrequencies
+    from nearcast.ranking.policies import Policy
     from nearcast.ranking.updates import Changes
     from nearcast.ranking.windows import Window
 
-__all__ = ["FINDERS", "POLICIES", "TopK"]
+__all__ = ["TopK"]
 
-_Made = TypeVar("_Made")
-
-FINDERS: Registry[type[Finder]] = Registry(
-    {
-        "blocks": "nearcast.ranking.blocks:Blocks",
-        "igpt": "nearcast.ranking.igpt:IGPT",
-        "ciq": "nearcast.ranking.rivals.ciq:CIQ",
-        "scan": "nearcast.ranking.finder:Scan",
-    }
-)
-POLICIES: Registry[type[Policy]] = Registry(
-    {
-        "cost-based": "nearcast.ranking.policies:CostBased",
-        "kmax": "nearcast.ranking.rivals.policies:KMax",
-        "skyband": "nearcast.ranking.rivals.policies:Skyband",
-    }
-)
-
-
+_KIND = "top-k"  # of directory
 # What finders count: blocks or leaves, those not skipped, postings in these, and subscriptions that were verified.
 _COUNTERS = ("leaves", "leaves_visited", "postings_visited", "candidates")
 _COUNTED = ("messages", "expired", "replaced", *_COUNTERS, "entered", "re_evaluations", "initialised")
@@ -101,7 +89,7 @@ class TopK:
     threads
         How many share the work of a call.
     index, buffer
-        How subscriptions are found, and how much their buffers hold: names in ``FINDERS`` and ``POLICIES``, or what
+        How subscriptions are found, and how much their buffers hold: names in :mod:`~nearcast.ranking.choices`, or what
         makes a finder, and a policy. For measurements; the results are the same.
     """
 
@@ -119,31 +107,17 @@ class TopK:
     ) -> None:
         if not isinstance(window, CountWindow | TimeWindow):
             raise InputError(f"window must be a CountWindow or a TimeWindow, not {shown(window)}")
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise InputError(f"threads must be a whole number from 1, not {shown(threads)}")
-        if document_frequency is not None and not isinstance(document_frequency, DocumentFrequencies):
-            raise InputError(
-                f"document_frequency must be DocumentFrequencies, not {shown(document_frequency)}"
-            )
-        if clock is not None and not callable(getattr(clock, "now", None)):
-            raise InputError(f"clock must tell the time by now(), as SystemClock() does; not {shown(clock)}")
         self.window, self.space = window, checked_space(space)
-        self.threads = threads
+        self._run_by(clock, threads)
         self._metric = metric_of(self.space, max_distance)
-        self._frequencies = document_frequency
-        self._clock = clock
         #: What batches of tables are made like: ``MessageBatch.from_arrow(table, like=top, learn=True)``.
         self.coding = Coding.new(self.space)
-        if document_frequency is not None and document_frequency.words is not None:
-            self.vocabulary.add(document_frequency.words)
-        self._idf = np.empty(0)
+        self._weights = Weights(self.coding, document_frequency)
         self._subscribers = Subscribers()
         self._messages = Messages()
         self._bearers = Bearers()
-        self._finder = _chosen(index, FINDERS, "index")(self._metric)
-        self._results = Results(
-            buffer if isinstance(buffer, Policy) else _chosen(buffer, POLICIES, "buffer")()
-        )
+        self._finder = finder_of(index, self._metric)
+        self._results = Results(policy_of(buffer))
         self._recall = Recall(self._metric)
         self._chunk = 1  # messages that arrive before the old ones leave
         self._counted = dict.fromkeys(_COUNTED, 0)
@@ -159,9 +133,11 @@ class TopK:
     @property
     def vocabulary(self) -> Vocabulary:
         """The words that have codes."""
-        known = self.coding.vocabulary
-        assert known is not None
-        return known
+        return self.coding.words()[0]
+
+    @property
+    def _idf(self) -> NDArray[np.float64]:
+        return self._weights.idf
 
     # --- Subscriptions ---------------------------------------------------------------------------------------------
 
@@ -190,27 +166,14 @@ class TopK:
         k
             How many results: from 1, one number or one each.
         """
-        xy = matrix(points, "points", 2)
         if words is not None:
             if keywords is not None or keyword_offsets is not None:
                 raise InputError("give either the codes of keywords or words, not both")
-            keyword_offsets, keywords = self._coded(words)
-        offsets, codes = code_sets(keyword_offsets, keywords, len(xy), "keyword")
-        if len(xy) and (np.diff(offsets) == 0).any():
-            row = int(np.flatnonzero(np.diff(offsets) == 0)[0])
-            raise ColumnError(
-                f"subscription {row} has no keywords; only messages with one of them are ranked"
-            )
-        alphas = _one_each(alpha, len(xy), np.float64, "alpha", 0.0, 1.0)
-        sizes = _one_each(k, len(xy), np.int32, "k", 1, config.RANKING_MAX_K)
-        if not np.isfinite(xy).all():
-            raise ColumnError("points must be finite numbers")
-        if len(xy):
-            for x, y in (xy.min(axis=0).tolist(), xy.max(axis=0).tolist()):
-                self.space.check(x, y)
-        self._learn(codes)
-        rows = self._subscribers.add(places_of(xy, self.space), alphas, sizes, offsets, codes, self._idf)
-        self._results.open(rows, sizes)
+            keyword_offsets, keywords = self._weights.coded(words)
+        asked = Requests.of(points, keyword_offsets, keywords, alpha, k, self.space)
+        self._weights.learn(asked.words)
+        rows = self._subscribers.add(asked, self.space, self._idf)
+        self._results.open(rows, asked.sizes)
         started = time.perf_counter()
         self._evaluate(rows, told=False)
         self._finder.add(self._subscribers.asked, rows, self._idf)
@@ -247,11 +210,10 @@ class TopK:
         (1 or -1), ``score`` and ``rank`` (from 1, where it is now or where it was). Without what goes, and with what
         comes, the results before are those after.
         """
-        self._check(batch)
-        said, now = self._times_of(batch)
+        check_batch(batch, self.coding)
         self._begin()
-        new = Arrivals.of(batch, said, now, self._messages.end)
-        self._learn(new.words)
+        new = Arrivals.of(batch, self.window, self._clock, self._messages)
+        self._weights.learn(new.words)
         if batch.ids is not None:
             new, replaced = self._bearers.settle(new, self._messages, self.window)
             if len(replaced):
@@ -361,18 +323,86 @@ class TopK:
             best = self._recall.best(asked, part, wanted, self._messages, self._idf, self.threads)
             self._results.fill(asked, part, wanted, best, told=told)
 
+    # --- At rest ---------------------------------------------------------------------------------------------------
+
+    def save(self, directory: str | Path) -> Path:
+        """Write everything to a new directory of flat arrays, which appears whole or not at all; return its path.
+
+        That is: subscriptions, messages, results and what finds them; not the clock, the threads and the figures.
+        """
+        document, arrays = self._at_rest()
+        return write(directory, _KIND, arrays, document)
+
+    @classmethod
+    def open(
+        cls, directory: str | Path, *, clock: Clock | None = None, threads: int = 1, verify: bool = False
+    ) -> TopK:
+        """Open what was saved: it goes on where it was. The arrays are mapped, nothing is evaluated.
+
+        *clock* and *threads* as in the constructor; *verify* as in :func:`~nearcast.open_index`.
+        """
+        document, arrays = read(directory, _KIND, verify=verify)
+        with restoring(directory):
+            top = cls._restored(document, arrays)
+        top._run_by(clock, threads)
+        return top
+
+    def _at_rest(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what :meth:`_restored` takes: plain values, and arrays."""
+        policy = self._results.policy
+        check_named(self._finder, policy)
+        document = {
+            "window": asdict(self.window),
+            "max_distance": self._metric.max_distance,
+            "index": self._finder.name,
+            "buffer": [policy.name, asdict(policy)],
+            "weights": self._weights.document(),
+            "chunk": self._chunk,
+        }
+        arrays = nested(
+            weights=self._weights.at_rest(),
+            subscribers=self._subscribers.at_rest(),
+            messages=self._messages.at_rest(),
+            bearers=self._bearers.at_rest(),
+            results=self._results.at_rest(),
+            recall=self._recall.at_rest(),
+            finder=self._finder.at_rest(),
+        )
+        return document, arrays
+
+    @classmethod
+    def _restored(cls, document: dict[str, Any], arrays: Arrays) -> TopK:
+        weights = Weights.restored(document["weights"], part_of(arrays, "weights"))
+        window, (buffer, parameters) = document["window"], document["buffer"]
+        top = cls(
+            CountWindow(**window) if "size" in window else TimeWindow(**window),
+            space=weights.coding.space,
+            max_distance=document["max_distance"],
+            index=document["index"],
+            buffer=POLICIES[buffer](**parameters),
+        )
+        top.coding, top._weights, top._chunk = weights.coding, weights, document["chunk"]
+        top._subscribers.restore(part_of(arrays, "subscribers"))
+        top._messages.restore(part_of(arrays, "messages"))
+        top._bearers.restore(part_of(arrays, "bearers"))
+        top._results.restore(part_of(arrays, "results"))
+        top._recall.restore(part_of(arrays, "recall"))
+        asked, rows = top._subscribers.asked, top._subscribers.all()
+        top._finder.restore(part_of(arrays, "finder"), asked, rows, top._idf)
+        return top
+
     # --- Names, weights, figures -----------------------------------------------------------------------------------
 
     def use_index(self, index: str | Callable[[Metric], Finder]) -> None:
         """Find subscriptions by another index from now on, as in the constructor; figures begin anew."""
-        self._finder = _chosen(index, FINDERS, "index")(self._metric)
+        self._finder = finder_of(index, self._metric)
         self._finder.add(self._subscribers.asked, self._subscribers.all(), self._idf)
         self._finder.tune(self._messages.lengths, self._idf)
         self._counted = dict.fromkeys(self._counted, 0)
         self._seconds = dict.fromkeys(self._seconds, 0.0)
 
     def stats(self) -> dict[str, Any]:
-        """Return figures since the beginning.
+        """Return figures since the beginning, or since it was opened.
 
         Counts; the average time of an arriving and of an expired message (AMP and EMP in the paper), and of a new
         subscription; buffers; memory in bytes.
@@ -401,6 +431,14 @@ class TopK:
             **self._recall.stats(),
         }
 
+    def _run_by(self, clock: Clock | None, threads: int) -> None:
+        """Take the clock and the threads to work with."""
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise InputError(f"threads must be a whole number from 1, not {shown(threads)}")
+        if clock is not None and not callable(getattr(clock, "now", None)):
+            raise InputError(f"clock must tell the time by now(), as SystemClock() does; not {shown(clock)}")
+        self.threads, self._clock = threads, clock
+
     def _begin(self) -> None:
         """Begin a call that changes results: from here on the numbers of messages stay."""
         messages, first = self._messages, self._messages.first
@@ -412,48 +450,6 @@ class TopK:
         messages.tidy()
         self._bearers.tidy(messages)
         self._results.begin(self.threads)
-
-    def _learn(self, words: NDArray[np.int32]) -> None:
-        """Let every word have a weight."""
-        size = int(words.max(initial=-1)) + 1
-        if size > len(self._idf):
-            size += size // 4
-            self._idf = np.ones(size) if self._frequencies is None else self._frequencies.idf(size)
-
-    def _coded(self, words: Sequence[Iterable[str]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return rows of words as codes: those that the text of a message would give."""
-        if isinstance(words, str) or not isinstance(words, Sequence):
-            raise InputError(f"words must be a list of words for each subscription, not {shown(words)}")
-        rows = [sorted(keywords_of(row)) for row in words]
-        return offsets_of(np.array([len(row) for row in rows], np.int64)), self.vocabulary.add(
-            [word for row in rows for word in row]
-        )
-
-    def _check(self, batch: MessageBatch) -> None:
-        if not isinstance(batch, MessageBatch):
-            raise InputError(f"publish takes a MessageBatch, not {shown(batch)}")
-        if batch.space != self.space:
-            raise ColumnError(f"the messages are in {batch.space!r}, the subscriptions in {self.space!r}")
-        if batch.vocabulary is not None and not batch.coding.fits(self.coding):
-            raise ColumnError(
-                "the words of the messages are coded otherwise; make the batch with like=top, learn=True"
-            )
-        boxes = batch.probes.boxes
-        if len(boxes) != len(batch) or not np.array_equal(boxes[:, :2], boxes[:, 2:]):
-            raise ColumnError("a message that is ranked is at a point; an area has no distance")
-
-    def _times_of(self, batch: MessageBatch) -> tuple[NDArray[np.int64], int]:
-        """Return when messages say that they were published, and when the others are."""
-        said = np.full(len(batch), NOT_GIVEN) if batch.published_at is None else batch.published_at
-        untimed = np.flatnonzero(said == NOT_GIVEN)
-        if self._clock is not None:
-            return said, self._clock.now()
-        if len(untimed) and isinstance(self.window, TimeWindow):
-            raise ColumnError(
-                f"message {untimed[0]} does not say when it was published, and a window of time must know; "
-                "give published_at, or give TopK a clock"
-            )
-        return said, max(self._messages.newest, int(said.max(initial=NOT_GIVEN)))
 
     def _told(self) -> pa.Table:
         def told(made: Changes) -> pa.RecordBatch:
@@ -472,27 +468,3 @@ class TopK:
 
 def _each(seconds: float, count: int) -> float:
     return seconds / max(1, count) * 1e6
-
-
-def _chosen(value: Any, known: Mapping[str, Callable[..., _Made]], what: str) -> Callable[..., _Made]:
-    """Return what makes a finder or a policy: itself, or by its name."""
-    if callable(value):
-        made: Callable[..., _Made] = value
-        return made
-    if not isinstance(value, str) or value not in known:
-        raise UnknownError(f"no {what} {shown(value)}; there are {', '.join(known)}")
-    return known[value]
-
-
-def _one_each(value: Any, count: int, kind: Any, name: str, low: float, high: float) -> NDArray[Any]:
-    """Return one number for each of *count* rows, checked."""
-    try:
-        array = np.broadcast_to(np.asarray(value), (count,))
-    except ValueError:
-        raise ColumnError(f"{name} must be one number or {count:,}, not {shown(value)}") from None
-    if array.dtype.kind not in ("iu" if kind is np.int32 else "iuf"):
-        raise ColumnError(f"{name} must be numbers, not {shown(value)}")
-    wrong = ~((array >= low) & (array <= high))
-    if wrong.any():
-        raise ColumnError(f"{name} must be from {low} to {high}, not {array[wrong][0]}")
-    return np.ascontiguousarray(array, kind)

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from nearcast.columns import NOT_GIVEN
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ids import arrays_of_ids, ids_from_arrays
+from nearcast.columns.parts import nested, part_of
 from nearcast.columns.ragged import offsets_of
 from nearcast.errors import InputError, shown
 from nearcast.kernels import kernel
@@ -23,6 +25,7 @@ from nearcast.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns.parts import Arrays
     from nearcast.ranking.arrivals import Arrivals
 
 __all__ = ["CountWindow", "Messages", "Stored", "TimeWindow", "Window"]
@@ -211,7 +214,8 @@ class Messages:
             cut = int(table["starts"][0]) if len(table) else len(self._words.values)
             table["starts"] -= cut
             table["stops"] -= cut
-            self._hold(table, self._words.values[cut:].copy(), slice(gone, None), self.first)
+            withdrawn, ids = self._withdrawn.values[gone:].copy(), self._ids.values[gone:].copy()
+            self._hold(table, self._words.values[cut:].copy(), withdrawn, ids, self.first)
 
     def close_gaps(self) -> NDArray[np.int64]:
         """Give the messages of the window other numbers, with none missing between them; the last keeps its own.
@@ -228,15 +232,46 @@ class Messages:
         offsets = offsets_of(counts)
         words = self._words.values[np.arange(offsets[-1]) + np.repeat(table["starts"] - offsets[:-1], counts)]
         table["starts"], table["stops"] = offsets[:-1], offsets[1:]
-        self._hold(table, words, gone + there, self.first)
+        withdrawn, ids = np.zeros(len(there), np.bool_), self._ids.values[gone + there]
+        self._hold(table, words, withdrawn, ids, self.first)
         return numbers
 
-    def _hold(self, table: NDArray[Any], words: NDArray[np.int32], rows: Any, base: int) -> None:
-        """Have these messages in memory, which were in *rows*; the first of them is number *base*."""
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes."""
+        return {
+            "table": self._table.values,
+            "withdrawn": self._withdrawn.values,
+            "words": self._words.values,
+            "span": np.array([self.first, self.end, self.newest, self._base]),
+            **nested(ids=arrays_of_ids(pa.array(self._ids.values, self.kind))),
+        }
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take the messages that these arrays came from."""
+        self.first, self.end, self.newest, base = arrays["span"].tolist()
+        ids: Any = ids_from_arrays(part_of(arrays, "ids"))
+        self._hold(
+            arrays["table"].view(_RECORD),
+            arrays["words"],
+            arrays["withdrawn"],
+            ids.to_numpy(zero_copy_only=False),
+            base,
+        )
+        self.gaps = int(np.count_nonzero(arrays["withdrawn"][self.first - base :]))
+
+    def _hold(
+        self,
+        table: NDArray[Any],
+        words: NDArray[np.int32],
+        withdrawn: NDArray[np.bool_],
+        ids: NDArray[Any],
+        base: int,
+    ) -> None:
+        """Have these messages in memory; the first of them is number *base*."""
         self._table = GrowableArray(table, borrowed=False)
         self._words = GrowableArray(words, borrowed=False)
-        self._ids = GrowableArray(self._ids.values[rows].copy(), borrowed=False)
-        self._withdrawn = GrowableArray(self._withdrawn.values[rows].copy(), borrowed=False)
+        self._withdrawn = GrowableArray(withdrawn, borrowed=False)
+        self._ids = GrowableArray(ids, borrowed=False)
         self._base = base
 
 

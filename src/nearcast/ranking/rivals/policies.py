@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nearcast import config
 from nearcast.ranking.policies import Policy
 
 __all__ = ["KMax", "Skyband"]
 
 
+@dataclass(frozen=True)
 class KMax(Policy):
     """The best k' messages, k <= k' <= kmax: filled to kmax, one less with each that leaves, no dominance."""
 
     name = "kmax"
-
-    def __init__(self, times: float = config.RANKING_KMAX) -> None:
-        self._times = times  # kmax, in units of k
+    times: float = config.RANKING_KMAX  # kmax, in units of k
 
     def wanted(self, k: int) -> int:
         """Return kmax."""
-        return max(k, round(self._times * k))
+        return max(k, round(self.times * k))
 
     def limit(self, k: int) -> int:
         """Return kmax."""
@@ -29,6 +30,7 @@ class KMax(Policy):
         return 2**31 - 1
 
 
+@dataclass(frozen=True)
 class Skyband(Policy):
     """The k-skyband of the messages that reach a share of the k-th score at the last re-evaluation.
 
@@ -37,9 +39,7 @@ class Skyband(Policy):
     """
 
     name = "skyband"
-
-    def __init__(self, share: float = config.RANKING_SKYBAND) -> None:
-        self._share = share
+    share: float = config.RANKING_SKYBAND
 
     def wanted(self, k: int) -> int:
         """Return how many are enough."""
@@ -55,4 +55,4 @@ class Skyband(Policy):
 
     def ratio(self) -> float:
         """Return the share of the k-th score that is the threshold."""
-        return self._share
+        return self.share
