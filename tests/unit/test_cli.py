@@ -111,6 +111,11 @@ class TestCommand:
         result = run("match", *files)
         assert (result.exit_code, result.stderr) == (1, "nearcast: No space left on device: deliveries.csv\n")
 
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+    def test_a_full_disk_names_the_file(self, files):
+        result = run("match", *files, "--output", "/dev/full", "--format", "csv")
+        assert (result.exit_code, result.stderr) == (1, "nearcast: No space left on device: /dev/full\n")
+
 
 class TestMatch:
     def test_lines_on_stdout_and_the_summary_on_stderr(self, files):

@@ -17,7 +17,7 @@ from nearcast.columns.from_arrow.names import (
     check_messages,
     read_columns,
 )
-from nearcast.errors import ColumnError, NearcastWarning, nearest
+from nearcast.errors import ColumnError, ModelError, NearcastWarning, nearest
 from nearcast.files import find_message, find_subscription, read_messages, read_subscriptions
 from nearcast.preparation import Preparation
 
@@ -222,3 +222,12 @@ def test_names_of_ours_are_never_near_one_another():
 )
 def test_nearest(name, known, found):
     assert nearest(name, known) == found
+
+
+def test_a_document_with_a_misspelt_field():
+    with pytest.raises(
+        ModelError, match=r"no field 'expresion'; did you mean expression\? its fields are id,"
+    ):
+        Subscription.from_json('{"id": 1, "expresion": "tea"}')
+    with pytest.raises(ModelError, match="no field 'query'; its fields are id, expression, region"):
+        Subscription.from_json('{"id": 1, "query": "tea"}')

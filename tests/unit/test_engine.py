@@ -18,7 +18,7 @@ from nearcast import (
     Subscription,
     SubscriptionTable,
 )
-from nearcast.errors import ColumnError, DuplicateError, UnknownError
+from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownError
 from nearcast.matching import INDEXES
 
 HERE = Point(lon=-73.99, lat=40.73)
@@ -187,6 +187,11 @@ def test_explain(engine):
     assert "✗ NOT decaf: it is among the keywords" in text
     assert why.to_dict()["matches"] is False
     assert engine.explain(Message("m", "storm", HERE), "ben")
+
+
+def test_explain_takes_a_message(engine):
+    with pytest.raises(ModelError, match="a Message and the id of a subscription, not 'm1'"):
+        engine.explain("m1", "anna")
 
 
 def test_explain_agrees_with_match(engine):

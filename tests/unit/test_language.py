@@ -459,7 +459,7 @@ HERE = '"place": {"type": "Point", "coordinates": [1, 2]}'
         (
             f'{{"id": 1, {HERE}, "keyword": []}}',
             ModelError,
-            "no field 'keyword'; its fields are id, keywords, text",
+            r"no field 'keyword'; did you mean keywords\? its fields are id, keywords, text",
         ),
         (f"{{{HERE}}}", ModelError, "no 'id'"),
         ('{"id": 1}', ModelError, "no 'place'"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from nearcast.clock import iso
-from nearcast.errors import ModelError, shown
+from nearcast.errors import ModelError, nearest, shown
 from nearcast.geometry import WGS84, Space, as_place, as_region, to_geojson
 from nearcast.language.grammar import check_size, located
 from nearcast.language.writing import format_expression
@@ -114,7 +114,11 @@ def _fields(document: Any, what: str, where: str, known: tuple[str, ...]) -> dic
             )
         fields = {**properties, **outer, where: fields.get("geometry")}
     if unknown := [name for name in fields if name not in known]:
-        raise ModelError(f"a {what} has no field {shown(unknown[0])}; its fields are {', '.join(known)}")
+        near = nearest(unknown[0], known)
+        hint = f"did you mean {near}? " if near else ""
+        raise ModelError(
+            f"a {what} has no field {shown(unknown[0])}; {hint}its fields are {', '.join(known)}"
+        )
     return fields
 
 
