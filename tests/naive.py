@@ -36,7 +36,7 @@ def satisfies(table, clause, batch, probe):
     return (
         set(row(c.keyword_offsets, c.keywords, clause)) <= have
         and not set(row(c.forbidden_offsets, c.forbidden, clause)) & have
-        and all(holds(test, p.attributes[probe].tolist()) for test in tests(c, clause))
+        and all(holds(test, values(p, probe)) for test in tests(c, clause))
         and boxes_touch(c.boxes[clause].tolist(), p.boxes[probe].tolist())
         and shapes_touch(table, clause, batch, probe)
     )
@@ -51,9 +51,13 @@ def tests(c, clause):
     return list(zip(*(row(c.test_offsets, column, clause) for column in columns)))
 
 
+def values(p, probe):
+    return dict(zip(*(row(p.value_offsets, column, probe) for column in (p.value_attributes, p.values))))
+
+
 def holds(test, attributes):
     attribute, low, high, flags = test
-    if attribute >= len(attributes) or math.isnan(attributes[attribute]):
+    if attribute not in attributes:
         return False
     value = attributes[attribute]
     above = low < value if flags & LOW_OPEN else low <= value

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
-from answers import answers
+from answers import answers, dense
 from nearcast import (
     EVERYWHERE,
     WGS84,
@@ -79,7 +79,7 @@ def test_metamorphic(name, table, batch, seed):
     order = rng.permutation(table.size)
     index = build_index(name, renamed.take(order))
     scaled = MessageBatch.from_arrays(
-        None, probes.keyword_offsets, new_code[probes.keywords], probes.attributes, boxes=probes.boxes * 2
+        None, probes.keyword_offsets, new_code[probes.keywords], dense(batch), boxes=probes.boxes * 2
     )
     half = batch.size // 2
     parts = [scaled.take(np.arange(half)), scaled.take(np.arange(half, batch.size))]

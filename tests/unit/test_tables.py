@@ -9,6 +9,7 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers import dense
 from nearcast import (
     EVERYWHERE,
     WGS84,
@@ -27,6 +28,7 @@ from nearcast import (
 )
 from nearcast.columns import NEVER
 from nearcast.columns.clause_rows import place
+from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow.places import places as read_places
 from nearcast.columns.from_arrow.places import regions as read_regions
 from nearcast.columns.from_arrow.source import Source
@@ -423,7 +425,7 @@ def test_a_run_that_is_too_long_is_no_keyword():
 def test_attributes_by_type():
     def values(column):
         batch = MessageBatch.from_arrow({"lon": [0.0] * 2, "lat": [0.0] * 2, **column}, like=LIKE)
-        return batch.probes.attributes
+        return dense(batch, 2)
 
     assert values({"price": [2, None]})[:, 0].tolist()[0] == 2.0
     assert np.isnan(values({"price": [2, None]})[1, 0])
@@ -533,14 +535,26 @@ def test_messages_that_teach_words():
     }
     plain = MessageBatch.from_arrow(columns, like=like)
     assert np.diff(plain.probes.keyword_offsets).tolist() == [1, 0]
-    assert plain.probes.attributes.shape == (2, 1)
+    assert dense(plain).shape == (2, 1)
     taught = MessageBatch.from_arrow(columns, like=like, learn=True)
     assert np.diff(taught.probes.keyword_offsets).tolist() == [3, 1]
     assert list(like.attributes) == [("price", False), ("brand", True), ("open", False)]
-    np.testing.assert_array_equal(taught.probes.attributes, [[1, 0, 1], [np.nan] * 3])
+    np.testing.assert_array_equal(dense(taught), [[1, 0, 1], [np.nan] * 3])
     assert set(like.vocabulary) == {"tea", "für", "two", "milk"}
     message = Message(1, "Tea für two", Point(lon=0, lat=0), {"price": 1, "brand": "x", "open": True})
     again = MessageBatch.from_messages([message], like=like, learn=True)
-    np.testing.assert_array_equal(again.probes.attributes[0], taught.probes.attributes[0])
+    np.testing.assert_array_equal(dense(again)[0], dense(taught)[0])
     np.testing.assert_array_equal(again.probes.keywords, taught.probes.keywords[:3])
     assert again.attributes is taught.attributes is like.attributes
+
+
+def test_the_attributes_of_one_publisher_take_no_room_in_the_messages_of_others():
+    like = Coding.new()
+    many = {f"a{number}": number for number in range(1_000)}
+    loud = Message(0, "tea", Point(lon=0, lat=0), many)
+    plain = [Message(number, "tea", Point(lon=0, lat=0), {"a999": 1}) for number in range(1, 100)]
+    batch = MessageBatch.from_messages([loud, *plain], like=like, learn=True)
+    assert len(batch.probes.values) == 1_000 + 99
+    table = {"lon": [0.0] * 100, "lat": [0.0] * 100, "a3": [1.0] * 99 + [None]}
+    assert len(MessageBatch.from_arrow(table, like=like).probes.values) == 99
+    assert batch.take([5, 0]).probes.value_attributes.tolist() == [999, *range(1_000)]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from answers import dense
 from nearcast import workloads
 from nearcast.errors import InputError, UnknownError
 from nearcast.workloads import sampling
@@ -139,7 +140,7 @@ def test_ap_tree():
 
 def test_mo_tree():
     made = workloads.mo_tree(4000, 1000, seed=1)
-    clauses, values = made.subscriptions.clauses, made.messages.probes.attributes
+    clauses, values = made.subscriptions.clauses, dense(made.messages)
     assert (np.diff(clauses.test_offsets) == 6).all()
     attributes = clauses.test_attributes.reshape(-1, 6)
     assert (np.diff(np.sort(attributes, axis=1), axis=1) > 0).all()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nearcast.columns.clauses import take_clauses
 from nearcast.columns.ragged import code_sets, offsets_of, ragged_take
 from nearcast.columns.shapes import NO_SHAPES, Shapes
+from nearcast.columns.values import Values
 from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED, Clauses, Probes
 
 if TYPE_CHECKING:
@@ -143,14 +144,15 @@ def cross(
 
 
 def probe_rows(
-    placed: Placed, offsets: NDArray[np.int64], keywords: NDArray[np.int32], values: NDArray[np.float64]
+    placed: Placed, offsets: NDArray[np.int64], keywords: NDArray[np.int32], values: Values
 ) -> tuple[Probes, NDArray[np.int32]]:
     """Return (probes, owners): each message's words and values with each box of its place."""
     if len(placed.boxes) == len(placed.offsets) - 1:  # one box each
-        return Probes(placed.boxes, offsets, keywords, values), np.arange(len(placed.boxes), dtype=np.int32)
+        return Probes(placed.boxes, offsets, keywords, *values), np.arange(len(placed.boxes), dtype=np.int32)
     counts = np.diff(placed.offsets)
     owners = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     if len(owners) != len(counts):
-        offsets, keywords = ragged_take(offsets, keywords, owners.astype(np.int64))
-        values = values[owners]
-    return Probes(placed.boxes, offsets, keywords, values), owners
+        rows = owners.astype(np.int64)
+        offsets, keywords = ragged_take(offsets, keywords, rows)
+        values = values.take(rows)
+    return Probes(placed.boxes, offsets, keywords, *values), owners

@@ -18,6 +18,7 @@ from nearcast.columns.messages import NEVER, NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import code_sets, offsets_of
 from nearcast.columns.shapes import region_of_boxes
 from nearcast.columns.subscriptions import SubscriptionTable
+from nearcast.columns.values import Values
 from nearcast.errors import ColumnError, ModelError, shown
 from nearcast.geometry import WGS84, Everywhere, Planar, Region, Space
 from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
@@ -102,27 +103,26 @@ def _times(times: list[int | None], absent: int) -> NDArray[np.int64] | None:
     return np.array([absent if time is None else time for time in times], np.int64)
 
 
-def _values(messages: Sequence[Message], attributes: AttributeNames, learn: bool) -> NDArray[np.float64]:
-    """Return the values of each message as a row, NaN where it has none."""
+def _values(messages: Sequence[Message], attributes: AttributeNames, learn: bool) -> Values:
+    """Return the values of each message."""
     if not any(message.attributes for message in messages):
-        return np.full((len(messages), len(attributes)), np.nan)
+        return Values.none(len(messages))
     column_of = attributes.add if learn else attributes.find
-    cells, numbers, strings = [], [], []  # where each value goes; a string is coded with the others
+    rows, columns, numbers, strings = [], [], [], []  # a string is coded with the others
     for row, message in enumerate(messages):
         for name, value in message.attributes.items():
             text = isinstance(value, str)
             column = column_of(name, text=text)
             if column is not None:
-                cells.append((row, column))
+                rows.append(row)
+                columns.append(column)
                 numbers.append(np.nan if text else value)
                 if text:
                     strings.append(value)
-    values = np.full((len(messages), len(attributes)), np.nan)
-    if cells:
-        coded = np.array(numbers, np.float64)
+    coded = np.array(numbers, np.float64)
+    if strings:
         coded[np.isnan(coded)] = (attributes.strings.add if learn else attributes.strings.encode)(strings)
-        values[tuple(np.array(cells).T)] = coded
-    return values
+    return Values.from_cells(len(messages), np.array(rows, np.int64), np.array(columns, np.int64), coded)
 
 
 def subscriptions_to_objects(table: SubscriptionTable) -> list[Subscription]:

@@ -21,6 +21,7 @@ from nearcast.columns.ragged import (
     row_numbers,
 )
 from nearcast.columns.shapes import NO_SHAPES, Shapes
+from nearcast.columns.values import Values
 from nearcast.errors import ColumnError
 from nearcast.geometry import WGS84, Space
 from nearcast.kernels.verify import Probes
@@ -112,12 +113,12 @@ class MessageBatch(Coded):
                 f"message {row} has the coordinates {box_array[row].tolist()}; they must be finite numbers"
             )
         m = len(box_array)
-        words = code_sets(keyword_offsets, keywords, m, "keyword", drop_negative=True)
-        values = np.empty((m, 0)) if attributes is None else matrix(attributes, "attributes", None)
-        if len(values) != m:
-            raise ColumnError(f"attributes have {len(values)} rows for {m} messages")
+        offsets, words = code_sets(keyword_offsets, keywords, m, "keyword", drop_negative=True)
+        given = np.empty((m, 0)) if attributes is None else matrix(attributes, "attributes", None)
+        if len(given) != m:
+            raise ColumnError(f"attributes have {len(given)} rows for {m} messages")
         rows = np.arange(m, dtype=np.int32)
-        probes = Probes(box_array, *words, values)
+        probes = Probes(box_array, offsets, words, *Values.from_matrix(given))
         times: list[Any] = []
         for name, given in (("published_at", published_at), ("expires_at", expires_at)):
             time = None if given is None else integers(given, np.int64, name)
@@ -160,11 +161,8 @@ class MessageBatch(Coded):
         counts = (starts[1:] - starts[:-1])[rows]
         offsets = offsets_of(counts)
         picks = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts[rows], counts)
-        probes = Probes(
-            self.probes.boxes[picks],
-            *ragged_take(self.probes.keyword_offsets, self.probes.keywords, picks),
-            self.probes.attributes[picks],
-        )
+        keyword_offsets, keywords = ragged_take(self.probes.keyword_offsets, self.probes.keywords, picks)
+        probes = Probes(self.probes.boxes[picks], keyword_offsets, keywords, *self.values.take(picks))
         return MessageBatch(
             probes,
             np.repeat(np.arange(len(rows), dtype=np.int32), counts),
@@ -175,6 +173,11 @@ class MessageBatch(Coded):
             None if self.expires_at is None else self.expires_at[rows],
             self.coding,
         )
+
+    @property
+    def values(self) -> Values:
+        """The attribute values of each probe row."""
+        return Values(self.probes.value_offsets, self.probes.value_attributes, self.probes.values)
 
     @property
     def probe_offsets(self) -> NDArray[np.int64]:

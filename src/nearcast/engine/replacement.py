@@ -78,13 +78,12 @@ def _content(batch: MessageBatch, rows: slice) -> tuple[Any, ...]:
     """Return what a message says: its boxes and shape, and, of its first probe, the words and values."""
     probes, first = batch.probes, rows.start
     words = probes.keywords[probes.keyword_offsets[first] : probes.keyword_offsets[first + 1]]
-    values = probes.attributes[first]
-    given = np.flatnonzero(~np.isnan(values))
+    given = slice(probes.value_offsets[first], probes.value_offsets[first + 1])
     shape = batch.shapes.region(first, batch.space)
     return (
         probes.boxes[rows].tobytes(),
         shape,
         words.tobytes(),
-        given.tobytes(),
-        values[given].tobytes(),
+        probes.value_attributes[given].tobytes(),
+        probes.values[given].tobytes(),
     )

@@ -24,6 +24,7 @@ __all__ = [
     "Probes",
     "Stored",
     "boxes_touch",
+    "find_value",
     "keep_satisfied",
     "keep_satisfying",
     "keep_valid",
@@ -57,18 +58,20 @@ class Probes(NamedTuple):
     boxes: NDArray[np.float64]  # [n, 4]; a point is a box without extent
     keyword_offsets: NDArray[np.int64]
     keywords: NDArray[np.int32]  # ascending in a row
-    attributes: NDArray[np.float64]  # [n, A], NaN where absent
+    value_offsets: NDArray[np.int64]  # values are ragged, as most messages lack most attributes
+    value_attributes: NDArray[np.int32]  # ascending in a row
+    values: NDArray[np.float64]  # no NaN
 
 
 class Stored(NamedTuple):
-    """Probe rows of stored messages as flat arrays: values are ragged, as most messages lack most attributes."""
+    """Probe rows of stored messages as flat arrays: the columns of :class:`Probes`, and when each expires."""
 
-    boxes: NDArray[np.float64]  # [n, 4]
+    boxes: NDArray[np.float64]
     keyword_offsets: NDArray[np.int64]
-    keywords: NDArray[np.int32]  # ascending in a row
+    keywords: NDArray[np.int32]
     value_offsets: NDArray[np.int64]
-    value_attributes: NDArray[np.int32]  # ascending in a row
-    values: NDArray[np.float64]  # no NaN
+    value_attributes: NDArray[np.int32]
+    values: NDArray[np.float64]
     expires: NDArray[np.int64]  # microseconds; valid before that instant
 
 
@@ -79,10 +82,22 @@ def boxes_touch(a: NDArray[np.float64], i: int, b: NDArray[np.float64], j: int) 
 
 
 @kernel
+def find_value(attributes: NDArray[np.int32], start: int, stop: int, attribute: int) -> int:
+    """Return where attributes[start:stop], ascending, has an attribute; -1 for nowhere.
+
+    It stands no further from the start than its number: just there, where the row has all attributes.
+    """
+    at = min(start + attribute, stop - 1)
+    if at < start or attributes[at] < attribute:
+        return -1
+    if attributes[at] == attribute:
+        return at
+    return find(attributes, start, at, attribute)
+
+
+@kernel
 def test_holds(value: float, low: float, high: float, flags: int) -> bool:
-    """Tell whether a test holds for a value; an absent attribute (NaN) satisfies no test, negated or not."""
-    if np.isnan(value):
-        return False
+    """Tell whether a test holds for a value; an attribute that is absent satisfies no test, negated or not."""
     above = value > low or (value == low and not flags & LOW_OPEN)
     below = value < high or (value == high and not flags & HIGH_OPEN)
     return (above and below) == (flags & NEGATED == 0)
@@ -100,8 +115,9 @@ def keep_satisfied(
     """
     boxes, keyword_offsets, keywords, forbidden_offsets, forbidden, test_offsets = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
-    probe_boxes, probe_offsets, probe_keywords, values = probes
+    probe_boxes, probe_offsets, probe_keywords, value_offsets, value_attributes, values = probes
     start, stop = probe_offsets[p], probe_offsets[p + 1]
+    first_value, last_value = value_offsets[p], value_offsets[p + 1]
     any_forbidden, any_tests = forbidden.size > 0, attributes.size > 0
     kept = first
     for i in range(first, last):
@@ -117,10 +133,8 @@ def keep_satisfied(
         holds = True
         if any_tests:
             for t in range(test_offsets[c], test_offsets[c + 1]):
-                attribute = attributes[t]
-                if attribute >= values.shape[1] or not test_holds(
-                    values[p, attribute], lows[t], highs[t], flags[t]
-                ):
+                at = find_value(value_attributes, first_value, last_value, attributes[t])
+                if at < 0 or not test_holds(values[at], lows[t], highs[t], flags[t]):
                     holds = False
                     break
         if holds:
@@ -161,7 +175,7 @@ def keep_satisfying(
             continue
         holds = True
         for t in range(test_start, test_stop):
-            at = find(value_attributes, value_offsets[p], value_offsets[p + 1], attributes[t])
+            at = find_value(value_attributes, value_offsets[p], value_offsets[p + 1], attributes[t])
             if at < 0 or not test_holds(values[at], lows[t], highs[t], flags[t]):
                 holds = False
                 break

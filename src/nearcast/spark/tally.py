@@ -47,8 +47,8 @@ class _Tally:
         """Count the messages of a batch."""
         made = MessageBatch.from_arrow(batch, like=self._coding, learn=True)
         self._add(len(batch), made.probes.boxes, made.probes.keywords)
-        for (name, textual), values in zip(self._coding.attributes or (), made.probes.attributes.T):
-            values = values[~np.isnan(values)]
+        for number, (name, textual) in enumerate(self._coding.attributes or ()):
+            values = made.probes.values[made.probes.value_attributes == number]
             self._note(name, textual, values, values)
 
     def add_subscriptions(self, table: pa.Table) -> None:

@@ -53,6 +53,7 @@ from nearcast.columns.from_objects import expression_of, region_of, rows_by_owne
 from nearcast.columns.messages import NEVER, NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import code_sets, interval_rows
 from nearcast.columns.subscriptions import SubscriptionTable
+from nearcast.columns.values import Values
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.geometry import WGS84, Box, Circle, Polygon, Space
@@ -132,11 +133,12 @@ def messages_from_arrow(
             if name not in MESSAGE_COLUMNS and (is_text(source[name].type) or _is_value(source[name].type)):
                 attributes.add(name, text=is_text(source[name].type))
     code_string = attributes.strings.add if learn else attributes.strings.encode
-    values = np.full((m, len(attributes)), np.nan)
-    for number, (name, textual) in enumerate(attributes):
-        if name in source and name not in MESSAGE_COLUMNS:
-            _attribute_values(source, name, textual, code_string, values[:, number])
-    probes, owners = probe_rows(placed, offsets, codes, values)
+    columns: dict[int, NDArray[np.float64]] = {}
+    for name in source.names:
+        number = attributes.find(name, text=is_text(source[name].type))
+        if number is not None and name not in MESSAGE_COLUMNS:
+            columns[number] = _attribute_values(source, name, code_string)
+    probes, owners = probe_rows(placed, offsets, codes, _values(m, columns))
     return MessageBatch(
         probes,
         owners,
@@ -199,23 +201,31 @@ def _is_value(kind: pa.DataType) -> bool:
     return is_number(kind) or bool(pa.types.is_boolean(kind))
 
 
+def _values(m: int, columns: dict[int, NDArray[np.float64]]) -> Values:
+    """Return the values of *m* messages from those of each attribute."""
+    if not columns:
+        return Values.none(m)
+    numbers = sorted(columns)
+    found = Values.from_matrix(np.column_stack([columns[number] for number in numbers]))
+    return found._replace(attributes=np.array(numbers, np.int32)[found.attributes])
+
+
 def _attribute_values(
-    source: Source,
-    name: str,
-    textual: bool,
-    code: Callable[[pa.Array], NDArray[np.int32]],
-    out: NDArray[np.float64],
-) -> None:
-    """Write one attribute of all messages to *out*; a column of the other type leaves NaN."""
+    source: Source, name: str, code: Callable[[pa.Array], NDArray[np.int32]]
+) -> NDArray[np.float64]:
+    """Return one attribute of all messages, NaN where a message lacks it; all are NaN in a column of another type."""
     column = source[name]
-    if textual and is_text(column.type):
-        out[:] = code(column)
-        out[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    elif not textual and _is_value(column.type):
-        out[:] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        infinite = np.isinf(out)
+    if is_text(column.type):
+        values = code(column).astype(np.float64)
+        values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    elif _is_value(column.type):
+        values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        infinite = np.isinf(values)
         for row in np.flatnonzero(infinite) if infinite.any() else ():
-            source.at("attribute", row, _refuse_infinite, name, float(out[row]))
+            source.at("attribute", row, _refuse_infinite, name, float(values[row]))
+    else:
+        values = np.full(source.size, np.nan)
+    return values
 
 
 def _refuse_infinite(name: str, value: float) -> None:

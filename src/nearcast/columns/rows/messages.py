@@ -20,8 +20,8 @@ from nearcast.columns.messages import NEVER, MessageBatch
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import check_positions, checked_offsets, offsets_of, ragged_take
 from nearcast.columns.shapes import NO_SHAPES, Shapes, arrays_of_polygons, polygons_from_arrays
+from nearcast.columns.values import Values
 from nearcast.errors import ColumnError
-from nearcast.kernels import kernel
 from nearcast.kernels.verify import Probes, Stored
 
 __all__ = ["MessageRows"]
@@ -118,14 +118,10 @@ class MessageRows(Coded):
         """Return the messages of the given rows, all present, as a batch without ids and times of publication."""
         probe_rows, stored = self.probe_rows(rows), self.stored
         counts = self._columns["probes"].values[rows]
-        offsets, picks = ragged_take(stored.value_offsets, np.arange(len(stored.values)), probe_rows)
-        values = np.full((len(probe_rows), len(self.attributes or ())), np.nan)
-        values[np.repeat(np.arange(len(probe_rows)), np.diff(offsets)), stored.value_attributes[picks]] = (
-            stored.values[picks]
-        )
-        words = ragged_take(stored.keyword_offsets, stored.keywords, probe_rows)
+        values = Values(stored.value_offsets, stored.value_attributes, stored.values).take(probe_rows)
+        offsets, words = ragged_take(stored.keyword_offsets, stored.keywords, probe_rows)
         return MessageBatch(
-            Probes(stored.boxes[probe_rows], *words, values),
+            Probes(stored.boxes[probe_rows], offsets, words, *values),
             np.repeat(np.arange(len(rows), dtype=np.int32), counts),
             len(rows),
             self.shapes.take(probe_rows),
@@ -169,7 +165,7 @@ class MessageRows(Coded):
             columns["polygons"].extend(batch.shapes.polygons)
         elif self.shapes:
             columns["shape"].fill(len(batch.owners), -1)
-        stored = _stored(batch.probes, ends[batch.owners])
+        stored = Stored(*batch.probes, ends[batch.owners])
         for name in Stored._fields:
             values = getattr(stored, name)
             if name.endswith("_offsets"):
@@ -199,15 +195,9 @@ class MessageRows(Coded):
         rows = np.flatnonzero(self.alive)
         owners = self.owners[rows]
         stored = self.stored
-        value_offsets, picks = ragged_take(stored.value_offsets, np.arange(len(stored.values)), rows)
-        taken = Stored(
-            stored.boxes[rows],
-            *ragged_take(stored.keyword_offsets, stored.keywords, rows),
-            value_offsets,
-            stored.value_attributes[picks],
-            stored.values[picks],
-            stored.expires[rows],
-        )
+        offsets, words = ragged_take(stored.keyword_offsets, stored.keywords, rows)
+        values = Values(stored.value_offsets, stored.value_attributes, stored.values).take(rows)
+        taken = Stored(stored.boxes[rows], offsets, words, *values, stored.expires[rows])
         self._load(taken, owners, self.shapes.take(rows))
         begins = np.flatnonzero(np.diff(owners, prepend=-1))
         self._columns["first"].values[owners[begins]] = begins
@@ -309,39 +299,3 @@ def _check(coding: Coding, arrays: Arrays) -> None:
     check_positions((arrays["first"] + arrays["probes"])[present], rows + 1, "ends of places")
     check_positions(arrays["free"], size, "free messages")
     check_positions(arrays["shape"], shapes, "shapes", none=True)
-
-
-def _stored(probes: Probes, expires: NDArray[np.int64]) -> Stored:
-    """Return the probe rows of a batch with the values that are there."""
-    dense = probes.attributes
-    offsets = np.zeros(len(dense) + 1, np.int64)
-    attributes, values = np.empty(dense.size, np.int32), np.empty(dense.size)
-    filled = _pack_values(dense, offsets, attributes, values)
-    return Stored(
-        probes.boxes,
-        probes.keyword_offsets,
-        probes.keywords,
-        offsets,
-        attributes[:filled],
-        values[:filled],
-        expires,
-    )
-
-
-@kernel
-def _pack_values(
-    dense: NDArray[np.float64],
-    offsets: NDArray[np.int64],
-    attributes: NDArray[np.int32],
-    values: NDArray[np.float64],
-) -> int:
-    """Write what is no NaN in each row of a matrix to ragged columns; return how many values there are."""
-    filled = 0
-    for row in range(dense.shape[0]):
-        for attribute in range(dense.shape[1]):
-            if not np.isnan(dense[row, attribute]):
-                attributes[filled] = attribute
-                values[filled] = dense[row, attribute]
-                filled += 1
-        offsets[row + 1] = filled
-    return filled

@@ -31,9 +31,9 @@ from nearcast.matching.structures.scale import (
     clause_positions,
     knots_of,
     most_tested,
+    probe_positions,
     scales_of,
     source_name,
-    stored_positions,
     tests_of,
 )
 from nearcast.matching.structures.sketch import FIELDS, GROUPS, interval_words, passes, value_word
@@ -237,7 +237,7 @@ def _assign(
     targets, codes, next_codes = entries
     places = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
-        stored_positions(knots, slopes, numbers, rows[i], boxes, offsets, attributes, values, places)
+        probe_positions(knots, slopes, numbers, rows[i], boxes, offsets, attributes, values, places)
         target = 0
         for layer in range(DIRECTORY):
             cell = cells

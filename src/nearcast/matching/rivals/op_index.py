@@ -35,6 +35,7 @@ __all__ = ["OpIndex"]
 
 _EQUAL, _AT_LEAST, _AT_MOST = 0, 1, 2  # operators; a group's key is pivot, attribute, operator
 _OPERATOR_BITS, _ATTRIBUTE_BITS = 2, 30
+_ATTRIBUTE = (1 << _ATTRIBUTE_BITS) - 1
 _PIVOT_SHIFT = _OPERATOR_BITS + _ATTRIBUTE_BITS
 _UNCOUNTED = 0  # the list of clauses without a predicate that can be counted; groups follow
 
@@ -154,6 +155,7 @@ class OpIndex(ClauseStructure):
                 self._sorted,
                 self._needs.values,
                 self._slot_rows.values,
+                int((self._groups.keys >> _OPERATOR_BITS & _ATTRIBUTE).max(initial=PLACES - 1)) + 1,
             ),
         )
 
@@ -216,7 +218,7 @@ class OpIndex(ClauseStructure):
         elif not np.array_equal(self._needs.values[slots], np.bincount(rows, minlength=len(alive))[alive]):
             found.append("a clause needs another number of predicates than are posted")
         pivots = np.unique(rows << 32 | keys >> _PIVOT_SHIFT)
-        attributes = keys >> _OPERATOR_BITS & (1 << _ATTRIBUTE_BITS) - 1
+        attributes = keys >> _OPERATOR_BITS & _ATTRIBUTE
         if (pivots[1:] >> 32 == pivots[:-1] >> 32).any():
             found.append("a clause stands under two pivots")
         elif not np.isin(pivots, rows << 32 | attributes).all():
@@ -300,16 +302,17 @@ class _Searched(NamedTuple):
     ordered: NDArray[np.int32]  # postings of each list that are in order
     needs: NDArray[np.uint8]  # of each slot
     slot_rows: NDArray[np.int32]
+    attributes: int  # that clauses are posted under, x and y among them
 
 
 @kernel
 def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, groups, pool, ordered, needs, slot_rows = searched
+    clauses, groups, pool, ordered, needs, slot_rows, attributes = searched
     ends, out = answers
     starts, sizes, _, items, keys = pool
     group_keys, group_lists, pivots = groups
-    boxes, values = probes.boxes, probes.attributes
-    attributes = PLACES + values.shape[1]
+    boxes, value_offsets, value_attributes = probes.boxes, probes.value_offsets, probes.value_attributes
+    values = probes.values
     lows, highs = np.empty(attributes, np.float32), np.empty(attributes, np.float32)
     missing = np.empty_like(needs)
     for p in range(start, stop):
@@ -320,15 +323,19 @@ def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers:
                 return p
             out[last] = items[i]
             last += needs[items[i]] != NEVER
-        for a in range(attributes):
-            lows[a] = boxes[p, a] if a < PLACES else values[p, a - PLACES]
-            highs[a] = boxes[p, a + 2] if a < PLACES else values[p, a - PLACES]
+        lows[PLACES:] = np.nan
+        for a in range(PLACES):
+            lows[a], highs[a] = boxes[p, a], boxes[p, a + 2]
+        for at in range(value_offsets[p], value_offsets[p + 1]):
+            a = PLACES + value_attributes[at]
+            if a < attributes:
+                lows[a] = highs[a] = values[at]
         for pivot in range(min(attributes, pivots.size - 1)):
             if np.isnan(lows[pivot]):
                 continue
             for g in range(pivots[pivot], pivots[pivot + 1]):
-                attribute = group_keys[g] >> _OPERATOR_BITS & (1 << _ATTRIBUTE_BITS) - 1
-                if attribute >= attributes or np.isnan(lows[attribute]):
+                attribute = group_keys[g] >> _OPERATOR_BITS & _ATTRIBUTE
+                if np.isnan(lows[attribute]):
                     continue
                 operator = group_keys[g] & (1 << _OPERATOR_BITS) - 1
                 target = group_lists[g]

@@ -118,15 +118,19 @@ def _probe_boxes(
     highs: NDArray[np.float64],
 ) -> None:
     """Narrow the query of each probe from *first* on to its place and the values that it has."""
-    boxes, values = probes.boxes, probes.attributes
+    boxes, value_offsets, value_attributes = probes.boxes, probes.value_offsets, probes.value_attributes
+    values = probes.values
     domain_lows, scales = domains
     for i in range(lows.shape[0]):
         p = first + i
-        for a in range(min(dimension_of.size, PLACES + values.shape[1])):
-            d = dimension_of[a]
-            begin = boxes[p, a] if a < PLACES else values[p, a - PLACES]
-            end = boxes[p, a + 2] if a < PLACES else begin
-            if d >= 0 and not np.isnan(begin):
+        first_value = value_offsets[p]
+        for k in range(PLACES + value_offsets[p + 1] - first_value):
+            at = first_value + k - PLACES
+            a = k if k < PLACES else PLACES + value_attributes[at]
+            d = dimension_of[a] if a < dimension_of.size else -1
+            begin = boxes[p, k] if k < PLACES else values[at]
+            end = boxes[p, k + 2] if k < PLACES else begin
+            if d >= 0:
                 lows[i, d] = coordinate(begin, domain_lows[a], scales[a])
                 highs[i, d] = coordinate(end, domain_lows[a], scales[a])
 

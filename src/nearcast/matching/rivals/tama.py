@@ -200,8 +200,8 @@ def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers:
     clauses, alive, domains, pool, needs = searched
     ends, out = answers
     starts, sizes, _, items, _ = pool
-    boxes, values = probes.boxes, probes.attributes
-    attributes = min(sizes.size // _CELLS, PLACES + values.shape[1])
+    boxes, value_offsets, value_attributes = probes.boxes, probes.value_offsets, probes.value_attributes
+    values, attributes = probes.values, sizes.size // _CELLS
     missing = np.empty_like(needs)
     for p in range(start, stop):
         last = filled
@@ -211,13 +211,17 @@ def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers:
                 return p
             out[last] = items[i]
             last += alive[items[i]]
-        for attribute in range(attributes):
-            if attribute < PLACES:
-                low, high = boxes[p, attribute], boxes[p, attribute + 2]
+        first_value = value_offsets[p]
+        for k in range(PLACES + value_offsets[p + 1] - first_value):
+            if k < PLACES:
+                attribute = k
+                low, high = boxes[p, k], boxes[p, k + 2]
             else:
-                low = high = values[p, attribute - PLACES]
-                if np.isnan(low):
-                    continue
+                at = first_value + k - PLACES
+                attribute = PLACES + value_attributes[at]
+                low = high = values[at]
+            if attribute >= attributes:
+                continue
             left, right = _cell(domains, attribute, low), _cell(domains, attribute, high)
             while left > 0:
                 # An area may meet several cells of one interval. Then a clause is a candidate too early, but once.

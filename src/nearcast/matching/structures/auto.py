@@ -22,6 +22,7 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import code_sets, ragged_take
 from nearcast.columns.rows.clauses import ClauseStore
+from nearcast.columns.values import Values
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.searching import Searches
@@ -130,9 +131,8 @@ class Auto(ClauseStructure):
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, picks.ravel())
         offsets = offsets[:: picks.shape[1]] if count else np.zeros(1, np.int64)
-        return Probes(
-            np.hstack([centres, centres]), *code_sets(offsets, words, count, "keyword"), np.empty((count, 0))
-        )
+        offsets, words = code_sets(offsets, words, count, "keyword")
+        return Probes(np.hstack([centres, centres]), offsets, words, *Values.none(count))
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Send new clauses where they belong; choose again when the clauses are many more than at the last choice."""
@@ -261,7 +261,7 @@ def _from(probes: Probes, start: int, stop: int) -> Probes:
     return probes._replace(
         boxes=probes.boxes[start:stop],
         keyword_offsets=probes.keyword_offsets[start : stop + 1],
-        attributes=probes.attributes[start:stop],
+        value_offsets=probes.value_offsets[start : stop + 1],
     )
 
 

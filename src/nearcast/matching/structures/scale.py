@@ -31,7 +31,6 @@ __all__ = [
     "probe_positions",
     "scales_of",
     "source_name",
-    "stored_positions",
     "tests_of",
 ]
 
@@ -162,28 +161,6 @@ def clause_positions(
 
 @kernel
 def probe_positions(
-    sources: NDArray[np.int32],
-    knots: NDArray[np.float64],
-    slopes: NDArray[np.float64],
-    p: int,
-    boxes: NDArray[np.float64],
-    values: NDArray[np.float64],
-    out: NDArray[np.float64],
-) -> None:
-    """Write where a message lies on each scale to *out* [scales, 2], from and to; ABSENT where it lacks the value."""
-    for scale in range(sources.size):
-        source = sources[scale]
-        if source < 0:
-            out[scale, 0] = position(knots, slopes, scale, boxes[p, source - X])
-            out[scale, 1] = position(knots, slopes, scale, boxes[p, source - X + 2])
-        elif source < values.shape[1] and not np.isnan(values[p, source]):
-            out[scale, 0] = out[scale, 1] = position(knots, slopes, scale, values[p, source])
-        else:
-            out[scale, 0] = out[scale, 1] = ABSENT
-
-
-@kernel
-def stored_positions(
     knots: NDArray[np.float64],
     slopes: NDArray[np.float64],
     numbers: NDArray[np.int32],
@@ -194,7 +171,7 @@ def stored_positions(
     values: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Write the same for a stored message."""
+    """Write where a message lies on each scale to *out* [scales, 2], from and to; ABSENT where it lacks the value."""
     for scale in range(knots.shape[0]):
         out[scale, 0] = ABSENT
     box_positions(knots, slopes, numbers, p, boxes, out)

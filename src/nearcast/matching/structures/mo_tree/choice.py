@@ -131,13 +131,11 @@ def _candidates(
         lows, highs = ends[tested, number, 0], ends[tested, number, 1]
         values, present = None, 1.0
         if messages is not None and len(messages.boxes):
-            given = np.full(len(messages.boxes), np.nan)
             if source < 0:
-                given = messages.boxes[:, source - X]
-            elif source < messages.attributes.shape[1]:
-                given = messages.attributes[:, source]
-            there = given[~np.isnan(given)]
-            present = len(there) / len(given)
+                there = messages.boxes[:, source - X]
+            else:
+                there = messages.values[messages.value_attributes == source]
+            present = len(there) / len(messages.boxes)
             values = np.empty(min(len(there), config.MO_TREE_SAMPLE))
             _place_all(scales, number, np.ascontiguousarray(there), values)
         candidates.append(_Candidate(source, knots[number], tested, lows, highs, values, present))

@@ -150,18 +150,18 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
     clauses, layers, scales, coded, sketched, pool = searched
     answer_ends, out = answers
     sources, firsts, level_counts, steps, rates, widths, untested = layers
-    scale_sources, knots, slopes, _ = scales
+    _, knots, slopes, numbers = scales
     heads, codes, details, boxes, more, rows = pool
     clause_boxes, keyword_offsets, _, _, _, test_offsets = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
-    probe_boxes, _, _, values = probes
+    probe_boxes, _, _, value_offsets, value_attributes, values = probes
     most = untested.max() + 2
     cells = np.empty((DIRECTORY, most), np.int32)
     touched = np.zeros(DIRECTORY, np.int64)
     lists = np.empty(most * most, np.int32)
     ends = np.empty((knots.shape[0], 2))
     for p in range(start, stop):
-        probe_positions(scale_sources, knots, slopes, p, probe_boxes, values, ends)
+        probe_positions(knots, slopes, numbers, p, probe_boxes, value_offsets, value_attributes, values, ends)
         for layer in range(DIRECTORY):
             low, high = ends[layer, 0], ends[layer, 1]
             found = 0

@@ -37,7 +37,7 @@ def _count(lists: Lists, word_lists: NDArray[np.int32], probes: Probes, counts: 
     """Count lists, boxes tested, boxes that the message touches, and those whose words have to be looked at."""
     heads, boxes, rows = lists.heads, lists.boxes, lists.rows
     block_boxes, blocks, super_boxes = lists.block_boxes, lists.blocks, lists.super_boxes
-    probe_boxes, keyword_offsets, keywords, _ = probes
+    probe_boxes, keyword_offsets, keywords = probes[:3]
     query = np.empty(4, np.float32)
     for p in range(probe_boxes.shape[0]):
         for side in range(4):

@@ -82,7 +82,7 @@ def search_with(
     clauses, lists, word_lists = packed
     ends, out = answers
     _, heads, _, boxes, rows, extras, _, block_boxes, blocks, super_boxes = lists
-    probe_boxes, keyword_offsets, keywords, _ = probes
+    probe_boxes, keyword_offsets, keywords = probes[:3]
     seen, numbers, run_starts, run_stops, hits = scratch
     for p in range(start, stop):
         xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
