@@ -32,8 +32,8 @@ KERNELS = (_find, _insert_rows, _settle, _tell, arrive, expire, refill, scan, se
 class World:
     """What happens: the same to all that it happens to."""
 
-    def __init__(self, seed=0):
-        self.rng, self.time = np.random.default_rng(seed), 0
+    def __init__(self, seed=0, names=True):
+        self.rng, self.time, self.names = np.random.default_rng(seed), 0, names
 
     def words(self, count, most):
         counts = self.rng.integers(1, most + 1, count)
@@ -42,9 +42,11 @@ class World:
     def places(self, count):
         return self.rng.random((count, 2)) * [20, 10]
 
-    def batch(self, count, named=True):
+    def batch(self, count, turn):
+        """Names; or, in turn, integers and messages without ids."""
         self.time += SECOND
-        ids = [f"m{i}" for i in self.rng.integers(0, 500, count)] if named else None
+        ids = self.rng.integers(0, 500, count)
+        ids = [f"m{i}" for i in ids] if self.names else (ids + 1_000_000 if turn % 3 else None)
         return MessageBatch.from_arrays(
             self.places(count), *self.words(count, 6), ids=ids, published_at=np.full(count, self.time)
         )
@@ -56,20 +58,19 @@ class World:
 
 def live(tops, world, turns=6):
     """Let the same happen to all of *tops*; they agree in every update and in every result."""
-    rows = []
     for turn in range(turns):
-        batch, (given, asked) = world.batch(100, named=turn % 3 > 0), world.subscriptions(30)
-        gone = world.rng.choice(tops[0]._subscribers.all(), 9, replace=False) if len(tops[0]) else []
+        batch, (given, asked) = world.batch(100, turn), world.subscriptions(30)
+        there = list(tops[0]._ids)
+        gone = world.rng.choice(there, 9, replace=False) if there else []
         told = []
         for top in tops:
-            top.unsubscribe(gone)
-            rows = top.subscribe(*given, **asked).tolist()
-            updates = [top.publish(batch), top.expire(world.time)]
+            updates = [top.unsubscribe(gone), top.subscribe(*given, **asked)]
+            updates = [one.to_arrow() for one in (*updates, top.publish(batch), top.expire(world.time))]
             told.append([(one.schema, sorted(map(str, one.to_pylist()))) for one in updates])
         assert all(one == told[0] for one in told)
-        for row in rows + tops[0]._subscribers.all()[::7].tolist():
+        for name in list(tops[0]._ids)[::3]:
             for top in tops[1:]:
-                np.testing.assert_array_equal(top.results(row), tops[0].results(row))
+                np.testing.assert_array_equal(top.results(name), tops[0].results(name))
 
 
 @pytest.mark.parametrize("window", [CountWindow(400), TimeWindow(4)], ids=str)
@@ -82,7 +83,7 @@ def test_it_goes_on_where_it_was(index, buffer, window, tmp_path, monkeypatch):
     top = TopK(
         window, max_distance=1e6, document_frequency=frequencies, index=index, buffer=buffer, threads=2
     )
-    world = World()
+    world = World(names=isinstance(window, CountWindow))
     live([top], world)
     top.save(tmp_path / "first")
     monkeypatch.setattr(Recall, "best", None)  # nothing is evaluated
@@ -99,11 +100,11 @@ def test_the_directory_stays_as_it_is(tmp_path):
     """What happens to one that was opened concerns no other one."""
     top, world = TopK(CountWindow(300)), World()
     live([top], world)
-    row = int(top._subscribers.all()[0])
-    before = top.results(row)
+    name = next(iter(top._ids))
+    before = top.results(name)
     top.save(tmp_path / "saved")
     live([TopK.open(tmp_path / "saved")], world)
-    np.testing.assert_array_equal(TopK.open(tmp_path / "saved", verify=True).results(row), before)
+    np.testing.assert_array_equal(TopK.open(tmp_path / "saved", verify=True).results(name), before)
 
 
 def test_opened_arrays_compile_nothing_anew(tmp_path):
@@ -125,7 +126,7 @@ def test_opened_arrays_compile_nothing_anew(tmp_path):
 def test_words_weigh_as_before(tmp_path):
     frequencies = DocumentFrequencies([5, 50], 100, "2026-11", words=["tea", "sale"])
     top = TopK(CountWindow(10), document_frequency=frequencies)
-    (row,) = top.subscribe([[0, 0]], words=[["tea", "sale", "milk"]], alpha=0.0, k=5)
+    top.subscribe([[0, 0]], words=[["tea", "sale", "milk"]], alpha=0.0, k=5, ids=["early"])
     table = {
         "id": ["a", "b"],
         "lon": [0, 0],
@@ -141,19 +142,19 @@ def test_words_weigh_as_before(tmp_path):
     more = {"id": ["c"], "lon": [0], "lat": [0], "text": ["cake, Tea and sugar"]}
     for one in (top, other):
         one.publish(MessageBatch.from_arrow(more, like=one, learn=True))
-        (late,) = one.subscribe([[0, 0]], words=[["sugar"]], alpha=0.0, k=1)
-        assert one.results(late)[0].tolist() == ["c"]
-    np.testing.assert_array_equal(other.results(row), top.results(row))
+        (late,) = one.subscribe([[0, 0]], words=[["sugar"]], alpha=0.0, k=1, ids=["late"])
+        assert (late.subscription_id, late.message_id) == ("late", "c")
+    np.testing.assert_array_equal(other.results("early"), top.results("early"))
 
 
 def test_an_empty_one(tmp_path):
     clock = ManualClock("2026-11-16T08:00:00Z")
     top = TopK.open(TopK(TimeWindow(10)).save(tmp_path / "saved"), clock=clock)
-    (row,) = top.subscribe([[0, 0]], [0, 1], [7], alpha=0.5, k=1)
+    top.subscribe([[0, 0]], [0, 1], [7], alpha=0.5, k=1)
     top.publish(MessageBatch.from_arrays([[0, 0]], [0, 1], [7]))
-    assert top.results(row)[0].tolist() == [0]
+    assert top.results(0)[0].tolist() == [0]
     clock.advance(seconds=10)
-    assert top.expire().num_rows == 1
+    assert len(top.expire()) == 1
     assert (top.space, top.window) == (WGS84, TimeWindow(10))
 
 

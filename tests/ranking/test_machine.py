@@ -77,7 +77,8 @@ class TopKMachine(RuleBasedStateMachine):
         )
         self.now = 0
         self.published = []  # with ids: id, point, words, the time that it says
-        self.told = {}  # the results of each row, kept up to date by updates alone
+        self.told = {}  # the results of each row, kept up to date by what is told alone
+        self.subscribed = 0
 
     def place(self, point):
         """On the globe, places in general position: ties of distances would be decided by the last bit."""
@@ -105,11 +106,12 @@ class TopKMachine(RuleBasedStateMachine):
             self.published += made
         before, number = self.ranked(), self.top._messages.end
         updates = self.top.publish(batch)
-        self.naive.publish(
+        arrived = [
             (name if named else number + i, *message)
             for i, (name, *message) in enumerate(self.order(made, named))
-        )
-        self.apply(updates, before)
+        ]
+        self.naive.publish(arrived)
+        self.apply(updates, before, {"publish", "replace", "expire"}, {message[0] for message in arrived})
 
     def said(self, wait):
         """Return the time that a message says."""
@@ -133,28 +135,32 @@ class TopKMachine(RuleBasedStateMachine):
         before = self.ranked()
         updates = self.top.expire(self.now)
         self.naive.expire(self.now)
-        self.apply(updates, before)
+        self.apply(updates, before, {"expire"})
 
     @rule(many=st.lists(subscriptions, min_size=1, max_size=5))
     def subscribe(self, many):
-        rows = self.top.subscribe(
+        first = self.subscribed
+        self.subscribed += len(many)
+        updates = self.top.subscribe(
             [self.place(point) for point, *_ in many],
             *ragged([words for _, words, *_ in many]),
             alpha=[alpha for *_, alpha, _ in many],
             k=[k for *_, k in many],
         )
-        for row, (point, words, alpha, k) in zip(rows.tolist(), many):
+        for row, (point, words, alpha, k) in enumerate(many, first):
             self.naive.subscriptions[row] = (self.place(point), words, alpha, k)
-            names, scores = self.top.results(row)
-            self.told[row] = dict(zip(names.tolist(), scores.tolist()))
+            self.told[row] = {}
+        self.apply(updates, {}, {"subscribe"})
 
     @rule(data=st.data())
     def unsubscribe(self, data):
         if self.naive.subscriptions:
             rows = data.draw(st.lists(st.sampled_from(sorted(self.naive.subscriptions)), max_size=3))
-            self.top.unsubscribe(rows)
+            before = self.ranked()
+            self.apply(self.top.unsubscribe(rows), before, {"unsubscribe"})
             for row in set(rows):
-                del self.naive.subscriptions[row], self.told[row]
+                assert not self.told.pop(row)
+                del self.naive.subscriptions[row]
 
     @rule()
     def rest(self):
@@ -168,17 +174,21 @@ class TopKMachine(RuleBasedStateMachine):
     def ranked(self):
         return {row: self.top.results(row)[0].tolist() for row in self.told}
 
-    def apply(self, updates, before):
-        for row in updates.to_pylist():
-            results = self.told[row["subscription"]]
-            if row["change"] < 0:
-                assert results.pop(row["message"]) == row["score"]
-                assert before[row["subscription"]][row["rank"] - 1] == row["message"]
+    def apply(self, updates, before, reasons, published=()):
+        """Bring what was told up to date, and check what is told now."""
+        valid = {message[1] for message in self.naive.messages}
+        for each in updates:
+            assert each.reason in reasons
+            results = self.told[each.subscription_id]
+            if each.change == "-":
+                assert results.pop(each.message_id) == each.score
+                assert before[each.subscription_id][each.rank - 1] == each.message_id
+                assert each.reason != "publish" or each.message_id in valid
             else:
-                assert row["message"] not in results
-                results[row["message"]] = row["score"]
-                names, _ = self.top.results(row["subscription"])
-                assert names[row["rank"] - 1] == row["message"]
+                assert each.message_id not in results
+                results[each.message_id] = each.score
+                assert self.top.results(each.subscription_id)[0][each.rank - 1] == each.message_id
+                assert each.reason != "publish" or each.message_id in published
 
     @invariant()
     def equal(self):

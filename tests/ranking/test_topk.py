@@ -8,6 +8,7 @@ from nearcast import (
     ColumnError,
     CountWindow,
     DocumentFrequencies,
+    DuplicateError,
     ExpressionError,
     GeometryError,
     InputError,
@@ -46,7 +47,10 @@ def top():
 
 
 def one(top, point=(0, 0), words=(0, 1), alpha=0.5, k=3):
-    return int(top.subscribe([point], [0, len(words)], list(words), alpha=alpha, k=k)[0])
+    """Subscribe; return the id: the n-th is n where none is given."""
+    name = top.stats()["initialised"]
+    assert len(top.subscribe([point], [0, len(words)], list(words), alpha=alpha, k=k)) == 0
+    return name
 
 
 def names(top, row):
@@ -75,8 +79,8 @@ def objects(top, times):
 
 
 def told(updates):
-    """What changed, by name: message, change, rank."""
-    return [(row["message"], row["change"], row["rank"]) for row in updates.to_pylist()]
+    """What changed: change, message, rank, reason."""
+    return [(each.change, each.message_id, each.rank, each.reason) for each in updates]
 
 
 class TestScore:
@@ -124,27 +128,135 @@ class TestTies:
         """Of tables and of objects, which have a column of times all the same."""
         for made in (tables, objects):
             top = TopK(CountWindow(10))
-            (row,) = top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=2)
+            top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=2)
             top.publish(made(top, [None, None, None]))
-            assert names(top, row) == ["m2", "m1"]
+            assert names(top, 0) == ["m2", "m1"]
 
     def test_what_says_no_time_is_newer_than_what_was_published_now(self):
         top = TopK(CountWindow(10), clock=ManualClock(5))
-        (row,) = top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=4)
+        top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=4)
         top.publish(tables(top, [None, 5, None, 6]))
-        assert names(top, row) == ["m3", "m2", "m0", "m1"]
+        assert names(top, 0) == ["m3", "m2", "m0", "m1"]
 
 
 class TestIds:
-    def test_are_numbers_until_a_name_comes(self):
-        top = TopK(CountWindow(2), space=PLANE, threads=2)
+    def test_are_those_that_were_given(self):
+        for threads in (1, 2):
+            top = TopK(CountWindow(2), space=PLANE, threads=threads)
+            top.subscribe([[0, 0]] * 3, [0, 1, 2, 3], [0, 0, 5], alpha=0.5, k=1, ids=["anna", "ben", "cleo"])
+            updates = top.publish(batch([[0, 0]], [[0]], ids=["m"])).to_arrow()
+            assert sorted(updates["subscription_id"].to_pylist()) == ["anna", "ben"]
+            assert updates["message_id"].to_pylist() == ["m", "m"]
+            assert names(top, "ben") == ["m"]
+            assert {told.subscription_id for told in top.unsubscribe(["anna", "cleo"])} == {"anna"}
+            assert len(top) == 1
+
+    def test_are_numbers_where_none_were_given(self, top):
+        """Also those of subscriptions that have the memory of others."""
+        for _ in range(3):
+            one(top)
+        top.unsubscribe([0, 2])
+        assert one(top) == 3
+        told = top.publish(batch([[0, 0]], [[0]])).to_arrow()
+        assert sorted(told["subscription_id"].to_pylist()) == [1, 3]
+        assert told.schema.field("subscription_id").type == pa.int64()
+        assert told["message_id"].to_pylist() == [0, 0]
+
+    def test_are_in_use_until_they_unsubscribe(self, top):
+        point = {"points": [[0, 0]], "keyword_offsets": [0, 1], "keywords": [0], "alpha": 0.5, "k": 1}
+        top.subscribe(**point, ids=["anna"])
+        with pytest.raises(DuplicateError, match="subscription 'anna' exists already"):
+            top.subscribe(**point, ids=["anna"])
+        top.unsubscribe("anna")
+        top.subscribe(**point, ids=["anna"])
+        for wrong, error in (
+            (["a", "b"], "2 ids for 1 rows"),
+            ([1.5], "strings or integers"),
+            ([""], "empty"),
+        ):
+            with pytest.raises(ColumnError, match=error):
+                top.subscribe(**point, ids=wrong)
+        assert len(top) == 1
+
+    @pytest.mark.parametrize(("first", "other"), [([7], ["7"]), (["7"], [7]), (None, ["7"]), (["7"], None)])
+    def test_of_messages_are_of_one_type(self, top, first, other):
+        top.publish(batch([[0, 0]], [[0]], ids=first))
+        with pytest.raises(ColumnError, match="the ids of messages are"):
+            top.publish(batch([[0, 0]], [[0]], ids=other))
+        top.publish(batch([], [], ids=[]))
+        assert top.stats()["window"] == 1
+
+    def test_of_subscriptions_are_of_one_type(self, top):
         one(top)
-        assert top.publish(batch([], [], ids=[])).schema.field("message").type == "int64"
-        assert top.publish(batch([[0, 0]], [[0]], ids=[7]))["message"].to_pylist() == [7]
-        named = top.publish(batch([[0, 0]] * 2, [[0]] * 2, ids=["a", "b"]))
-        assert named.schema.field("message").type == "string"
-        assert named["message"].to_pylist() == ["7", "b", "a"]
-        assert top.publish(batch([[0, 0]], [[0]], ids=[8]))["message"].to_pylist() == ["a", "8"]
+        with pytest.raises(
+            ColumnError, match="the ids of subscriptions are integers here, and 'a' is not one"
+        ):
+            top.subscribe([[0, 0]], [0, 1], [0], alpha=0.5, k=1, ids=["a"])
+
+    def test_types_do_not_depend_on_what_is_told(self):
+        top = TopK(CountWindow(2), space=PLANE, subscription_ids=int, message_ids=str)
+        empty = [top.expire(), top.unsubscribe([]), top.subscribe([], [0], [], alpha=0.5, k=1)]
+        one(top)
+        some = top.publish(batch([[0, 0]], [[0]], ids=["a"]))
+        assert {told.to_arrow().schema for told in empty} == {some.to_arrow().schema}
+        with pytest.raises(ColumnError, match="message_ids are str or int"):
+            TopK(CountWindow(2), message_ids=float)
+
+    def test_of_messages_that_come_and_go_stay_right(self):
+        """Names of messages that have left are forgotten, and the others get other codes."""
+        top = TopK(CountWindow(20), space=PLANE)
+        one(top, k=5)
+        told = {}
+        for turn in range(60):
+            ids = [f"{turn} {i}" for i in range(50)]
+            for each in top.publish(batch([[0, 0]] * 50, [[0]] * 50, ids=ids)):
+                if each.change == "-":
+                    del told[each.message_id]
+                else:
+                    told[each.message_id] = each.rank
+            assert sorted(told, key=told.get) == names(top, 0) == ids[:-6:-1]
+        assert top.stats()["memory"]["ids"] < 100_000
+
+
+class TestReasons:
+    def test_what_a_better_one_puts_out(self, top):
+        one(top, k=1)
+        assert told(top.publish(batch([[1, 0]], [[0]]))) == [("+", 0, 1, "publish")]
+        assert told(top.publish(batch([[0, 0]], [[0]]))) == [("-", 0, 1, "publish"), ("+", 1, 1, "publish")]
+
+    def test_what_leaves_the_window_and_what_moves_up(self):
+        top = TopK(CountWindow(2), space=PLANE)
+        one(top, k=1)
+        top.publish(batch([[0, 0], [1, 0]], [[0], [0]]))
+        assert told(top.publish(batch([[3, 4]], [[0]]))) == [("-", 0, 1, "expire"), ("+", 1, 1, "expire")]
+
+    def test_of_one_row_may_differ(self):
+        """One is replaced, one leaves, one comes, and one moves up."""
+        top = TopK(CountWindow(5), space=PLANE)
+        one(top, k=3)
+        places = [[0, 0], [0, 1], [0, 2], [0, 3], [0, 4]]
+        top.publish(batch(places, [[0]] * 5, ids=list("abcde")))
+        updates = top.publish(batch([[3, 4], [0, 0.5]], [[9], [0]], ids=["b", "f"]))
+        assert sorted(told(updates)) == [
+            ("+", "d", 3, "expire"),
+            ("+", "f", 1, "publish"),
+            ("-", "a", 1, "expire"),
+            ("-", "b", 2, "replace"),
+        ]
+
+    def test_who_comes_is_told_what_there_is_and_who_goes_what_there_was(self, top):
+        top.publish(batch([[1, 0], [0, 0], [2, 0]], [[0]] * 3))
+        given = ([[0, 0], [3, 0]], [0, 1, 2], [0, 0])
+        came = top.subscribe(*given, alpha=1.0, k=[2, 1], ids=["anna", "ben"])
+        assert [(each.subscription_id, *each_told) for each, each_told in zip(came, told(came))] == [
+            ("anna", "+", 1, 1, "subscribe"),
+            ("anna", "+", 0, 2, "subscribe"),
+            ("ben", "+", 2, 1, "subscribe"),
+        ]
+        assert [each.score for each in came][:2] == top.results("anna")[1].tolist()
+        went = top.unsubscribe("anna")
+        assert told(went) == [("-", 1, 1, "unsubscribe"), ("-", 0, 2, "unsubscribe")]
+        assert "anna" not in {each.subscription_id for each in top.expire()}
 
 
 class TestReplacing:
@@ -177,14 +289,17 @@ class TestReplacing:
         (before,) = top.results(row)[1]
         updates = top.publish(batch(**given | other))
         (after,) = top.results(row)[1]
-        assert told(updates) == [("a", -1, 1), ("a", 1, 1)]
-        assert updates["score"].to_pylist() == [before, after]
+        assert told(updates) == [("-", "a", 1, "replace"), ("+", "a", 1, "publish")]
+        assert [each.score for each in updates] == [before, after]
         assert (top.stats()["window"], top.stats()["replaced"]) == (1, 1)
 
     def test_it_may_be_nobodys_any_more(self, top):
         row = one(top, k=1)
         top.publish(batch([[0, 0], [0, 0]], [[0], [0, 1]], ids=["b", "a"]))
-        assert told(top.publish(batch([[0, 0]], [[5]], ids=["a"]))) == [("a", -1, 1), ("b", 1, 1)]
+        assert told(top.publish(batch([[0, 0]], [[5]], ids=["a"]))) == [
+            ("-", "a", 1, "replace"),
+            ("+", "b", 1, "replace"),
+        ]
         assert names(top, row) == ["b"]
 
     def test_what_it_dominated_comes_back(self, top):
@@ -219,7 +334,7 @@ class TestReplacing:
         updates = top.publish(
             batch([[0, 0], [1, 0], [1, 0], [0, 1]], [[0], [0], [0], [0]], ids=["a", "b", "b", "a"])
         )
-        assert told(updates) == [("a", 1, 1), ("b", 1, 2)]
+        assert told(updates) == [("+", "a", 1, "publish"), ("+", "b", 2, "publish")]
         assert names(top, row) == ["a", "b"]
 
     def test_an_id_is_free_when_its_message_has_left(self):
@@ -229,12 +344,6 @@ class TestReplacing:
         top.publish(batch([[0, 0]], [[0]], ids=["a"]))
         top.publish(batch([[0, 0]] * 3, [[0]] * 3, ids=["b", "c", "a"]))
         assert names(top, row) == ["a", "c"]
-
-    def test_a_number_is_the_name_of_its_digits(self, top):
-        row = one(top)
-        top.publish(batch([[0, 0]], [[0]], ids=[7]))
-        assert told(top.publish(batch([[0, 0]], [[0]], ids=["7"]))) == []
-        assert len(names(top, row)) == 1
 
     def test_without_ids_all_are_new(self, top):
         row = one(top)
@@ -269,10 +378,9 @@ class TestWindows:
         row = one(top)
         top.publish(batch([[0, 0]] * 2, [[0]] * 2, ids=[1, 2], published_at=[0, 4 * SECOND]))
         clock.advance(seconds=9.999999)
-        assert top.expire().num_rows == 0
+        assert len(top.expire()) == 0
         clock.advance(seconds=0.000001)
-        (gone,) = top.expire().to_pylist()
-        assert (gone["message"], gone["change"], gone["rank"]) == (1, -1, 2)
+        assert told(top.expire()) == [("-", 1, 2, "expire")]
         assert names(top, row) == [2]
 
     def test_a_late_message_counts_as_published_with_the_newest(self):
@@ -292,9 +400,9 @@ class TestWindows:
         top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=2)
         top.publish(made(top, [clock.now() if time else None for time in times]))
         clock.advance(seconds=3599)
-        assert top.expire().num_rows == 0
+        assert len(top.expire()) == 0
         clock.advance(seconds=1)
-        assert top.expire().num_rows == 2
+        assert len(top.expire()) == 2
 
     def test_a_message_is_late_whoever_has_left(self):
         """That the newest one has left, and its memory with it, changes nothing."""
@@ -303,9 +411,9 @@ class TestWindows:
             row = one(top)
             top.publish(batch([[0, 0]] * many, [[0]] * many, published_at=[90 * SECOND] * many))
             top.expire(200 * SECOND)
-            top.publish(batch([[0, 0]], [[0]], ids=["late"], published_at=[50 * SECOND]))
+            top.publish(batch([[0, 0]], [[0]], ids=[9999], published_at=[50 * SECOND]))
             top.expire(99 * SECOND)
-            assert names(top, row) == ["late"]
+            assert names(top, row) == [9999]
 
     def test_time_must_be_known(self):
         with pytest.raises(InputError, match=r"expire\(now\)"):
@@ -320,10 +428,10 @@ class TestWindows:
         row = one(top)
         ends = [-(2**63) + 1, 2**63 - 1]
         top.publish(batch([[0, 0]], [[0]], ids=[1], published_at=ends[:1]))
-        assert top.expire(ends[0]).num_rows == 0
+        assert len(top.expire(ends[0])) == 0
         top.publish(batch([[0, 0]], [[0]], ids=[2], published_at=ends[1:]))
         assert names(top, row) == [2]
-        assert top.expire(ends[1]).num_rows == 0
+        assert len(top.expire(ends[1])) == 0
 
     @pytest.mark.parametrize("now", ["x", 1.5, float("nan"), True, 2**70, [1]])
     @pytest.mark.parametrize("window", [CountWindow(1), TimeWindow(1)])
@@ -335,8 +443,8 @@ class TestWindows:
         top = TopK(TimeWindow(10), space=PLANE)
         one(top)
         top.publish(batch([[0, 0]], [[0]], published_at=[0]))
-        assert top.expire(np.int64(9 * SECOND)).num_rows == 0
-        assert top.expire("1970-01-01T00:00:10Z").num_rows == 1
+        assert len(top.expire(np.int64(9 * SECOND))) == 0
+        assert len(top.expire("1970-01-01T00:00:10Z")) == 1
 
     @pytest.mark.parametrize("wrong", [0, 1e-7, float("nan"), True, "10", 1e12])
     def test_times_that_cannot_be(self, wrong):
@@ -355,10 +463,10 @@ class TestWords:
     def test_strings(self):
         frequencies = DocumentFrequencies([5, 50], 100, words=["tea", "sale"])
         top = TopK(CountWindow(10), document_frequency=frequencies)
-        (row,) = top.subscribe([[0, 0]], words=[["Tea", "sale"]], alpha=0.0, k=5)
+        top.subscribe([[0, 0]], words=[["Tea", "sale"]], alpha=0.0, k=5)
         table = {"id": ["a", "b", "c"], "lon": [0, 0, 0], "lat": [0, 0, 0], "text": ["SALE!", "tea", "milk"]}
         top.publish(MessageBatch.from_arrow(table, like=top, learn=True))
-        assert names(top, row) == ["b", "a"]
+        assert names(top, 0) == ["b", "a"]
 
     def test_frequencies_of_a_batch_are_those_of_its_words(self):
         """Wherever they are used: the codes of the batch are not those of another vocabulary."""
@@ -367,12 +475,12 @@ class TestWords:
         frequencies = DocumentFrequencies.of(MessageBatch.from_arrow(table, like=like, learn=True))
         assert frequencies.words == ("sale", "tea")
         top = TopK(CountWindow(10), document_frequency=frequencies)
-        (row,) = top.subscribe([[0, 0]], words=[["tea", "sale"]], alpha=0.0, k=5)
+        top.subscribe([[0, 0]], words=[["tea", "sale"]], alpha=0.0, k=5)
         messages = {"id": ["a", "b"], "lon": [0, 0], "lat": [0, 0], "text": ["tea", "sale"]}
         top.publish(MessageBatch.from_arrow(messages, like=top, learn=True))
         rare, common = np.log1p(3 / 1), np.log1p(3 / 3)
-        assert names(top, row) == ["a", "b"]
-        np.testing.assert_allclose(top.results(row)[1], [rare, common] / np.hypot(rare, common))
+        assert names(top, 0) == ["a", "b"]
+        np.testing.assert_allclose(top.results(0)[1], [rare, common] / np.hypot(rare, common))
 
     def test_frequencies_of_a_batch_of_areas_and_of_codes(self):
         table = {"id": [1], "xmin": [179], "ymin": [0], "xmax": [-179], "ymax": [1], "text": ["tea"]}
@@ -397,9 +505,9 @@ class TestWords:
 
     def test_a_text_is_its_words(self):
         top = TopK(CountWindow(10))
-        (row,) = top.subscribe([[0, 0]], words=["Tea, cake"], alpha=0.5, k=1)
+        top.subscribe([[0, 0]], words=["Tea, cake"], alpha=0.5, k=1)
         top.publish(tables(top, [None]))
-        assert names(top, row) == ["m0"]
+        assert names(top, 0) == ["m0"]
         for wrong in ("tea", 5, [None]):
             with pytest.raises(InputError, match="words"):
                 top.subscribe([[0, 0]], words=wrong, alpha=0.5, k=1)
@@ -463,8 +571,12 @@ def test_unknown_rows_and_names(top):
     with pytest.raises(UnknownError, match="there is no subscription 9223372036854775808"):
         top.results(2**63)
     for wrong in ("0", 0.0, None, True, [0]):
-        with pytest.raises(InputError, match="known by its row, a whole number"):
+        with pytest.raises(UnknownError, match="there is no subscription"):
             top.results(wrong)
+    with pytest.raises(UnknownError, match="no subscription 3"):
+        top.unsubscribe(np.array([3]))
+    with pytest.raises(UnknownError, match="give an id, or several"):
+        top.unsubscribe(None)
 
 
 @pytest.mark.parametrize(

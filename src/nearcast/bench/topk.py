@@ -23,6 +23,9 @@ from nearcast.ranking.choices import FINDERS, POLICIES
 from nearcast.ranking.igpt import PRUNINGS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nearcast import MessageBatch
     from nearcast.bench.streams import RankingScene, Stream
 
 __all__ = ["BUFFER", "INDEX", "INDIVIDUAL", "RankingCell", "compare", "run"]
@@ -113,7 +116,7 @@ class Trial:
         publishing, published = 0.0, 0
         while published < len(self._arrivals):
             batch = self._stream.messages.take(self._arrivals[published])
-            took, _ = timed(partial(top.publish, batch))
+            took, _ = timed(partial(_published, top, batch))
             publishing, published = publishing + took, published + 1
             if published == 1 and not self.figures:
                 self._arrivals = self._arrivals[
@@ -150,6 +153,11 @@ class Trial:
         figures |= {name: min(figures[name], self.figures.get(name, math.inf)) for name in _TIMES}
         figures["messages_per_second"] = messages / figures["publish_seconds"]
         self.figures = figures
+
+
+def _published(top: TopK, batch: MessageBatch) -> pa.Table:
+    """Publish, and have what is told as a table."""
+    return top.publish(batch).to_arrow()
 
 
 class Runner:

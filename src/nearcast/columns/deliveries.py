@@ -38,10 +38,10 @@ def deliveries_schema(subscriptions: pa.DataType, messages: pa.DataType) -> pa.S
 class Deliveries:
     """What subscribers are told: a sequence of :class:`Delivery`, held as columns.
 
-    ``change`` is ``+`` (receive it) or ``-`` (what was received no longer counts); ``reason`` names the call that led
-    to it. ``score`` and ``rank`` are those of subscriptions that rank, null for the others. Objects are made when
-    somebody iterates; :meth:`to_arrow` shares the ids with whoever made the deliveries, and anything that reads the
-    Arrow C stream (Polars, DuckDB, pandas) takes them as they are.
+    ``change`` is ``+`` (receive it) or ``-`` (what was received no longer counts); ``reason`` names what led to it.
+    ``score`` and ``rank`` are those of subscriptions that rank, null for the others. Objects are made when somebody
+    iterates; :meth:`to_arrow` shares the ids with whoever made the deliveries, and anything that reads the Arrow C
+    stream (Polars, DuckDB, pandas) takes them as they are.
 
     >>> nothing = Deliveries.none()
     >>> len(nothing), nothing.to_arrow().column_names

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,19 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import checked_offsets
 from nearcast.columns.vocabulary import Vocabulary, string_buffers
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import ColumnError, DuplicateError, UnknownError, shown
 
-__all__ = ["IdColumn", "Ids", "arrays_of_ids", "id_array", "id_kind", "ids_from_arrays"]
+__all__ = [
+    "IdColumn",
+    "Ids",
+    "TypedIds",
+    "arrays_of_ids",
+    "id_array",
+    "id_kind",
+    "id_words",
+    "ids_from_arrays",
+    "kind_named",
+]
 
 _NONE = -1
 _KINDS = {str: pa.large_string(), int: pa.int64()}
@@ -69,6 +80,11 @@ def id_kind(given: Any, name: str) -> pa.DataType | None:
     raise ColumnError(f"{name} are str or int, not {shown(given)}")
 
 
+def kind_named(name: str | None) -> pa.DataType | None:
+    """Return the type of ids that has this name, :attr:`TypedIds.kind_name`."""
+    return None if name is None else _BY_NAME[name]
+
+
 class IdColumn(NamedTuple):
     """One id for each entry of *codes*: what stands at that position of *words*, which other columns share.
 
@@ -114,7 +130,52 @@ class _Names(NamedTuple):
     codes: GrowableArray  # by row
 
 
-class Ids:
+class TypedIds:
+    """Ids of one type, which is given, or fixed by the first of them; *what* they are the ids of."""
+
+    def __init__(self, what: str, kind: pa.DataType | None = None) -> None:
+        self._what = what
+        self._kind = kind
+
+    @property
+    def kind(self) -> pa.DataType | None:
+        """What the ids are: ``large_string``, ``int64``, or None while there was none."""
+        return self._kind
+
+    @property
+    def kind_name(self) -> str | None:
+        """The same as a string, as it is written."""
+        return None if self._kind is None else str(self._kind)
+
+    def check(self, ids: pa.Array | list[Any]) -> None:
+        """Raise where ids are of another type than those before them, or, in a list, than each other."""
+        if not len(ids):
+            return
+        if isinstance(ids, list) and len(ids) > 1:
+            wrong = next((key for key in ids if isinstance(key, str) != isinstance(ids[0], str)), None)
+            if wrong is not None:
+                raise ColumnError(
+                    f"the ids of {self._what}s are all strings or all integers; {shown(ids[0])} and {shown(wrong)} "
+                    "do not mix"
+                )
+        if not self._fits(ids):
+            mine, theirs = ("strings", "integers") if self._kind == _KINDS[str] else ("integers", "strings")
+            raise ColumnError(
+                f"the ids of {self._what}s are {mine} here, and {shown(_at(ids, 0))} is not one; "
+                f"{theirs} and {mine} do not mix, so give all of them as {mine}"
+            )
+
+    def settle(self, ids: pa.Array | list[Any]) -> None:
+        """Let ids that may come decide the type, or raise where they are of another one."""
+        self.check(ids)
+        if self._kind is None and len(ids):
+            self._kind = _KINDS[int] if _are_integers(ids) else _KINDS[str]
+
+    def _fits(self, ids: pa.Array | list[Any]) -> bool:
+        return self._kind is None or (self._kind == _KINDS[int]) == _are_integers(ids)
+
+
+class Ids(TypedIds):
     """Ids that name rows, held and looked up column-wise; their type is fixed once.
 
     An id keeps its code while others come and go, so that columns of deliveries share the words without copying them.
@@ -128,8 +189,7 @@ class Ids:
     """
 
     def __init__(self, what: str, kind: pa.DataType | None = None) -> None:
-        self._what = what
-        self._kind = kind
+        super().__init__(what, kind)
         self._names = _empty(0)
         self._next: _Names | None = None  # where the ids are moving to
         self._moved = 0  # rows whose ids are there already
@@ -142,11 +202,6 @@ class Ids:
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the ids that name a row, in the order in which they first came."""
         return iter(self.column(self.present()).to_pylist())
-
-    @property
-    def kind(self) -> pa.DataType | None:
-        """What the ids are: ``large_string``, ``int64``, or None while there was none."""
-        return self._kind
 
     def present(self) -> NDArray[np.int64]:
         """Return the rows that have an id, in the order of their ids' codes."""
@@ -171,7 +226,7 @@ class Ids:
         """Return the row of each id, -1 where it names none."""
         if not self._size or not len(ids) or not self._fits(ids):
             return np.full(len(ids), _NONE, np.int32)
-        codes = self._names.words.encode(_bytes(ids))
+        codes = self._names.words.encode(id_words(ids))
         rows = self._names.rows.values
         return np.where(codes < 0, np.int32(_NONE), rows[codes])
 
@@ -179,43 +234,52 @@ class Ids:
         """Return those of the given rows that an id names."""
         return _named(self._names, rows)
 
-    def check(self, ids: pa.Array | list[Any]) -> None:
-        """Raise where ids are of another type than those before them, or, in a list, than each other."""
-        if not len(ids):
-            return
-        if isinstance(ids, list) and len(ids) > 1:
-            wrong = next((key for key in ids if isinstance(key, str) != isinstance(ids[0], str)), None)
-            if wrong is not None:
-                raise ColumnError(
-                    f"the ids of {self._what}s are all strings or all integers; {shown(ids[0])} and {shown(wrong)} "
-                    "do not mix"
-                )
-        if not self._fits(ids):
-            mine, theirs = ("strings", "integers") if self._kind == _KINDS[str] else ("integers", "strings")
-            first = ids[0] if isinstance(ids, list) else ids[0].as_py()
-            raise ColumnError(
-                f"the ids of {self._what}s are {mine} here, and {shown(first)} is not one; "
-                f"{theirs} and {mine} do not mix, so give all of them as {mine}"
-            )
+    def rows(self, ids: Any) -> NDArray[np.int64]:
+        """Return the rows of one id or of several; raise where one names nothing."""
+        if isinstance(ids, str | Integral):
+            ids = [ids]
+        elif not isinstance(ids, Iterable):
+            raise UnknownError(f"there is no {self._what} {shown(ids)}; give an id, or several")
+        if isinstance(ids, np.ndarray | pa.Array):
+            ids = id_array(ids, len(ids), f"ids of {self._what}s")
+            found = self.find(ids).astype(np.int64)
+        else:
+            ids = list(ids)
+            found = np.array([self.row(key) for key in ids], np.int64)
+        if found.min(initial=0) < 0:
+            unknown = _at(ids, int(found.argmin()))
+            raise UnknownError(f"there is no {self._what} {shown(unknown)}")
+        return found
 
-    def settle(self, ids: pa.Array | list[Any]) -> None:
-        """Let ids that may come decide the type, or raise where they are of another one."""
+    def check_new(self, ids: pa.Array | list[Any]) -> None:
+        """Raise where ids are of another type, one is in use, or one is there twice."""
         self.check(ids)
-        if self._kind is None and len(ids):
-            self._kind = _KINDS[int] if _are_integers(ids) else _KINDS[str]
+        taken = self.find(ids) >= 0
+        if not taken.any():
+            if len(ids) < 2:
+                return
+            names = pa.array(ids) if isinstance(ids, list) else ids
+            if len(names.unique()) == len(names):
+                return
+            first = np.unique(names.dictionary_encode().indices.to_numpy(), return_index=True)[1]
+            taken[np.delete(np.arange(len(names)), first)] = True
+        raise DuplicateError(
+            f"{self._what} {shown(_at(ids, int(taken.argmax())))} exists already; "
+            "remove it first, or choose another id"
+        )
 
     def put(self, ids: pa.Array | list[Any], rows: NDArray[Any]) -> None:
         """Let distinct ids that name nothing yet name the given rows."""
         if not len(ids):
             return
         self.settle(ids)
-        words: Any = _bytes(ids)
+        words: Any = id_words(ids)
         _put(self._names, words, rows)
         if self._next is not None:
             behind = rows < self._moved
             if behind.any():
                 if not behind.all():
-                    every: Any = _bytes(pa.array(ids))
+                    every: Any = id_words(pa.array(ids))
                     words = every.filter(pa.array(behind))
                 _put(self._next, words, rows[behind])
         self._size += len(ids)
@@ -251,8 +315,8 @@ class Ids:
 
     @classmethod
     def restored(cls, what: str, kind: str | None, arrays: Arrays) -> Ids:
-        """Return the ids that the arrays came from, of the given :attr:`kind` (as a string), on the same arrays."""
-        ids = cls(what, None if kind is None else _BY_NAME[kind])
+        """Return the ids that the arrays came from, of the given :attr:`kind_name`, on the same arrays."""
+        ids = cls(what, kind_named(kind))
         ids._names = _Names(
             Vocabulary.from_arrays(part_of(arrays, "words")),
             GrowableArray(arrays["rows"], borrowed=False, spare=1.0),
@@ -270,9 +334,6 @@ class Ids:
                 array = np.frombuffer(array.buffers()[2] or b"", np.int64)[: len(words)]
             self._dictionary = array
         return self._dictionary
-
-    def _fits(self, ids: pa.Array | list[Any]) -> bool:
-        return self._kind is None or (self._kind == _KINDS[int]) == _are_integers(ids)
 
     def _step(self, count: int) -> None:
         """Go on moving to new words, where most of the present ones name nothing."""
@@ -306,6 +367,10 @@ def _are_integers(ids: pa.Array | list[Any]) -> bool:
     return not isinstance(ids[0], str) if isinstance(ids, list) else bool(pa.types.is_integer(ids.type))
 
 
+def _at(ids: pa.Array | list[Any], position: int) -> Any:
+    return ids[position] if isinstance(ids, list) else ids[position].as_py()
+
+
 def _put(names: _Names, words: pa.Array | list[Any], rows: NDArray[Any]) -> None:
     codes = names.words.add(words)
     names.rows.fill(max(len(names.words) - len(names.rows.values), 0), _NONE)
@@ -323,8 +388,8 @@ def _named(names: _Names, rows: NDArray[Any]) -> NDArray[Any]:
     return named
 
 
-def _bytes(ids: pa.Array | list[Any]) -> pa.Array | list[Any]:
-    """Return ids as words of bytes: an integer is its eight."""
+def id_words(ids: pa.Array | list[Any]) -> pa.Array | list[Any]:
+    """Return ids as words for a vocabulary: an integer is its eight bytes."""
     if isinstance(ids, list):
         if isinstance(ids[0], str):
             return ids

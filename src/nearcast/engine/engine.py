@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from nearcast.columns.parts import nested, part_of
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
-from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownError, shown
+from nearcast.errors import ColumnError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
 from nearcast.matching import INDEXES, Index, build_index, build_store
 from nearcast.model import Id, Message, Subscription
@@ -122,7 +121,7 @@ class Engine:
         publication, with the reason ``"subscribe"``.
         """
         ids, build = self._reader(subscriptions)
-        self._refuse_taken(ids)
+        self._ids.check_new(ids)
         table = self._index.store.check_insert(build())
         now = self._clock.now()
         due = self._due(now)
@@ -136,11 +135,7 @@ class Engine:
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
         """Remove subscriptions by id; an unknown id, or one twice in the call, is an error."""
-        one = isinstance(ids, str | Integral)
-        if not one and not isinstance(ids, Iterable):
-            raise UnknownError(f"there is no subscription {shown(ids)}; give an id, or several")
-        keys: list[Any] = [ids] if one else list(ids)  # type: ignore[arg-type]
-        rows = np.array([self._row(key) for key in keys], np.int64)
+        rows = self._ids.rows(ids)
         if len(set(rows.tolist())) < len(rows):
             raise ColumnError("a subscription is named twice in one call; name each once")
         due = self._due(self._clock.now())
@@ -220,7 +215,7 @@ class Engine:
             "index": self._index.name,
             "store": self._valid.store.name,
             "withdrawals": self._withdrawals,
-            "ids": [None if ids.kind is None else str(ids.kind) for ids in (self._ids, self._valid.ids)],
+            "ids": [self._ids.kind_name, self._valid.ids.kind_name],
             "coming": [message.id for message in coming],
             "counts": [self._published, self._expired, self._delivered],
         }
@@ -322,23 +317,6 @@ class Engine:
         if row < 0:
             raise UnknownError(f"there is no subscription {shown(id)}")
         return row
-
-    def _refuse_taken(self, ids: Any) -> None:
-        """Raise where an id is in use, or twice in the call."""
-        self._ids.check(ids)
-        taken = self._ids.find(ids) >= 0
-        if not taken.any():
-            if len(ids) < 2:
-                return
-            names = _arrow(ids)
-            if len(names.unique()) == len(names):
-                return
-            first = np.unique(names.dictionary_encode().indices.to_numpy(), return_index=True)[1]
-            taken[np.delete(np.arange(len(names)), first)] = True
-        raise DuplicateError(
-            f"subscription {shown(_listed(ids)[int(taken.argmax())])} exists already; "
-            "unsubscribe it first, or choose another id"
-        )
 
     def _reader(self, given: Any) -> tuple[Any, Callable[[], SubscriptionTable]]:
         """Return the ids of what is subscribed, and how to read the rest: nothing is coded before the ids are good."""

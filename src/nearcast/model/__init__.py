@@ -229,7 +229,7 @@ class Delivery:
     change
         ``"+"``: receive it; ``"-"``: what was received no longer counts.
     reason
-        Which call led to it: ``"publish"``, ``"subscribe"`` (the message was there already), ``"update"``, ``"move"``,
+        What led to it: ``"publish"``, ``"subscribe"`` (the message was there already), ``"update"``, ``"move"``,
         ``"replace"`` (the message was replaced by another one under its id), ``"unsubscribe"``, ``"expire"``.
     score, rank
         Only for subscriptions that rank.

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.columns import NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import ragged_take
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from nearcast.clock import Clock
     from nearcast.columns.coding import Coding
+    from nearcast.ranking.replacing import Bearers
     from nearcast.ranking.windows import Messages, Window
 
 __all__ = ["Arrivals", "check_batch"]
@@ -32,38 +35,50 @@ class Arrivals:
     words: NDArray[np.int32]
     times: NDArray[np.int64]  # when they count as published
     said: NDArray[np.int64]  # when they say that they were published; NOT_GIVEN where they do not
-    ids: NDArray[Any]  # numbers, or names
+    ids: NDArray[np.int64]  # integers, or codes of names
+    codes: NDArray[np.int32] | None  # of the ids; None: they have none, and are named by their numbers
 
     def __len__(self) -> int:
         return len(self.said)
 
     @classmethod
-    def of(cls, batch: MessageBatch, window: Window, clock: Clock | None, messages: Messages) -> Arrivals:
+    def of(
+        cls, batch: MessageBatch, window: Window, clock: Clock | None, messages: Messages, bearers: Bearers
+    ) -> Arrivals:
         """Return the messages of a batch, in order, on their way to those that are there.
 
         Those that do not say when they were published are published now. Those without ids are named by their numbers.
         """
         said = np.full(len(batch), NOT_GIVEN) if batch.published_at is None else batch.published_at
         times = np.where(said == NOT_GIVEN, _now(said, window, clock, messages), said)
-        number = messages.end
+        number, codes = messages.end, bearers.coded(batch)
         new = cls(
             places_of(batch.probes.boxes[:, :2], batch.space),
             batch.probes.keyword_offsets,
             batch.probes.keywords,
             times,
             said,
-            np.arange(number, number + len(batch)) if batch.ids is None else _ids(batch.ids),
+            np.arange(number, number + len(batch)) if codes is None else _ids(batch.ids, codes),
+            codes,
         )
-        order = _order(times, said, None if batch.ids is None else new.ids)
+        order = _order(times, said, batch.ids)
         if order is None:
             return new
         ordered = new.take(order)
-        return ordered if batch.ids is not None else replace(ordered, ids=new.ids)
+        return ordered if codes is not None else replace(ordered, ids=new.ids)
 
     def take(self, rows: NDArray[np.int64]) -> Arrivals:
         """Return some of them, in the order of *rows*."""
         offsets, words = ragged_take(self.offsets, self.words, rows)
-        return Arrivals(self.places[rows], offsets, words, self.times[rows], self.said[rows], self.ids[rows])
+        return Arrivals(
+            self.places[rows],
+            offsets,
+            words,
+            self.times[rows],
+            self.said[rows],
+            self.ids[rows],
+            None if self.codes is None else self.codes[rows],
+        )
 
 
 def check_batch(batch: MessageBatch, coding: Coding) -> None:
@@ -94,15 +109,13 @@ def _now(said: NDArray[np.int64], window: Window, clock: Clock | None, messages:
     return max(messages.newest, int(said.max(initial=NOT_GIVEN)))
 
 
-def _ids(ids: Any) -> NDArray[Any]:
-    values = ids.to_numpy(zero_copy_only=False)
-    kind: Any = np.int64 if values.dtype.kind in "iu" else object
-    named: NDArray[Any] = values.astype(kind)
-    return named
+def _ids(ids: Any, codes: NDArray[np.int32]) -> NDArray[np.int64]:
+    kept: NDArray[Any] = ids.to_numpy() if pa.types.is_integer(ids.type) else codes
+    return kept.astype(np.int64, copy=False)
 
 
 def _order(
-    times: NDArray[np.int64], said: NDArray[np.int64], ids: NDArray[Any] | None
+    times: NDArray[np.int64], said: NDArray[np.int64], ids: pa.Array | None
 ) -> NDArray[np.int64] | None:
     """Return the order in which messages arrive; None: as they are.
 
@@ -114,7 +127,7 @@ def _order(
     rows = np.arange(len(times))
     given = said != NOT_GIVEN
     if ids is not None and given.any():
-        _, rank = np.unique(ids, return_inverse=True)
+        rank = pc.rank(ids, tiebreaker="dense").to_numpy().astype(np.int64)
         rows = np.where(given, -1 - rank, rows)
     order: NDArray[np.int64] = np.lexsort((rows, times))
     return None if (np.diff(order) > 0).all() else order

@@ -16,14 +16,17 @@ import pyarrow as pa
 from nearcast import config
 from nearcast.columns import NEVER, NOT_GIVEN
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ids import TypedIds, id_words, kind_named
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.vocabulary import Vocabulary
+from nearcast.columns.vocabulary import NO_CODE, Vocabulary
+from nearcast.errors import ColumnError
 from nearcast.kernels import kernel
 from nearcast.ranking.windows import CountWindow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearcast.columns import MessageBatch
     from nearcast.columns.parts import Arrays
     from nearcast.ranking.arrivals import Arrivals
     from nearcast.ranking.windows import Messages, Window
@@ -41,10 +44,11 @@ class _Content(NamedTuple):
     said: NDArray[np.int64]
 
 
-class Bearers:
+class Bearers(TypedIds):
     """Which message of the window bears an id. Messages that came without an id bear none."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: pa.DataType | None = None) -> None:
+        super().__init__("message", kind)
         self._codes = Vocabulary()
         self._numbers = GrowableArray(
             np.empty(0, np.int64), borrowed=False
@@ -55,13 +59,16 @@ class Bearers:
         """Memory."""
         return self._codes.nbytes + self._numbers.nbytes
 
-    def settle(self, new: Arrivals, messages: Messages, window: Window) -> tuple[Arrivals, NDArray[np.int64]]:
+    def arriving(
+        self, new: Arrivals, messages: Messages, window: Window
+    ) -> tuple[Arrivals, NDArray[np.int64]]:
         """Return which of *new* messages are to arrive, and the numbers of those in the window that they replace.
 
         What the window holds afterwards is what it would hold if they came one by one. A new message that another one
         of them replaces is left out.
         """
-        codes = self._coded(new.ids)
+        codes = new.codes
+        assert codes is not None, "messages without ids replace nothing"
         stored, new = messages.stored, replace(new, times=new.times.copy())
         arriving, replaced = np.zeros(len(new), np.bool_), np.empty(len(new), np.int64)
         count = _settle(
@@ -88,6 +95,10 @@ class Bearers:
         """Forget the ids of messages that have left, when they are more than the others."""
         if len(self._codes) > 2 * len(messages) + config.RANKING_GAPS:
             there = np.flatnonzero(self._numbers.values >= messages.first)
+            if self.words is not None:
+                codes = np.full(len(self._codes), NO_CODE, np.int64)
+                codes[there] = np.arange(len(there))
+                messages.recode(codes)
             self._codes = Vocabulary(self._codes.words.take(pa.array(there)))
             self._numbers = GrowableArray(self._numbers.values[there], borrowed=False)
 
@@ -101,14 +112,31 @@ class Bearers:
         """Return the flat arrays that :meth:`restore` takes."""
         return {"numbers": self._numbers.values, **nested(codes=self._codes.arrays())}
 
-    def restore(self, arrays: Arrays) -> None:
-        """Take the ids that these arrays came from."""
+    def restore(self, kind: str | None, arrays: Arrays) -> None:
+        """Take the ids that these arrays came from, of this :attr:`kind_name`."""
+        self._kind = kind_named(kind)
         self._codes = Vocabulary.from_arrays(part_of(arrays, "codes"))
         self._numbers = GrowableArray(arrays["numbers"], borrowed=False)
 
-    def _coded(self, ids: NDArray[Any]) -> NDArray[np.int32]:
-        """Return a code for each id, with a place among the numbers; an integer has the code of its digits."""
-        codes = self._codes.add(pa.array(ids).cast(pa.string()))
+    @property
+    def words(self) -> pa.Array | None:
+        """The names by code; None where ids are integers."""
+        return None if self.kind == pa.int64() else self._codes.words
+
+    def coded(self, batch: MessageBatch) -> NDArray[np.int32] | None:
+        """Return a code for the id of each message, with a place among the numbers; None for messages without ids.
+
+        Raise where ids are of another type than those before them; what has no id is called by an integer.
+        """
+        if batch.ids is None:
+            if len(batch) and self.kind == pa.large_string():
+                raise ColumnError(
+                    "the ids of messages are strings here, and these messages have none; give them ids"
+                )
+            self.settle([0][: len(batch)])
+            return None
+        self.settle(batch.ids)
+        codes = self._codes.add(id_words(batch.ids))
         self._numbers.fill(len(self._codes) - len(self._numbers.values), -1)
         return codes
 

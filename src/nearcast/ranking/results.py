@@ -16,7 +16,6 @@ from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, gain, refill, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.columns.parts import Arrays
@@ -51,6 +50,17 @@ class Results:
         start = held.starts[row]
         stop = start + min(held.counts[row], k)
         return held.keys[start:stop] >> SHIFT, held.scores[start:stop].copy()
+
+    def all_of(
+        self, rows: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]]:
+        """Return all results of rows: the position of the row, the message, its score and its rank from 1."""
+        held = self.buffers.held
+        counts = np.minimum(held.counts[rows], held.sizes[rows]).astype(np.int64)
+        ranks = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        picks = np.repeat(held.starts[rows], counts) + ranks
+        positions = np.repeat(np.arange(len(rows)), counts)
+        return positions, held.keys[picks] >> SHIFT, held.scores[picks], (ranks + 1).astype(np.int32)
 
     def begin(self, threads: int) -> None:
         """Begin a call that changes results, by so many threads."""
@@ -154,10 +164,10 @@ class Results:
         if told:
             self._shared(rows, work)
 
-    def changes(self, told: Callable[[Changes], pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Return what the call has changed, *told* part by part."""
+    def changes(self) -> Changes:
+        """Return what the call has changed."""
         held = self.buffers.held
-        return side_by_side(lambda log: told(log.changes(held)), self._logs, len(self._logs))
+        return Changes.joined(side_by_side(lambda log: log.changes(held), self._logs, len(self._logs)))
 
     def _shared(
         self, rows: NDArray[np.int32], work: Callable[[Share, int], tuple[int, NDArray[np.int32]]]

@@ -80,12 +80,6 @@ class Subscribers:
         """Return the rows that there are."""
         return np.flatnonzero(self._alive.values).astype(np.int32)
 
-    def alive(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say which of these rows there are."""
-        good = (rows >= 0) & (rows < self.rows)
-        good[good] = self._alive.values[rows[good]]
-        return good
-
     def add(self, new: Requests, space: Space, idf: NDArray[np.float64]) -> NDArray[np.int32]:
         """Take subscriptions; return their rows."""
         count = len(new.points)

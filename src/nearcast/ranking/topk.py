@@ -7,14 +7,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from nearcast import config
 from nearcast.clock import microseconds
 from nearcast.columns import MessageBatch
 from nearcast.columns.coding import Coding
+from nearcast.columns.deliveries import Deliveries
+from nearcast.columns.ids import Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.ragged import integers
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.clock import Clock
+    from nearcast.columns.ids import IdColumn
     from nearcast.columns.parts import Arrays
     from nearcast.columns.vocabulary import Vocabulary
     from nearcast.geometry import Space
     from nearcast.ranking.finder import Finder
     from nearcast.ranking.frequencies import DocumentFrequencies
     from nearcast.ranking.policies import Policy
-    from nearcast.ranking.updates import Changes
     from nearcast.ranking.windows import Window
 
 __all__ = ["TopK"]
@@ -66,11 +66,12 @@ class TopK:
 
     >>> from nearcast import Planar
     >>> top = TopK(CountWindow(1000), space=Planar(0, 0, 10, 10))
-    >>> rows = top.subscribe([[1, 1]], [0, 2], [7, 8], alpha=0.5, k=2)
+    >>> top.subscribe([[1, 1]], [0, 2], [7, 8], alpha=0.5, k=2, ids=["anna"])
+    <Deliveries: 0>
     >>> batch = MessageBatch.from_arrays([[1, 1], [9, 9]], [0, 1, 2], [7, 8], space=top.space)
-    >>> top.publish(batch).to_pydict()["rank"]
-    [1, 2]
-    >>> messages, scores = top.results(rows[0])
+    >>> [(told.subscription_id, told.change, told.message_id, told.rank) for told in top.publish(batch)]
+    [('anna', '+', 0, 1), ('anna', '+', 1, 2)]
+    >>> messages, scores = top.results("anna")
     >>> messages.tolist(), scores.round(2).tolist()
     ([0, 1], [0.85, 0.45])
 
@@ -86,6 +87,8 @@ class TopK:
         How rare words are; without it all weigh the same.
     clock
         Tells the time of messages that do not say when they were published, for a window of time.
+    subscription_ids, message_ids
+        ``str`` or ``int``: what ids are. Unless given, the first ids decide, and later ones must be of their type.
     threads
         How many share the work of a call.
     index, buffer
@@ -101,6 +104,8 @@ class TopK:
         max_distance: float | None = None,
         document_frequency: DocumentFrequencies | None = None,
         clock: Clock | None = None,
+        subscription_ids: type[str] | type[int] | None = None,
+        message_ids: type[str] | type[int] | None = None,
         threads: int = 1,
         index: str | Callable[[Metric], Finder] = "blocks",
         buffer: str | Policy = "cost-based",
@@ -114,8 +119,10 @@ class TopK:
         self.coding = Coding.new(self.space)
         self._weights = Weights(self.coding, document_frequency)
         self._subscribers = Subscribers()
+        self._ids = Ids("subscription", id_kind(subscription_ids, "subscription_ids"))
+        self._taken = 0  # subscriptions that ever came
         self._messages = Messages()
-        self._bearers = Bearers()
+        self._bearers = Bearers(id_kind(message_ids, "message_ids"))
         self._finder = finder_of(index, self._metric)
         self._results = Results(policy_of(buffer))
         self._recall = Recall(self._metric)
@@ -150,8 +157,9 @@ class TopK:
         words: Sequence[Iterable[str]] | None = None,
         alpha: Any,
         k: Any,
-    ) -> NDArray[np.int32]:
-        """Take subscriptions and find their results in the window; return their rows.
+        ids: Any = None,
+    ) -> Deliveries:
+        """Take subscriptions and find their results in the window, which are what is returned: all ``+``, best first.
 
         Parameters
         ----------
@@ -165,57 +173,67 @@ class TopK:
             How much nearness counts, against words: from 0 to 1, one number or one each.
         k
             How many results: from 1, one number or one each.
+        ids
+            What they are called by: strings or integers, none of them in use. Without ids they are numbered from 0,
+            in the order in which they ever came.
         """
         if words is not None:
             if keywords is not None or keyword_offsets is not None:
                 raise InputError("give either the codes of keywords or words, not both")
             keyword_offsets, keywords = self._weights.coded(words)
         asked = Requests.of(points, keyword_offsets, keywords, alpha, k, self.space)
+        count = len(asked.points)
+        names = id_array(np.arange(self._taken, self._taken + count) if ids is None else ids, count, "ids")
+        self._ids.check_new(names)
         self._weights.learn(asked.words)
         rows = self._subscribers.add(asked, self.space, self._idf)
+        self._ids.put(names, rows)
+        self._taken += count
         self._results.open(rows, asked.sizes)
         started = time.perf_counter()
         self._evaluate(rows, told=False)
         self._finder.add(self._subscribers.asked, rows, self._idf)
         self._counted["initialised"] += len(rows)
         self._seconds["initialisations"] += time.perf_counter() - started
-        return rows
+        return self._standing(rows, "+", "subscribe")
 
-    def unsubscribe(self, rows: Any) -> None:
-        """Forget subscriptions."""
-        gone = np.unique(integers(rows, np.int64, "subscription rows"))
-        unknown = gone[~self._subscribers.alive(gone)]
-        if len(unknown):
-            raise UnknownError(f"there is no subscription {unknown[0]}")
+    def unsubscribe(self, ids: Any) -> Deliveries:
+        """Forget subscriptions, one or several, by id; return what their results were, all ``-``."""
+        gone = np.unique(self._ids.rows(ids))
+        told = self._standing(gone, "-", "unsubscribe")
         self._finder.drop(self._subscribers.asked, gone.astype(np.int32), self._idf)
         self._results.buffers.close(gone)
         self._subscribers.drop(gone)
+        self._ids.drop(gone)
+        return told
 
-    def results(self, row: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Return the messages of a subscription, best first, and their scores."""
-        if isinstance(row, bool) or not isinstance(row, int | np.integer):
-            raise InputError(f"a subscription is known by its row, a whole number, not {shown(row)}")
-        if not 0 <= row < self._subscribers.rows or not self._subscribers.alive(np.array([row]))[0]:
-            raise UnknownError(f"there is no subscription {row}")
-        messages, scores = self._results.of(row, int(self._subscribers.asked.sizes[row]))
-        return self._messages.named(messages), scores
+    def results(self, id: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Return the ids of a subscription's messages, best first, and their scores."""
+        row = self._ids.row(id)
+        if row < 0:
+            raise UnknownError(f"there is no subscription {shown(id)}")
+        numbers, scores = self._results.of(row, int(self._subscribers.asked.sizes[row]))
+        kind: Any = np.int64 if self._bearers.words is None else object
+        return np.array(self._named(numbers).to_pylist(), kind), scores
 
     # --- Messages --------------------------------------------------------------------------------------------------
 
-    def publish(self, batch: MessageBatch) -> pa.Table:
+    def publish(self, batch: MessageBatch) -> Deliveries:
         """Take messages, let old ones leave the window, and return what changed.
 
         A message whose id is that of a message in the window replaces it, or is no news where place, words and time of
-        publication are the same; one without an id is new. The table has ``subscription``, ``message``, ``change``
-        (1 or -1), ``score`` and ``rank`` (from 1, where it is now or where it was). Without what goes, and with what
-        comes, the results before are those after.
+        publication are the same; one without an id is new. ``rank`` is from 1: where a message is now, or where it was.
+        Without what goes, and with what comes, the results before are those after. The reason is ``publish`` for a new
+        message and for what it puts out; ``expire`` for a message that has left the window and for an older one that
+        moves up, and ``replace`` where that is because of a message that was replaced.
         """
         check_batch(batch, self.coding)
         self._begin()
-        new = Arrivals.of(batch, self.window, self._clock, self._messages)
+        arrived = self._messages.end
+        new = Arrivals.of(batch, self.window, self._clock, self._messages, self._bearers)
         self._weights.learn(new.words)
-        if batch.ids is not None:
-            new, replaced = self._bearers.settle(new, self._messages, self.window)
+        if new.codes is not None:
+            new, replaced = self._bearers.arriving(new, self._messages, self.window)
             if len(replaced):
                 self._withdraw(replaced)
         long = np.empty(len(new))
@@ -230,9 +248,9 @@ class TopK:
             self._seconds["arrivals"] += time.perf_counter() - started
             self._leave(self._first())
             begin = part.stop
-        return self._told()
+        return self._told(arrived)
 
-    def expire(self, now: int | np.integer[Any] | datetime | str | None = None) -> pa.Table:
+    def expire(self, now: int | np.integer[Any] | datetime | str | None = None) -> Deliveries:
         """Let the messages leave a window of time that are too old at *now* (the clock's time by default)."""
         at: int | None = None
         if now is not None:
@@ -244,7 +262,7 @@ class TopK:
         self._begin()
         if at is not None and isinstance(self.window, TimeWindow):
             self._leave(self._messages.before(at - self.window.microseconds + 1))
-        return self._told()
+        return self._told(self._messages.end)
 
     def _first(self) -> int:
         """Return the oldest message that stays after an arrival."""
@@ -358,10 +376,13 @@ class TopK:
             "buffer": [policy.name, asdict(policy)],
             "weights": self._weights.document(),
             "chunk": self._chunk,
+            "ids": [self._ids.kind_name, self._bearers.kind_name],
+            "taken": self._taken,
         }
         arrays = nested(
             weights=self._weights.at_rest(),
             subscribers=self._subscribers.at_rest(),
+            ids=self._ids.arrays(),
             messages=self._messages.at_rest(),
             bearers=self._bearers.at_rest(),
             results=self._results.at_rest(),
@@ -382,9 +403,11 @@ class TopK:
             buffer=POLICIES[buffer](**parameters),
         )
         top.coding, top._weights, top._chunk = weights.coding, weights, document["chunk"]
+        kinds, top._taken = document["ids"], document["taken"]
         top._subscribers.restore(part_of(arrays, "subscribers"))
+        top._ids = Ids.restored("subscription", kinds[0], part_of(arrays, "ids"))
         top._messages.restore(part_of(arrays, "messages"))
-        top._bearers.restore(part_of(arrays, "bearers"))
+        top._bearers.restore(kinds[1], part_of(arrays, "bearers"))
         top._results.restore(part_of(arrays, "results"))
         top._recall.restore(part_of(arrays, "recall"))
         asked, rows = top._subscribers.asked, top._subscribers.all()
@@ -424,7 +447,7 @@ class TopK:
                 "buffers": results.buffers.nbytes,
                 "holders": results.holders.nbytes,
                 "messages": self._messages.nbytes,
-                "ids": self._bearers.nbytes,
+                "ids": self._ids.nbytes + self._bearers.nbytes,
                 "message_index": self._recall.nbytes,
             },
             **self._finder.stats(),
@@ -451,19 +474,21 @@ class TopK:
         self._bearers.tidy(messages)
         self._results.begin(self.threads)
 
-    def _told(self) -> pa.Table:
-        def told(made: Changes) -> pa.RecordBatch:
-            return pa.RecordBatch.from_pydict(
-                {
-                    "subscription": pa.array(made.rows),
-                    "message": pa.array(self._messages.named(made.messages), self._messages.kind),
-                    "change": pa.array(made.changes),
-                    "score": pa.array(made.scores),
-                    "rank": pa.array(made.ranks),
-                }
-            )
+    def _named(self, numbers: NDArray[np.int64]) -> IdColumn:
+        return self._messages.ids(numbers, self._bearers.words)
 
-        return pa.Table.from_batches(self._results.changes(told))
+    def _told(self, arrived: int) -> Deliveries:
+        """Return what the call has changed, in which messages from number *arrived* on came."""
+        made = self._results.changes()
+        reasons = made.reasons(self._messages, arrived)
+        rows, messages = self._ids.column(made.rows), self._named(made.messages)
+        return Deliveries(rows, messages, made.changes, reasons, made.scores, made.ranks)
+
+    def _standing(self, rows: NDArray[Any], change: str, reason: str) -> Deliveries:
+        """Return all results of rows as deliveries."""
+        positions, messages, scores, ranks = self._results.all_of(rows)
+        column = self._ids.column(rows[positions])
+        return Deliveries(column, self._named(messages), change, reason, scores, ranks)
 
 
 def _each(seconds: float, count: int) -> float:

@@ -4,6 +4,7 @@ A message that enters a buffer or leaves it moves at most one message into the r
 which is written down while the buffer is at hand. The events of a row in one call are chained. Most chains have one
 event, and that is what is told. In a longer one, what came and went again cancels out; then the results before are
 those after without what came and with what went, so that nobody has to remember them to know where a message was.
+What led to a change is told from that alone too, so that it does not depend on how a call was cut into pieces.
 """
 
 from __future__ import annotations
@@ -13,18 +14,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
+from nearcast.columns.deliveries import CHANGES, REASONS
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.ranking.buffers import AHEAD, SHIFT, Held, prefetch_entries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from nearcast.ranking.windows import Messages
 
 __all__ = ["NONE", "Changes", "Events", "Log", "chained"]
 
 NONE = -1  # no message, no earlier event
 SETTLED = -2  # no earlier event, but the ranks are to be found
 FEW = 64  # changes of a row that are sorted by insertion
+_COMES, _GOES = map(CHANGES.index, ("+", "-"))
+_PUBLISH, _REPLACE, _EXPIRE = map(REASONS.index, ("publish", "replace", "expire"))
 
 
 class Changes(NamedTuple):
@@ -32,9 +40,33 @@ class Changes(NamedTuple):
 
     rows: NDArray[np.int32]
     messages: NDArray[np.int64]
-    changes: NDArray[np.int8]
+    changes: NDArray[np.int8]  # positions in CHANGES
     scores: NDArray[np.float64]
     ranks: NDArray[np.int32]  # from 1: where it was, or where it is now
+
+    @classmethod
+    def joined(cls, parts: Sequence[Changes]) -> Changes:
+        """Return the changes of all threads."""
+        return parts[0] if len(parts) == 1 else cls._make(map(np.concatenate, zip(*parts)))
+
+    def reasons(self, messages: Messages, arrived: int) -> NDArray[np.int8]:
+        """Return what led to each, where messages from number *arrived* on came in this call.
+
+        A message that is in the window no longer has expired, or was replaced; one that is was put out by better ones.
+        A new message was published; an older one has the place of one that expired or, where none did, was replaced.
+        """
+        going = self.changes == _GOES
+        replaced = going & messages.is_withdrawn(self.messages)
+        expired = going & (self.messages < messages.first) & ~replaced
+        moved_up = ~going & (self.messages < arrived)
+        reasons = np.full(len(self.rows), _PUBLISH, np.int8)
+        reasons[expired | moved_up] = _EXPIRE
+        reasons[replaced] = _REPLACE
+        if replaced.any():
+            row = np.cumsum(np.diff(self.rows, prepend=self.rows[:1]) != 0)
+            lost = np.bincount(row, expired) > 0
+            reasons[moved_up & ~lost[row]] = _REPLACE
+        return reasons
 
 
 #: Most of a cache line, written one after the other.
@@ -259,11 +291,11 @@ def _tell(events: Events, held: Held, out: Changes) -> Any:
             continue
         if earlier[event] == NONE:
             if lost[event] >= 0:
-                out_rows[count], out_messages[count], out_changes[count] = row, lost[event], -1
+                out_rows[count], out_messages[count], out_changes[count] = row, lost[event], _GOES
                 out_scores[count], out_ranks[count] = lost_scores[event], lost_ranks[event]
                 count += 1
             if won[event] >= 0:
-                out_rows[count], out_messages[count], out_changes[count] = row, won[event], 1
+                out_rows[count], out_messages[count], out_changes[count] = row, won[event], _COMES
                 out_scores[count], out_ranks[count] = won_scores[event], won_ranks[event]
                 count += 1
             continue
@@ -320,11 +352,11 @@ def _rank(
             before += 1
         if changes[i] < 0:
             before += 1
-            at, rank = going, before
+            at, rank, change = going, before, _GOES
             going += 1
         else:
             j += 1
-            at, rank = coming, j - start
+            at, rank, change = coming, j - start, _COMES
             coming += 1
-        out_messages[at], out_changes[at] = messages[i], changes[i]
+        out_messages[at], out_changes[at] = messages[i], change
         out_scores[at], out_ranks[at] = scores[i], rank

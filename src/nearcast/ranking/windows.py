@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from nearcast.columns import NOT_GIVEN
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ids import arrays_of_ids, ids_from_arrays
-from nearcast.columns.parts import nested, part_of
+from nearcast.columns.ids import IdColumn
 from nearcast.columns.ragged import offsets_of
 from nearcast.errors import InputError, shown
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.columns.parts import Arrays
@@ -152,10 +151,6 @@ class Messages:
     def append(self, new: Arrivals, lengths: NDArray[np.float64], part: slice) -> None:
         """Take a part of *new* messages, whose vectors have these *lengths*."""
         ids = new.ids[part]
-        if ids.dtype != self._ids.values.dtype:  # names after numbers, or the reverse: all are names
-            if self._ids.values.dtype == np.int64:
-                self._ids = GrowableArray(_names(self._ids.values), borrowed=False)
-            ids = _names(ids)
         self._ids.extend(ids)
         offsets = new.offsets[part.start : part.stop + 1]
         table = np.empty(len(ids), _RECORD)
@@ -196,15 +191,22 @@ class Messages:
             return max(self.first, self.end - count)
         return self.first + int(_passed(self._withdrawn.values[self.first - self._base :], len(self) - count))
 
-    @property
-    def kind(self) -> pa.DataType:
-        """What ids are: numbers, while nothing else has come, or names."""
-        return pa.int64() if self._ids.values.dtype == np.int64 else pa.string()
+    def ids(self, numbers: NDArray[np.int64], words: pa.Array | None) -> IdColumn:
+        """Return the ids of messages that were there since the last :meth:`tidy`.
 
-    def named(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the ids of messages that were there since the last :meth:`tidy`."""
-        ids: NDArray[Any] = self._ids.values[numbers - self._base]
-        return ids
+        *words* are the names by code, None where ids are integers.
+        """
+        rows = numbers - self._base
+        return IdColumn(rows, self._ids.values) if words is None else IdColumn(self._ids.values[rows], words)
+
+    def is_withdrawn(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which messages were withdrawn, of those that were there since the last :meth:`tidy`."""
+        withdrawn: NDArray[np.bool_] = self._withdrawn.values[numbers - self._base]
+        return withdrawn
+
+    def recode(self, codes: NDArray[np.int64]) -> None:
+        """Learn the new *codes* of names by the old ones."""
+        self._ids = GrowableArray(codes[self._ids.values], borrowed=False)
 
     def tidy(self) -> None:
         """Free the memory of messages that have left, when they are more than the others."""
@@ -243,20 +245,14 @@ class Messages:
             "withdrawn": self._withdrawn.values,
             "words": self._words.values,
             "span": np.array([self.first, self.end, self.newest, self._base]),
-            **nested(ids=arrays_of_ids(pa.array(self._ids.values, self.kind))),
+            "ids": self._ids.values,
         }
 
     def restore(self, arrays: Arrays) -> None:
         """Take the messages that these arrays came from."""
         self.first, self.end, self.newest, base = arrays["span"].tolist()
-        ids: Any = ids_from_arrays(part_of(arrays, "ids"))
-        self._hold(
-            arrays["table"].view(_RECORD),
-            arrays["words"],
-            arrays["withdrawn"],
-            ids.to_numpy(zero_copy_only=False),
-            base,
-        )
+        table = arrays["table"].view(_RECORD)
+        self._hold(table, arrays["words"], arrays["withdrawn"], arrays["ids"], base)
         self.gaps = int(np.count_nonzero(arrays["withdrawn"][self.first - base :]))
 
     def _hold(
@@ -283,7 +279,3 @@ def _passed(withdrawn: NDArray[np.bool_], count: int) -> Any:
         count -= not withdrawn[at]
         at += 1
     return at
-
-
-def _names(ids: NDArray[Any]) -> NDArray[Any]:
-    return ids.astype(str).astype(object)
