@@ -242,6 +242,7 @@ CLI_SHARD_SUBSCRIPTIONS: Final = 200_000  # made up where no file is given
 CLI_PROFILE_WORDS: Final = 10  # most frequent words that a profile's summary shows
 CLI_POLL_SECONDS: Final = 0.05  # between two looks at a stream that runs
 CLI_DRAIN_SECONDS: Final = 60.0  # that a stream which is told to stop has to finish its micro-batch
+FILE_ROWS: Final = 1_048_576  # of a table that are made into text, or a row group, at once
 CLI_CHUNK: Final = 32_768  # messages between two movements of the progress bar, and two writes of deliveries
 CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
 DEMO_FILES: Final = 10  # files that the sample messages come in, one a micro-batch

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from nearcast import MessageBatch, SubscriptionTable, build_index
+from nearcast import Deliveries, MessageBatch, SubscriptionTable, build_index
 from nearcast.errors import ColumnError, InputError
 from nearcast.sharding.distribution import DISTRIBUTIONS
 from nearcast.spark.live.live import Live
@@ -36,7 +36,7 @@ class Observer:
             return set()
         table = SubscriptionTable.from_arrow(pa.Table.from_pylist(subscriptions, self.schema))
         batch = MessageBatch.from_arrow(messages.drop(["published_at", "expires_at", "unasked"]), like=table)
-        found = build_index("scan", table).match(batch).to_arrow(batch.ids, table.ids)
+        found = Deliveries.of(build_index("scan", table).match(batch), batch.ids, table.ids).to_arrow()
         return set(zip(found["message_id"].to_pylist(), found["subscription_id"].to_pylist()))
 
     def step(self, records, messages, now):

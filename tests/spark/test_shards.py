@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast import MessageBatch, open_index
+from nearcast import Deliveries, MessageBatch, open_index
 from nearcast.errors import ColumnError, IndexFileError, InputError, UnknownError
 from nearcast.sharding.distribution import DISTRIBUTIONS
 from nearcast.sharding.version import Sharded
@@ -72,7 +72,7 @@ class TestVersion:
         assert len(index) == 300
         assert "location distribution over 4 shards" in repr(index)
         batch = MessageBatch.from_arrow(world.message_table.drop(["unasked"]), like=index)
-        assert pairs(index.match(batch).to_arrow(batch.ids, index.ids)) == world.expected
+        assert pairs(Deliveries.of(index.match(batch), batch.ids, index.ids).to_arrow()) == world.expected
         with pytest.raises(ColumnError, match=r"like=version"):
             index.match(MessageBatch.from_arrays([[0.0, 0.0]], [0, 0], []))
 

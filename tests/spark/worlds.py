@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
 
-from nearcast import MessageBatch, SubscriptionTable, build_index
+from nearcast import Deliveries, MessageBatch, SubscriptionTable, build_index
 
 WORDS = ["coffee", "tea", "sale", "flood", "concert", "bike", "café", "日本"]
 
@@ -75,7 +75,7 @@ def in_process(messages, subscriptions):
     subs = SubscriptionTable.from_arrow(subscriptions)
     batch = MessageBatch.from_arrow(messages, like=subs)
     found = build_index("scan", subs).match(batch)
-    return pairs(found.to_arrow(message_ids=batch.ids, subscription_ids=subs.ids))
+    return pairs(Deliveries.of(found, batch.ids, subs.ids).to_arrow())
 
 
 def write_files(table, directory, count, start=0):

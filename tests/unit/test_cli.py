@@ -26,7 +26,15 @@ SUBSCRIPTIONS = [
     Subscription.from_text("anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)"),
 ]
 PAIRS = [(m.id, s.id) for m in MESSAGES for s in SUBSCRIPTIONS if s.matches(m)]
-LINES = "".join(f'{{"message_id": "{m}", "subscription_id": "{s}"}}\n' for m, s in PAIRS)
+
+
+def line(message, subscription):
+    """A delivery as a line of JSON."""
+    told = {"subscription_id": subscription, "message_id": message, "change": "+", "reason": "publish"}
+    return json.dumps({**told, "score": None, "rank": None}) + "\n"
+
+
+LINES = "".join(line(*pair) for pair in PAIRS)
 
 
 def run(*arguments, **options):
@@ -128,12 +136,13 @@ class TestMatch:
         )
 
     def test_formats(self, files):
-        rows = "".join(f'"{m}","{s}"\n' for m, s in PAIRS)
-        assert run("match", *files, "--format", "csv").stdout == '"message_id","subscription_id"\n' + rows
+        head = '"subscription_id","message_id","change","reason","score","rank"\n'
+        rows = "".join(f'"{s}","{m}","+","publish",,\n' for m, s in PAIRS)
+        assert run("match", *files, "--format", "csv").stdout == head + rows
         parquet = pq.read_table(pa.BufferReader(run("match", *files, "-f", "parquet").stdout_bytes))
-        assert list(zip(*parquet.to_pydict().values())) == PAIRS
+        assert parquet.to_pylist() == [json.loads(line(*pair)) for pair in PAIRS]
         table = run("match", *files, "-f", "table").stdout
-        assert re.findall(r"(m\d).*?(\w+) ", table) == PAIRS
+        assert re.findall(r"(\w+) .*?(m\d).* \+ .* publish ", table) == [(s, m) for m, s in PAIRS]
 
     @pytest.mark.parametrize("index", ["scan", "ranked-list"])
     def test_every_index_gives_the_same(self, files, index):
@@ -179,7 +188,7 @@ class TestMatch:
     def test_columns_left_out_are_told(self, files, tmp_path):
         (tmp_path / "s.csv").write_text("id,expression,note\na,concert,hello\n")
         result = run("match", files[0], tmp_path / "s.csv")
-        assert result.stdout == '{"message_id": "m2", "subscription_id": "a"}\n'
+        assert result.stdout == line("m2", "a")
         assert "s.csv: left out 'note'; a subscription has id, expression" in result.stderr
 
     @pytest.mark.parametrize(
@@ -353,7 +362,7 @@ class TestProcesses:
         nearcast, messages = Path(sys.executable).with_name("nearcast"), tmp_path / "m.csv"
         script = f"{nearcast} match {messages} {files[1]} | head -n 1"
         result = subprocess.run(["sh", "-c", script], capture_output=True, timeout=240)
-        assert result.stdout == b'{"message_id": 0, "subscription_id": "zoe"}\n'
+        assert result.stdout.decode() == line(0, "zoe")
         assert b"Traceback" not in result.stderr
         assert b"Exception" not in result.stderr
 

@@ -11,6 +11,7 @@ from nearcast import (
     WGS84,
     Box,
     Circle,
+    Deliveries,
     Matches,
     Message,
     MessageBatch,
@@ -144,14 +145,20 @@ class TestMatches:
     def test_pairs(self):
         assert self.found.sorted().pairs().tolist() == [[0, 0, 2, 2, 2], [3, 5, 1, 4, 9]]
 
-    def test_to_arrow(self):
+    def test_as_deliveries(self):
         names = pa.array([f"s{i}" for i in range(10)])
-        table = self.found.to_arrow(pa.array(["x", "y", "z"]), names)
-        assert table.to_pydict() == {
-            "message_id": ["x", "x", "z", "z", "z"],
+        told = Deliveries.of(self.found, pa.array(["x", "y", "z"]), names)
+        assert told.to_arrow().to_pydict() == {
             "subscription_id": ["s5", "s3", "s9", "s1", "s4"],
+            "message_id": ["x", "x", "z", "z", "z"],
+            "change": ["+"] * 5,
+            "reason": ["publish"] * 5,
+            "score": [None] * 5,
+            "rank": [None] * 5,
         }
-        assert self.found.to_arrow().to_pydict()["subscription_id"] == [5, 3, 9, 1, 4]
+        rows = Deliveries.of(self.found, np.array([7, 8, 9])).to_arrow()
+        assert rows["subscription_id"].to_pylist() == [5, 3, 9, 1, 4]
+        assert rows["message_id"].to_pylist() == [7, 7, 9, 9, 9]
 
 
 @pytest.mark.parametrize(

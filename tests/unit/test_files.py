@@ -16,7 +16,7 @@ from hypothesis import given
 from pyarrow import csv as arrow_csv
 
 import values
-from nearcast import Box, Circle, Message, Point, Polygon, Subscription, build_index
+from nearcast import Box, Circle, Deliveries, Message, Point, Polygon, Subscription, build_index, config
 from nearcast.errors import (
     ColumnError,
     DuplicateError,
@@ -184,7 +184,7 @@ WRITERS = [as_documents, as_flat_lines, as_geojson, as_array, as_csv, as_parquet
 def deliveries(messages, subscriptions):
     subs = read_subscriptions(subscriptions)
     batch = read_messages(messages, like=subs)
-    found = build_index("scan", subs).match(batch).to_arrow(batch.ids, subs.ids)
+    found = Deliveries.of(build_index("scan", subs).match(batch), batch.ids, subs.ids).to_arrow()
     pairs = list(zip(found["message_id"].to_pylist(), found["subscription_id"].to_pylist()))
     assert len(set(pairs)) == len(pairs)
     return set(pairs)
@@ -527,12 +527,35 @@ class TestWriting:
         assert read(file).to_pydict() == DELIVERIES.to_pydict()
         assert [child.name for child in tmp_path.iterdir()] == [name]
 
-    def test_lines_are_json_dumps(self, tmp_path):
-        table = pa.table({"a b": ["x", None, "x"], "n": [1.5, None, 2.0]})
+    @pytest.mark.parametrize("rows", [slice(0, 3), slice(0, 1), slice(1, 1)])
+    @pytest.mark.parametrize("columns", [["a b", "n"], ["same", "n", "none", "a b"], ["none", "same"]])
+    def test_lines_are_json_dumps(self, tmp_path, columns, rows):
+        table = pa.table(
+            {"a b": ["x", None, "x"], "n": [1.5, None, 2.0], "same": ["ü"] * 3, "none": pa.nulls(3)}
+        )
+        table = table.select(columns).slice(rows.start, rows.stop - rows.start)
         write_table(table, tmp_path / "t.jsonl")
         assert (tmp_path / "t.jsonl").read_text() == "".join(
-            json.dumps(row) + "\n" for row in table.to_pylist()
+            json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist()
         )
+
+    @pytest.mark.parametrize("name", ["d.parquet", "d.csv", "d.jsonl"])
+    def test_a_long_table_is_written_in_parts(self, tmp_path, name, monkeypatch):
+        write_table(DELIVERIES, tmp_path / f"one.{name}")
+        monkeypatch.setattr(config, "FILE_ROWS", 2)
+        write_table(DELIVERIES, tmp_path / f"more.{name}")
+        if name == "d.parquet":
+            assert pq.read_table(tmp_path / "more.d.parquet") == DELIVERIES
+        else:
+            assert (tmp_path / f"more.{name}").read_text() == (tmp_path / f"one.{name}").read_text()
+
+    @pytest.mark.parametrize("name", ["d.parquet", "d.csv", "d.jsonl"])
+    def test_dictionaries_are_written_as_what_they_stand_for(self, tmp_path, name):
+        words = pa.array(["a", "unused", "b"], pa.large_string())
+        coded = pa.DictionaryArray.from_arrays(pa.array([2, 0, 2], pa.int32()), words)
+        write_table(pa.table({"id": coded}), tmp_path / name)
+        write_table(pa.table({"id": ["b", "a", "b"]}), tmp_path / f"plain.{name}")
+        assert (tmp_path / name).read_bytes() == (tmp_path / f"plain.{name}").read_bytes()
 
     def test_after_an_error_the_old_file_is_still_there(self, tmp_path):
         file = tmp_path / "d.csv"

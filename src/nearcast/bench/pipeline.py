@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearcast import MessageBatch, config, open_index, workloads
+from nearcast import Deliveries, MessageBatch, config, open_index, workloads
 from nearcast.bench.measure import Progress, best_of, timed
+from nearcast.columns.deliveries import deliveries_schema
 from nearcast.matching import Index
 
 if TYPE_CHECKING:
@@ -154,7 +155,10 @@ def _in_process(version: Path, directory: Path) -> int:
     found = 0
     for file in sorted(directory.iterdir()):
         batch = MessageBatch.from_arrow(pq.read_table(file), like=index)
-        found += len(index.match(batch, threads=THREADS).to_arrow(batch.ids, index.store.ids))
+        assert batch.ids is not None and index.store.ids is not None
+        told = Deliveries.of(index.match(batch, threads=THREADS), batch.ids, index.store.ids).to_arrow()
+        plain = deliveries_schema(index.store.ids.type, batch.ids.type)  # as Spark has them
+        found += len(told.cast(plain))
     return found
 
 

@@ -61,8 +61,8 @@ def match(
     """Match a file of messages against a file of subscriptions.
 
     Files are Parquet or GeoParquet (.parquet, or a directory of them), CSV (.csv), JSON lines (.jsonl, .ndjson) or
-    GeoJSON (.geojson, .json). The deliveries have the columns message_id and subscription_id, in the order of the
-    two files. A summary goes to stderr.
+    GeoJSON (.geojson, .json). The deliveries have the columns subscription_id, message_id, change, reason, score and
+    rank, in the order of the two files. A summary goes to stderr.
 
     With --master it runs on Spark: then the messages are Parquet, SUBSCRIPTIONS is Parquet or what nearcast build made,
     and --output is a new directory of Parquet, CSV or JSON lines.
@@ -187,16 +187,15 @@ def _matched(matcher: Index, batch: MessageBatch, threads: int) -> Iterator[tupl
     """Yield the deliveries of one chunk of messages after the other, with the number of messages done."""
     import numpy as np
 
+    from nearcast import Deliveries
+
     subscription_ids = matcher.table.ids
     for start in range(0, max(len(batch), 1), config.CLI_CHUNK):
         rows = np.arange(start, min(start + config.CLI_CHUNK, len(batch)))
         part = batch.take(rows)
-        found = matcher.match(part, threads=threads).sorted().to_arrow(part.ids, subscription_ids)
-        if part.ids is None:
-            import pyarrow.compute as pc
-
-            found = found.set_column(0, "message_id", pc.add(found["message_id"], start))
-        yield found, int(rows[-1]) + 1 if len(rows) else 0
+        found = matcher.match(part, threads=threads).sorted()
+        deliveries = Deliveries.of(found, rows if part.ids is None else part.ids, subscription_ids)
+        yield deliveries.to_arrow(), int(rows[-1]) + 1 if len(rows) else 0
 
 
 @contextmanager
@@ -222,7 +221,7 @@ def _show(pieces: list[pa.Table]) -> None:
     shown_rows = deliveries.slice(0, config.CLI_TABLE_ROWS)
     table = Table(*deliveries.column_names)
     for row in zip(*(column.to_pylist() for column in shown_rows.columns)):
-        table.add_row(*map(str, row))
+        table.add_row(*("" if value is None else str(value) for value in row))
     talk.console().print(table)
     if len(deliveries) > len(shown_rows):
         talk.tell(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast.columns.ids import IdColumn
+from nearcast.columns.matches import Matches
 from nearcast.model import Delivery
 
 __all__ = ["CHANGES", "REASONS", "Deliveries", "deliveries_schema"]
@@ -22,7 +23,7 @@ _NOTHING = np.empty(0, np.int32)
 
 
 def deliveries_schema(subscriptions: pa.DataType, messages: pa.DataType) -> pa.Schema:
-    """Return the columns of deliveries as plain types, for files and Spark, where ids are of the given types."""
+    """Return the columns of deliveries as plain types, as in files and Spark, where ids are of the given types."""
     return pa.schema(
         {
             "subscription_id": subscriptions,
@@ -68,6 +69,15 @@ class Deliveries:
     def none(cls) -> Deliveries:
         """Return no deliveries, between ids that are strings."""
         return cls(IdColumn(_NOTHING, []), IdColumn(_NOTHING, []))
+
+    @classmethod
+    def of(cls, found: Matches, messages: Any = None, subscriptions: Any = None) -> Deliveries:
+        """Return matches as deliveries of a publication.
+
+        *messages* and *subscriptions* are the ids by row: Arrow arrays, or NumPy arrays of integers. Without them the
+        row is the id.
+        """
+        return cls(_ids(found.rows, subscriptions), _ids(found.messages, messages))
 
     @classmethod
     def joined(cls, parts: Sequence[Deliveries]) -> Deliveries:
@@ -145,6 +155,10 @@ class Deliveries:
     def to_pandas(self) -> Any:
         """Return the columns as a pandas DataFrame."""
         return self.to_arrow().to_pandas()
+
+
+def _ids(rows: NDArray[Any], ids: Any) -> IdColumn:
+    return IdColumn(np.arange(len(rows)), rows.astype(np.int64)) if ids is None else IdColumn(rows, ids)
 
 
 _ORDER = ("_subscriptions", "_messages", "_changes", "_reasons", "_scores", "_ranks")

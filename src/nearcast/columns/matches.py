@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Matches"]
 
@@ -71,17 +67,3 @@ class Matches:
     def pairs(self) -> NDArray[np.int64]:
         """Return int64[2, p]: message rows, subscription rows (the form that Shapely's ``query`` gives)."""
         return np.stack([self.messages, self.rows.astype(np.int64)])
-
-    def to_arrow(
-        self, message_ids: pa.Array | None = None, subscription_ids: pa.Array | None = None
-    ) -> pa.Table:
-        """Return the columns ``message_id`` and ``subscription_id``; row numbers where no ids are given."""
-        import pyarrow as pa
-
-        messages, rows = pa.array(self.messages), pa.array(self.rows)
-        return pa.table(
-            {
-                "message_id": messages if message_ids is None else message_ids.take(messages),
-                "subscription_id": rows if subscription_ids is None else subscription_ids.take(rows),
-            }
-        )

@@ -10,9 +10,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast import config
 from nearcast.errors import InputError, shown
 from nearcast.files.compression import endings, written
 
@@ -23,7 +25,10 @@ Write = Callable[[pa.Table], None]
 
 
 def write_table(table: pa.Table, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write a table of plain columns as Parquet, CSV or JSON lines; *format* is told by the ending unless given."""
+    """Write a table of plain columns, or of dictionaries of such, as Parquet, CSV or JSON lines.
+
+    *format* is told by the ending unless given.
+    """
     with writing(path, format) as write:
         write(table)
 
@@ -91,21 +96,39 @@ def _naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def _writer(file: BinaryIO, format: str) -> Iterator[Write]:
-    if format == "jsonl":
-        yield lambda table: _write_lines(table, file)
-        return
-    opened: list[Any] = []  # the writer, once the first table has told the schema
+    opened: list[Any] = []  # the writer of a columnar format, once the first table has told the schema
 
-    def write(table: pa.Table) -> None:
+    def write_part(table: pa.Table) -> None:
+        if format == "jsonl":
+            _write_lines(table, file)
+            return
         if not opened:
             opened.append(_columnar_writer(file, table.schema, format))
         opened[0].write_table(table)
+
+    def write(table: pa.Table) -> None:
+        for start in range(0, max(len(table), 1), config.FILE_ROWS):
+            write_part(_plain(table.slice(start, config.FILE_ROWS)))
 
     try:
         yield write
     finally:
         for writer in opened:
             writer.close()
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries: a file would hold all words of each, however few are used."""
+    plain = [
+        field.with_type(_PLAIN.get(field.type.value_type, field.type.value_type))
+        if pa.types.is_dictionary(field.type)
+        else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(plain))
+
+
+_PLAIN = {pa.large_string(): pa.string()}
 
 
 def _columnar_writer(file: BinaryIO, schema: pa.Schema, format: str) -> Any:
@@ -123,12 +146,18 @@ def _write_lines(table: pa.Table, file: BinaryIO) -> None:
     if not len(table):
         return
     parts: list[Any] = []
+    fixed = "{"  # what all lines have before the next value that differs
     for name, column in zip(table.column_names, table.columns):
         distinct = column.combine_chunks().dictionary_encode(null_encoding="encode")
         written = [json.dumps(value, ensure_ascii=False) for value in distinct.dictionary.to_pylist()]
-        parts += [
-            f"{', ' if parts else '{'}{json.dumps(name)}: ",
-            pa.array(written, pa.string()).take(distinct.indices),
-        ]
-    lines = pc.binary_join_element_wise(*parts, "}\n", "")
-    file.write("".join(lines.to_pylist()).encode())
+        fixed += f"{json.dumps(name)}: "
+        if len(written) > 1:
+            parts += [fixed, pa.array(written, pa.string()).take(distinct.indices)]
+            fixed = ", "
+        else:
+            fixed += f"{written[0]}, "
+    end = fixed.removesuffix(", ") + "}\n"
+    lines = pc.binary_join_element_wise(*parts, end, "") if parts else pa.repeat(end, len(table))
+    _, offsets, data = lines.buffers()
+    ends = np.frombuffer(offsets, np.int32)
+    file.write(memoryview(data)[: ends[len(lines)]])
