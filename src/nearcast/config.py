@@ -204,6 +204,11 @@ ID_MOVES_A_CALL: Final = 64  # and for each call
 
 # --- Spark ---------------------------------------------------------------------------------------------------------
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker hands back
+SPARK_MATCHES: Final = (
+    1_048_576  # about so many a worker finds at once, by the number of messages that it matches:
+)
+SPARK_FIRST_MESSAGES: Final = 1_024  # it begins with these,
+SPARK_GROWTH: Final = 4  # and takes at most so many times more with the next step
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the latest used ones
 LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions are not worth a new version
 LIVE_DELTA_SHARE: Final = 0.1  # nor are fewer than this share of all

@@ -155,7 +155,8 @@ def _in_process(version: Path, directory: Path) -> int:
     found = 0
     for file in sorted(directory.iterdir()):
         batch = MessageBatch.from_arrow(pq.read_table(file), like=index)
-        assert batch.ids is not None and index.store.ids is not None
+        assert batch.ids is not None
+        assert index.store.ids is not None
         told = Deliveries.of(index.match(batch, threads=THREADS), batch.ids, index.store.ids).to_arrow()
         plain = deliveries_schema(index.store.ids.type, batch.ids.type)  # as Spark has them
         found += len(told.cast(plain))

@@ -140,9 +140,12 @@ def _on_spark(
             found = match_on_spark(rows, sparked.index_or_rows(spark, subscriptions), index=index)
             show("matching", None)
             ready = time.perf_counter()
-            found.write.format(written).save(located(output))
+            # as in one process: CSV names its columns, and JSON has all of them
+            how = {"header": "true", "ignoreNullFields": "false"}
+            found.write.format(written).options(**how).save(located(output))
             ended = time.perf_counter()
-            deliveries = spark.read.format(written).schema(found.schema).load(located(output)).count()
+            reader = spark.read.format(written).options(**how).schema(found.schema)
+            deliveries = reader.load(located(output)).count()
             count = rows.count()
     summary = {
         "messages": count,

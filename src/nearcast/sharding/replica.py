@@ -1,7 +1,8 @@
 """A version of an index and the changes since, in this process.
 
 Changes come as *deltas*, each a Parquet file that is never changed: rows of subscriptions with the columns of the
-version's ``subscriptions.parquet``, each id once, and ``_put`` (the subscription is now this) or not (it is gone). A
+version's ``subscriptions.parquet``, each id once, and ``_change``: what made the subscription what it is now, where
+``unsubscribe`` means that it is gone. A
 :class:`Replica` holds one shard, a :class:`Router` the distribution; both are brought to a list of deltas, and back if
 need be: the same version and the same deltas give the same answers, in every process and every time. A delta does not
 say which shards store its subscriptions: that depends on the version that it is applied to.
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
@@ -24,16 +26,21 @@ from nearcast.columns.vocabulary import Vocabulary
 from nearcast.sharding.distribution import Routes, delivering_shards
 from nearcast.sharding.version import ROW, SHARDS, Sharded
 
-__all__ = ["PUT", "Replica", "Router", "subscriptions_of"]
+__all__ = ["CHANGE", "Replica", "Router", "subscriptions_of", "there"]
 
-PUT = "_put"  # the column of a delta that tells what is from what is gone
+CHANGE = "_change"  # the column of a delta that tells what became of each subscription
 
 
 def subscriptions_of(rows: pa.Table, like: Any) -> SubscriptionTable:
     """Return rows of a version or a delta as subscriptions."""
     return SubscriptionTable.from_arrow(
-        rows.drop([name for name in (ROW, SHARDS, PUT) if name in rows.column_names]), like=like
+        rows.drop([name for name in (ROW, SHARDS, CHANGE) if name in rows.column_names]), like=like
     )
+
+
+def there(delta: pa.Table) -> pa.Table:
+    """Return the rows of a delta that are subscriptions now."""
+    return delta.filter(pc.not_equal(delta[CHANGE], "unsubscribe"))
 
 
 class _Following(ABC):
@@ -75,7 +82,7 @@ class Router(_Following):
 
     def _apply(self, path: Path) -> None:
         delta = pq.read_table(path)
-        table = subscriptions_of(delta.filter(delta[PUT]), self.coding)
+        table = subscriptions_of(there(delta), self.coding)
         self.distribution = self.distribution.grown(table, np.arange(len(table.owners)))
         self.stored[path] = self.distribution.subscriptions(table)
 
@@ -120,7 +127,7 @@ class Replica(_Following):
         mine = routes.rows[routes.shards == self._number]
         if not len(mine):
             return
-        here = delta.filter(delta[PUT]).take(mine)
+        here = there(delta).take(mine)
         rows = self._matcher.insert(subscriptions_of(here, self._matcher))
         ids = here["id"].combine_chunks().cast(self.ids.type)
         self._note(ids, rows)

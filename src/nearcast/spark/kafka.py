@@ -114,17 +114,18 @@ def deliveries_to_kafka(deliveries: DataFrame, batch: int | None = None) -> Data
     """Return deliveries as Spark's Kafka sink takes them: ``key`` and ``value``, with *batch* also ``headers``.
 
     The key is the subscription's id as text, so that the deliveries of a subscription are in one partition. The value
-    is a JSON object of all columns, in their order: ``{"message_id":1,"subscription_id":"anna"}``. The headers are
-    ``nearcast-batch``, the number of the micro-batch, and ``nearcast-delivery``, the two ids as a JSON list of strings:
-    the same for the same delivery, so that a consumer can drop repeats (see :func:`nearcast.spark.sinks.kafka_sink`).
+    is a JSON object of all columns, in their order: ``{"subscription_id":"anna","message_id":1,"change":"+",…}``. The
+    headers are ``nearcast-batch``, the number of the micro-batch, and ``nearcast-delivery``, the two ids and the change
+    as a JSON list of strings: the same for the same delivery, so that a consumer can drop repeats (see
+    :func:`nearcast.spark.sinks.kafka_sink`).
     """
     columns = [
         F.col("subscription_id").cast("string").alias("key"),
-        F.to_json(F.struct("*")).alias("value"),
+        F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     ]
     if batch is not None:
-        ids = F.array(F.col("message_id").cast("string"), F.col("subscription_id").cast("string"))
-        headers = {BATCH_HEADER: F.lit(str(batch)), DELIVERY_HEADER: F.to_json(ids)}
+        named = F.array(*(F.col(name).cast("string") for name in ("subscription_id", "message_id", "change")))
+        headers = {BATCH_HEADER: F.lit(str(batch)), DELIVERY_HEADER: F.to_json(named)}
         columns.append(
             F.array(
                 *(

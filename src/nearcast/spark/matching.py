@@ -15,6 +15,7 @@ from nearcast.errors import InputError, shown
 from nearcast.sharding.version import Sharded
 from nearcast.spark import worker
 from nearcast.spark.columns import map_in_arrow, message_columns
+from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import sample_of, version_of
 from nearcast.storage.current import current
@@ -36,9 +37,10 @@ def match(
     shards: int | None = None,
     index_dir: str | os.PathLike[str] | None = None,
 ) -> DataFrame:
-    """Return the deliveries of *messages*: a DataFrame of ``message_id`` and ``subscription_id``.
+    """Return the deliveries of *messages*: a DataFrame of the columns that all deliveries have.
 
-    The first has the type of the messages' ids, the second is a string or a bigint.
+    ``message_id`` has the type of the messages' ids, ``subscription_id`` is a string or a bigint. ``change`` is ``+``
+    and ``reason`` is ``publish`` in every row; ``score`` (double) and ``rank`` (int) are null.
 
     Every pair that matches is there exactly once for each message row, in no promised order. Batch or streaming
     messages give a batch or streaming DataFrame, and no state is kept. The index is fixed when this function returns:
@@ -91,14 +93,14 @@ def match(
     needed = message_columns(messages, opened.coding)
     schema = StructType(
         [
-            StructField("message_id", needed.schema["id"].dataType, nullable=False),
             StructField("subscription_id", from_arrow_type(ids.type), nullable=False),
+            StructField("message_id", needed.schema["id"].dataType, nullable=False),
         ]
     )
     with quietly():
         if isinstance(opened, Sharded):
-            return _through_shards(needed, str(version), opened, schema)
-        return map_in_arrow(needed, _bound(worker.deliveries, str(version)), schema)
+            return as_deliveries(_through_shards(needed, str(version), opened, schema))
+        return as_deliveries(map_in_arrow(needed, _bound(worker.deliveries, str(version)), schema))
 
 
 def _through_shards(messages: DataFrame, version: str, opened: Sharded, schema: StructType) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,19 +10,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast import MessageBatch, config, open_index
+from nearcast import Matches, MessageBatch, config, open_index
 from nearcast.columns.ragged import offsets_of
 from nearcast.matching import Index
 from nearcast.sharding.distribution import Routes
 from nearcast.sharding.version import build_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from nearcast import Matches
     from nearcast.sharding.version import Sharded
 
-__all__ = ["SENT", "SHARD", "built_shards", "deliveries", "opened", "sent", "shard_deliveries", "spark_ids"]
+__all__ = [
+    "SENT",
+    "SHARD",
+    "built_shards",
+    "deliveries",
+    "opened",
+    "pairs",
+    "portions",
+    "sent",
+    "shard_deliveries",
+    "spark_ids",
+]
 
 SHARD, SENT = (
     "_shard",
@@ -58,10 +68,10 @@ def spark_ids(ids: pa.Array) -> pa.Array:
 
 
 def deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
-    """Match each batch of messages against the index in *version*; yield the deliveries in batches of bounded size."""
+    """Match each batch of messages against the index in *version*; yield the ids of who receives which."""
     index, ids = opened(version)
-    for batch in batches:
-        yield from _pairs(index.match(MessageBatch.from_arrow(batch, like=index)), batch["id"], ids)
+    for part, found in portions(batches, lambda part: index.match(MessageBatch.from_arrow(part, like=index))):
+        yield from pairs(found, {"subscription_id": ids}, {"message_id": part["id"]})
 
 
 def sent(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
@@ -86,28 +96,47 @@ def shard_deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterato
     for batch in batches:
         for number in pc.unique(batch[SHARD]).to_pylist():
             here = batch.filter(pc.equal(batch[SHARD], number))
-            plain = here.drop_columns([name for name in (SHARD, SENT) if name in here.schema.names])
-            others = None
-            if index.copies:
-                lists = here[SENT]
-                others = Routes(
-                    offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy()
-                )
-            found = index.matched(number, MessageBatch.from_arrow(plain, like=index), others)
-            yield from _pairs(found, here["id"], ids, index.shard(number).rows)
+            for part, found in portions([here], partial(_matched, index, number)):
+                in_all = Matches(found.offsets, index.shard(number).rows[found.rows].astype(np.int32))
+                yield from pairs(in_all, {"subscription_id": ids}, {"message_id": part["id"]})
 
 
-def _pairs(
-    found: Matches, message_ids: pa.Array, ids: pa.Array, rows: np.ndarray | None = None
+def _matched(index: Sharded, number: int, sent: pa.RecordBatch) -> Matches:
+    """Return what a shard delivers of messages that were sent to it."""
+    plain = sent.drop_columns([name for name in (SHARD, SENT) if name in sent.schema.names])
+    others = None
+    if index.copies:
+        lists = sent[SENT]
+        others = Routes(offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy())
+    return index.matched(number, MessageBatch.from_arrow(plain, like=index), others)
+
+
+def portions(
+    batches: Iterable[pa.RecordBatch], matched: Callable[[pa.RecordBatch], Matches]
+) -> Iterator[tuple[pa.RecordBatch, Matches]]:
+    """Match messages so many at a time that their matches fit into little memory; yield both."""
+    size = config.SPARK_FIRST_MESSAGES
+    for batch in batches:
+        start = 0
+        while start < len(batch):
+            part = batch.slice(start, size)
+            found = matched(part)
+            yield part, found
+            start += len(part)
+            fitting = config.SPARK_MATCHES * len(part) // max(len(found.rows), 1)
+            size = max(1, min(fitting, config.SPARK_GROWTH * size))
+
+
+def pairs(
+    found: Matches, subscriptions: Mapping[str, pa.Array], messages: Mapping[str, pa.Array]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield matches as ids, in batches of bounded size; *rows* leads from the rows of the matches to those of *ids*."""
+    """Yield a row for each match, in batches of bounded size: columns of its subscription and of its message."""
     for start in range(0, len(found.rows), config.SPARK_OUTPUT_ROWS):
         part = slice(start, start + config.SPARK_OUTPUT_ROWS)
-        at = found.rows[part] if rows is None else rows[found.rows[part]]
-        yield pa.RecordBatch.from_arrays(
-            [message_ids.take(pa.array(found.messages[part])), ids.take(pa.array(at))],
-            names=["message_id", "subscription_id"],
-        )
+        columns: dict[str, pa.Array] = {}
+        for owners, rows in ((subscriptions, found.rows[part]), (messages, found.messages[part])):
+            columns |= {name: column.take(pa.array(rows)) for name, column in owners.items()}
+        yield pa.RecordBatch.from_pydict(columns)
 
 
 def built_shards(batches: Iterable[pa.RecordBatch], draft: str, index: str) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from nearcast.columns.from_arrow.names import SUBSCRIPTION_COLUMNS, read_columns, require
 from nearcast.errors import ColumnError, shown
 from nearcast.preparation import Preparation
-from nearcast.sharding.replica import PUT
+from nearcast.sharding.replica import CHANGE
 
 __all__ = ["KINDS", "OTHER_FIELDS", "Resolved", "check_columns", "resolved"]
 
@@ -41,7 +41,9 @@ _EVERY = {"expression": "*", "keywords": []}  # what asks for every message
 class Resolved(NamedTuple):
     """What the records of one micro-batch come to."""
 
-    delta: pa.Table  # each changed id once: the subscription as it is now, and whether it is at all
+    delta: (
+        pa.Table
+    )  # each changed id once: the subscription as it is now, and the last change that made it so
     before: pa.Table  # subscriptions that were there and are another now, as they were
     refused: pa.Table  # records that could not be applied: id, change, reason, detail
 
@@ -77,7 +79,7 @@ def resolved(
     good.sort(key=lambda entry: entry[:3])
     before = current([record["id"] for *_, record in good])
     now: dict[Any, dict[str, Any] | None] = dict(before)
-    changed: dict[Any, None] = {}
+    changed: dict[Any, str] = {}  # the last of its changes
     for _, change, _, record in good:
         key = record["id"]
         if change == "unsubscribe":
@@ -94,12 +96,12 @@ def resolved(
             }
         else:
             now[key] = {name: record[name] for name in schema.names}
-        changed[key] = None
+        changed[key] = change
     ids = [key for key in changed if now[key] is not None or key in before]
     empty = dict.fromkeys(schema.names)
     rows = [now[key] or {**empty, "id": key} for key in ids]
     delta = pa.Table.from_pylist(rows, schema).append_column(
-        PUT, pa.array([now[key] is not None for key in ids], pa.bool_())
+        CHANGE, pa.array([changed[key] for key in ids], pa.string())
     )
     others = [before[key] for key in ids if key in before and now[key] is not None]
     return Resolved(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearcast.sharding.replica import PUT
+from nearcast.sharding.replica import CHANGE, there
 from nearcast.sharding.version import ROW, SHARDS, SUBSCRIPTIONS
 from nearcast.spark.live.changes import resolved
 from nearcast.storage.atomic import write_durably
@@ -71,7 +71,7 @@ class Deltas:
         found = {row["id"]: row for row in rows}
         for path in self.paths(earlier):
             for row in pq.read_table(path, filters=chosen).to_pylist():
-                if row.pop(PUT):
+                if row.pop(CHANGE) != "unsubscribe":
                     found[row["id"]] = row
                 else:
                     found.pop(row["id"], None)
@@ -84,13 +84,12 @@ class Deltas:
         for path in self.paths(numbers):
             delta = pq.read_table(path)
             rows = rows.filter(pc.invert(pc.is_in(rows["id"], delta["id"].combine_chunks())))
-            rows = pa.concat_tables([rows, delta.filter(delta[PUT]).select(schema.names).cast(rows.schema)])
+            rows = pa.concat_tables([rows, there(delta).select(schema.names).cast(rows.schema)])
         return rows
 
     def there(self, number: int) -> pa.Table:
         """Return the subscriptions that a micro-batch put there, as they are now."""
-        delta = pq.read_table(*self.paths([number]))
-        return delta.filter(delta[PUT])
+        return there(pq.read_table(*self.paths([number])))
 
     def rows(self, numbers: Sequence[int], part: str = "deltas") -> int:
         """Return how many rows the files of micro-batches have."""

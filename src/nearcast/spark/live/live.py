@@ -37,6 +37,7 @@ from nearcast.errors import ColumnError, InputError, shown
 from nearcast.sharding.replica import subscriptions_of
 from nearcast.sharding.version import Sharded
 from nearcast.spark.columns import map_in_arrow, message_columns, quoted, subscription_columns
+from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.live import worker
 from nearcast.spark.live.changes import check_columns
 from nearcast.spark.live.deltas import Deltas, subscription_schema
@@ -121,11 +122,12 @@ class Live:
     ) -> StreamingQuery:
         """Start the query: *write* gets the deliveries of each micro-batch, and its number.
 
-        The deliveries have ``message_id``, ``subscription_id`` and ``reason``: ``publish`` for those of a new message,
-        ``subscribe`` for a message that was still valid when the subscription came or changed, and that it did not
-        match as it was. A message that has expired when its micro-batch is first tried reaches nobody. One that is
-        published again under its id takes the place of the earlier one for those who come later; of several in one
-        micro-batch, the last by ``published_at``, or in the order that they are read in, counts.
+        They have the columns of all deliveries, and all are ``+``. The reason is ``publish`` for a new message. For one
+        that was still valid when the subscription came or changed, and that it did not match as it was, it is the last
+        change of the subscription: ``subscribe``, ``update`` or ``move``. A message that has expired when its
+        micro-batch is first tried reaches nobody. One that is published again under its id takes the place of the
+        earlier one for those who come later; of several in one micro-batch, the last by ``published_at``, or in the
+        order that they are read in, counts.
 
         A micro-batch that was not finished comes again, with the same number and the same deliveries: *write* keeps
         one copy for each number. *trigger* is what Spark's ``trigger`` takes.
@@ -226,7 +228,9 @@ class Live:
         shards = Sharded(version).distribution.shards
         sent = map_in_arrow(needed, worker.sending(version, deltas), worker.sent_schema(needed.schema))
         divided = sent.repartitionById(shards, worker.SHARD) if shards > 1 else sent
-        return map_in_arrow(divided, worker.delivering(version, deltas), self._schema(needed, state))
+        return as_deliveries(
+            map_in_arrow(divided, worker.delivering(version, deltas), self._schema(needed, state))
+        )
 
     def _joined(self, number: int, state: State) -> DataFrame | None:
         """Return what subscriptions that came or changed in this micro-batch receive of messages before it."""
@@ -238,15 +242,15 @@ class Live:
         if near is None:
             return None
         files = [str(*self._deltas.paths([number], part)) for part in ("deltas", "before")]
-        schema = f"{self._schema(near, state)}, {', '.join(f'{name} long' for name in ORDER)}"
+        schema = f"{self._schema(near, state)}, reason string, {', '.join(f'{name} long' for name in ORDER)}"
         found = map_in_arrow(near.drop(*(set(MARKS) - set(ORDER))), worker.joining(*files), schema)
-        return self._valid.latest(found, state.valid, "message_id").drop(*ORDER)
+        return as_deliveries(self._valid.latest(found, state.valid, "message_id"))
 
     def _schema(self, messages: DataFrame, state: State) -> str:
         kind = messages.schema["id"].dataType.simpleString()
         ids = subscription_schema(self._path(state.version)).field("id").type
         told = from_arrow_type(spark_ids(pa.array([], ids)).type).simpleString()
-        return f"message_id {kind}, subscription_id {told}, reason string"
+        return f"subscription_id {told}, message_id {kind}"
 
     # --- Upkeep ----------------------------------------------------------------------------------------------------
 

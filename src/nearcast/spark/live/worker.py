@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
-from nearcast import Index, Matches, MessageBatch, build_index, config
+from nearcast import Index, Matches, MessageBatch, build_index
 from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import offsets_of
 from nearcast.sharding.distribution import Routes
-from nearcast.sharding.replica import PUT, Replica, Router, subscriptions_of
+from nearcast.sharding.replica import CHANGE, Replica, Router, subscriptions_of, there
 from nearcast.sharding.version import Sharded
 from nearcast.spark.live.valid import ORDER
-from nearcast.spark.worker import SENT, SHARD, spark_ids
+from nearcast.spark.worker import SENT, SHARD, pairs, portions, spark_ids
 
 __all__ = ["SHARD", "delivering", "joining", "sending", "sent_schema"]
 
@@ -77,41 +76,49 @@ def delivering(version: str, deltas: Sequence[str]) -> Stage:
                 replica = _replicas(version).shard(number)
                 replica.reach([Path(delta) for delta in deltas])
                 here = batch.filter(pc.equal(batch[SHARD], number))
-                lists = here[SENT]
-                routes = Routes(
-                    offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy()
-                )
-                plain = here.drop_columns([SHARD, SENT])
-                yield from _pairs(replica.match(plain, routes), here["id"], replica.ids, "publish")
+                ids = {"subscription_id": spark_ids(replica.ids)}
+                for part, found in portions([here], partial(_matched, replica)):
+                    yield from pairs(found, ids, {"message_id": part["id"]})
 
     return run
+
+
+def _matched(replica: Replica, sent: pa.RecordBatch) -> Matches:
+    """Return what a shard delivers of messages that were sent to it."""
+    lists = sent[SENT]
+    routes = Routes(offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy())
+    return replica.match(sent.drop_columns([SHARD, SENT]), routes)
 
 
 def joining(delta: str, before: str) -> Stage:
     """Return the stage that finds what subscriptions of a delta receive which they did not match as they were.
 
-    The order of publication goes with each delivery.
+    The reason, which is the last change of the subscription, and the order of publication go with each delivery.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        changed = pq.read_table(delta)
-        rows = changed.filter(changed[PUT])
+        rows = there(pq.read_table(delta))
         now, ids = _small_index(rows)
         then, old_ids = _small_index(pq.read_table(before))
         at = {old: row for row, old in enumerate(ids.to_pylist())}
         row_of = np.array([at[old] for old in old_ids.to_pylist()], np.int64)
-        for batch in batches:
-            messages = batch.drop_columns(list(ORDER))
+
+        def matched(part: pa.RecordBatch) -> Matches:
+            messages = part.drop_columns(list(ORDER))
             found = now.match(MessageBatch.from_arrow(messages, like=now))
             known = then.match(MessageBatch.from_arrow(messages, like=then))
             size = len(rows)
             told = np.isin(
                 found.messages * size + found.rows, known.messages * size + row_of[known.rows], invert=True
             )
-            fresh = Matches(
-                offsets_of(np.bincount(found.messages[told], minlength=len(batch))), found.rows[told]
+            return Matches(
+                offsets_of(np.bincount(found.messages[told], minlength=len(part))), found.rows[told]
             )
-            yield from _pairs(fresh, batch["id"], ids, "subscribe", {name: batch[name] for name in ORDER})
+
+        subscriptions = {"subscription_id": spark_ids(ids), "reason": rows[CHANGE].combine_chunks()}
+        for part, found in portions(batches, matched):
+            order = {name: part[name] for name in ORDER}
+            yield from pairs(found, subscriptions, {"message_id": part["id"], **order})
 
     return run
 
@@ -120,25 +127,3 @@ def _small_index(rows: pa.Table) -> tuple[Index, pa.Array]:
     """Return an index over a few subscriptions, and their ids."""
     table = subscriptions_of(rows, Coding.new())
     return build_index(table), rows["id"].combine_chunks()
-
-
-def _pairs(
-    found: Matches,
-    message_ids: pa.Array,
-    ids: pa.Array,
-    reason: str,
-    more: Mapping[str, pa.Array] = MappingProxyType({}),
-) -> Iterator[pa.RecordBatch]:
-    """Yield matches as ids, in batches of bounded size, with more columns of the messages."""
-    ids = spark_ids(ids)
-    for start in range(0, len(found.rows), config.SPARK_OUTPUT_ROWS):
-        part = slice(start, start + config.SPARK_OUTPUT_ROWS)
-        messages = pa.array(found.messages[part])
-        yield pa.RecordBatch.from_pydict(
-            {
-                "message_id": message_ids.take(messages),
-                "subscription_id": ids.take(pa.array(found.rows[part])),
-                "reason": pa.array([reason] * len(messages)),
-                **{name: column.take(messages) for name, column in more.items()},
-            }
-        )
