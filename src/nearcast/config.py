@@ -196,6 +196,9 @@ FEW_STRINGS: Final = (
     64  # a list of fewer is coded without an Arrow array between, which costs as much as 30 words
 )
 
+# --- Engine --------------------------------------------------------------------------------------------------------
+ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not look for those that nobody uses
+
 # --- Ids -----------------------------------------------------------------------------------------------------------
 ID_MIN_DEAD: Final = 4096  # so many words of ids, at least, before those that name nothing are left behind
 ID_WASTE: Final = 2  # that many times as many words as ids are too many

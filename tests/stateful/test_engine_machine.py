@@ -155,6 +155,10 @@ class EngineMachine(RuleBasedStateMachine):
         assert opened.stats()["coming"] == self.engine.stats()["coming"]
         self.engine = opened
 
+    @rule()
+    def compact(self):
+        self.engine.compact()
+
     @invariant()
     def sound(self):
         now = self.clock.now()

@@ -109,6 +109,11 @@ class IdColumn(NamedTuple):
         codes = pa.array(self.codes.astype(np.int32, copy=False))
         return pa.DictionaryArray.from_arrays(codes, words, safe=False)
 
+    def plain(self) -> pa.Array:
+        """Return the column as strings or integers."""
+        array = self.to_arrow()
+        return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
     def to_pylist(self) -> list[Any]:
         """Return the ids as Python objects."""
         if isinstance(self.words, np.ndarray):

@@ -20,6 +20,7 @@ from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
+from nearcast.columns.rows.recode import recoded
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
@@ -85,6 +86,7 @@ class Engine:
         self._valid = ValidMessages(build_store(store, messages_from_objects([], like=self)), messages)
         self._coming = ComingMessages()
         self._published = self._expired = self._delivered = 0
+        self._compact_at = config.ENGINE_COMPACT_WORDS
 
     def __len__(self) -> int:
         """How many subscriptions there are."""
@@ -154,6 +156,7 @@ class Engine:
         batch, ids = self._messages(messages, now)
         due = self._due(now)
         told = [self._publish(part, own, now) for part, own in _distinct(batch, ids, self._remembers(batch))]
+        self._compact_if_wasteful()
         return self._told([*due, *told])
 
     def expire(self) -> Deliveries:
@@ -166,6 +169,38 @@ class Engine:
         due = self._due(now)
         self._valid.store.expire(now)
         return self._told([*due, self._nothing()])
+
+    def compact(self) -> None:
+        """Let go of words, strings and attributes that no subscription and no kept message uses any more.
+
+        Codes change: a :class:`MessageBatch` that was made before is refused afterwards. The engine does this by itself
+        when most of its words are of no use, which it looks for when they have doubled.
+        """
+        coding = Coding.new(self.coding.space)
+        rows = self._ids.present()
+        table = recoded(replace(self._index.table, ids=None).take(rows), coding)
+        index = build_index(self._index.name, table)
+        ids = Ids("subscription", self._ids.kind)
+        ids.put(self._ids.column(rows).plain(), np.arange(len(rows)))
+        valid = self._valid.recoded(coding)
+        self._coming.recode(coding)
+        self._index, self._ids, self._valid = index, ids, valid
+        self._compact_at = max(config.ENGINE_COMPACT_WORDS, 2 * self._words())
+
+    def _words(self) -> int:
+        """Return how many words and strings there are."""
+        vocabulary, attributes = self.coding.words()
+        return len(vocabulary) + len(attributes.strings)
+
+    def _compact_if_wasteful(self) -> None:
+        """Compact where most words are of no use; look for that when there are twice as many as the last time."""
+        if self._words() < self._compact_at:
+            return
+        self._compact_at = 2 * self._words()
+        clauses, stored = self._index.store.clauses, self._valid.store.rows.stored
+        used = np.unique(np.concatenate([clauses.keywords, clauses.forbidden, stored.keywords]))
+        if len(used) < self._words() // 2:
+            self.compact()
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -197,6 +232,7 @@ class Engine:
             "delivered": self._delivered,
             "kept": store["messages"],
             "coming": len(self._coming),
+            "words": self._words(),
             "expired": store["expired"],
             "index": self._index.stats(),
             "store": store,

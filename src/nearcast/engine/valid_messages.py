@@ -17,7 +17,8 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ids import IdColumn, Ids
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.rows.messages import MessageRows
-from nearcast.matching import STORES, MessageStore
+from nearcast.columns.rows.recode import recoded_messages
+from nearcast.matching import STORES, MessageStore, build_store
 
 __all__ = ["ComingMessages", "ValidMessages"]
 
@@ -68,6 +69,18 @@ class ValidMessages:
         found = self.store.match(table, now)
         order = np.lexsort((self._numbers.values[found.rows], found.messages))
         return found.messages[order], self.ids.column(found.rows[order])
+
+    def recoded(self, coding: Coding) -> ValidMessages:
+        """Return the same messages in another coding, in the order of their publication."""
+        rows = self.ids.present()
+        rows = rows[self.store.rows.present[rows]]
+        rows = rows[np.argsort(self._numbers.values[rows])]
+        store = build_store(self.store.name, MessageBatch.empty(coding))
+        valid = ValidMessages(store, Ids("message", self.ids.kind))
+        if len(rows):
+            own = store.insert(recoded_messages(self.store.rows.batch(rows), coding))
+            valid._name(own, self.ids.column(rows).plain())
+        return valid
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
@@ -137,6 +150,12 @@ class ComingMessages:
         """Return the messages in the order in which they are due."""
         counting = [coming for coming in self._heap if self._numbers.get(coming.id) == coming.number]
         return sorted(counting, key=lambda coming: coming[:2])
+
+    def recode(self, coding: Coding) -> None:
+        """Bring the messages to another coding."""
+        self._heap = [
+            coming._replace(batch=recoded_messages(coming.batch, coding)) for coming in self.listed()
+        ]
 
     def arrays(self, coding: Coding) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes, beside the ids."""

@@ -1,4 +1,4 @@
-"""A table in the codes of another vocabulary."""
+"""Tables and batches in the codes of another vocabulary."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast.columns.ragged import code_sets
+from nearcast.columns.values import Values
 from nearcast.errors import ColumnError
+from nearcast.kernels.verify import Probes
 
 if TYPE_CHECKING:
+    from nearcast.columns.attributes import AttributeNames
     from nearcast.columns.coding import Coding
+    from nearcast.columns.messages import MessageBatch
     from nearcast.columns.subscriptions import SubscriptionTable
     from nearcast.columns.vocabulary import Vocabulary
 
-__all__ = ["recoded"]
+__all__ = ["recoded", "recoded_messages"]
 
 
 def recoded(table: SubscriptionTable, coding: Coding) -> SubscriptionTable:
@@ -32,11 +36,7 @@ def recoded(table: SubscriptionTable, coding: Coding) -> SubscriptionTable:
         )
     clauses, n = table.clauses, len(table.owners)
     words = _translated(table.vocabulary, vocabulary, clauses.keywords, clauses.forbidden)
-    names = list(table.attributes)
-    columns, textual = np.zeros(len(names), np.int32), np.zeros(len(names), bool)
-    for number in np.unique(clauses.test_attributes):
-        name, text = names[number]
-        columns[number], textual[number] = attributes.add(name, text=text), text
+    columns, textual = _translated_names(table.attributes, attributes, clauses.test_attributes)
     texts = textual[clauses.test_attributes]
     lows, highs = clauses.test_lows.copy(), clauses.test_highs.copy()
     codes = lows[texts].astype(np.int64), highs[texts].astype(np.int64)
@@ -50,6 +50,35 @@ def recoded(table: SubscriptionTable, coding: Coding) -> SubscriptionTable:
         test_highs=highs,
     )
     return replace(table, clauses=recoded_clauses, coding=coding)
+
+
+def recoded_messages(batch: MessageBatch, coding: Coding) -> MessageBatch:
+    """Return *batch*, which speaks in words, in another coding, which takes in what it does not have."""
+    vocabulary, attributes = coding.words()
+    before, names = batch.coding.words()
+    probes, n = batch.probes, len(batch.owners)
+    words = _translated(before, vocabulary, probes.keywords)
+    columns, textual = _translated_names(names, attributes, probes.value_attributes)
+    texts = textual[probes.value_attributes]
+    values = probes.values.copy()
+    codes = values[texts].astype(np.int64)
+    values[texts] = _translated(names.strings, attributes.strings, codes)[codes]
+    owners = np.repeat(np.arange(n), np.diff(probes.value_offsets))
+    renamed = Values.from_cells(n, owners, columns[probes.value_attributes], values)
+    offsets, keywords = code_sets(probes.keyword_offsets, words[probes.keywords], n, "keyword")
+    return replace(batch, probes=Probes(probes.boxes, offsets, keywords, *renamed), coding=coding)
+
+
+def _translated_names(
+    source: AttributeNames, target: AttributeNames, used: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Return the columns of *target* by those of *source*, and which hold strings; only *used* ones are taken in."""
+    names = list(source)
+    columns, textual = np.zeros(len(names), np.int32), np.zeros(len(names), bool)
+    for number in np.unique(used):
+        name, text = names[number]
+        columns[number], textual[number] = target.add(name, text=text), text
+    return columns, textual
 
 
 def _translated(source: Vocabulary, target: Vocabulary, *codes: NDArray[Any]) -> NDArray[np.int32]:
