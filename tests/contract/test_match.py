@@ -276,6 +276,7 @@ class TestShapes:
     def test_bulk_boxes_on_the_antimeridian(self, name):
         """Boxes that end on it meet points under either of its names."""
         columns = {
+            "expression": ["*"] * 3,
             "xmin": [170.0, -180.0, 0.0],
             "xmax": [180.0, -170.0, 1.0],
             "ymin": [0.0] * 3,
