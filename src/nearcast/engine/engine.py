@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.clock import Clock, SystemClock
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.clauses import take_clauses
 from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
 from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
+from nearcast.columns.ragged import ragged_take
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.replacement import Replacement
@@ -197,8 +199,11 @@ class Engine:
         if self._words() < self._compact_at:
             return
         self._compact_at = 2 * self._words()
-        clauses, stored = self._index.store.clauses, self._valid.store.rows.stored
-        used = np.unique(np.concatenate([clauses.keywords, clauses.forbidden, stored.keywords]))
+        subscribed, kept = self._index.store, self._valid.store.rows
+        clauses = take_clauses(subscribed.clauses, np.flatnonzero(subscribed.alive))
+        rows = np.flatnonzero(kept.alive)
+        _, words = ragged_take(kept.stored.keyword_offsets, kept.stored.keywords, rows)
+        used = np.unique(np.concatenate([clauses.keywords, clauses.forbidden, words]))
         if len(used) < self._words() // 2:
             self.compact()
 
