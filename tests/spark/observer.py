@@ -18,9 +18,11 @@ class Observer:
     def step(self, records, messages, now):
         """Return the deliveries of a micro-batch that sees the time *now*: (message, subscription, reason)."""
         before = dict(self.subscriptions)
+        reasons = {}  # the last change of each subscription
         for record in sorted(records, key=lambda record: record["changed_at"]):
-            self._apply(record)
-        changed = sorted({record["id"] for record in records} & self.subscriptions.keys())
+            if self._apply(record):
+                reasons[record["id"]] = record["change"]
+        changed = sorted(reasons.keys() & self.subscriptions.keys())
         expected = Counter(
             (*pair, "publish") for pair in self._matched(messages, self.subscriptions.values())
         )
@@ -28,12 +30,13 @@ class Observer:
             valid = _after(self.valid, now)
             late = self._matched(valid, [self.subscriptions[key] for key in changed])
             late -= self._matched(valid, [before[key] for key in changed if key in before])
-            expected.update((*pair, "subscribe") for pair in late)
+            expected.update((message, key, reasons[key]) for message, key in late.elements())
         earlier = [] if self.valid is None else [self.valid]
         self.valid = _after(pa.concat_tables([*earlier, messages]), now)
         return expected
 
     def _apply(self, record):
+        """Apply a record of change; return whether it could be."""
         key, change = record["id"], record["change"]
         if change == "unsubscribe":
             self.subscriptions.pop(key, None)
@@ -43,6 +46,9 @@ class Observer:
             wants = self.subscriptions[key]["expression"]
             self.subscriptions[key] = {name: record[name] for name in self.schema.names}
             self.subscriptions[key]["expression"] = wants
+        else:
+            return False
+        return True
 
     def _matched(self, messages, subscriptions):
         if not subscriptions or not len(messages):

@@ -3,13 +3,15 @@
 import threading
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
 from pyspark.sql import types as spark_types
 
-from nearcast import open_index
+from nearcast import Matches, open_index
+from nearcast.columns.ragged import offsets_of
 from nearcast.errors import ColumnError, DuplicateError, IndexFileError, InputError, UnknownError
 from nearcast.spark import build, match, versions
 from spark.worlds import in_process, message_table, pairs
@@ -54,7 +56,34 @@ def test_deliveries_come_in_batches_of_bounded_size(world, version, monkeypatch)
 
     monkeypatch.setattr("nearcast.config.SPARK_OUTPUT_ROWS", 1000)
     batches = list(worker.deliveries(world.message_table.drop(["unasked"]).to_batches(), str(version)))
-    assert [len(batch) for batch in batches[:-1]] == [1000] * (len(batches) - 1)
+    assert len(batches) > 5
+    assert all(len(batch) <= 1000 for batch in batches)
+    assert pairs(pa.Table.from_batches(batches)) == world.expected
+
+
+def test_messages_that_match_many_are_matched_few_at_a_time(world, version, monkeypatch):
+    """What is found at once is bounded, wherever the many are; messages that match few are not held up."""
+    from nearcast.spark import worker
+
+    def sizes(many):
+        """Portions of a batch of messages, of which the latter half match so many each."""
+        batch = pa.record_batch({"row": np.arange(10_000)})
+
+        def matched(part):
+            counts = np.where(part["row"].to_numpy() < 5000, 1, many)
+            return Matches(offsets_of(counts), np.zeros(counts.sum(), np.int32))
+
+        found = [(len(part), len(found.rows)) for part, found in worker.portions([batch, batch], matched)]
+        assert sum(size for size, _ in found) == 20_000
+        return found
+
+    monkeypatch.setattr("nearcast.config.SPARK_MATCHES", 100_000)
+    assert len(sizes(1)) <= 5
+    many = sizes(1000)
+    assert np.median([matches for _, matches in many]) <= 100_000
+    assert max(matches for _, matches in many) <= 4096 * 1000
+    monkeypatch.setattr("nearcast.config.SPARK_MATCHES", 1)
+    batches = list(worker.deliveries(world.message_table.drop(["unasked"]).to_batches(), str(version)))
     assert pairs(pa.Table.from_batches(batches)) == world.expected
 
 
@@ -91,8 +120,6 @@ def test_areas_as_boxes(version, world, frame):
 
 
 def test_only_the_columns_that_matter_reach_the_workers(world, version):
-    needed = match(world.messages, version).columns
-    assert needed == ["message_id", "subscription_id"]
     plan = match(world.messages, version)._jdf.queryExecution().executedPlan().toString()
     assert "price" in plan
     assert "brand" in plan
@@ -116,13 +143,9 @@ def test_the_types_of_ids(frame, tmp_path, arrow, spark_type):
     circle = {"lon": [0.0, None], "lat": [0.0, None], "radius_m": [10.0, None]}
     subscriptions = pa.table({"id": ids, "expression": ["tea", "tea"], **circle})
     found = match(frame(messages), frame(subscriptions), index_dir=tmp_path)
-    assert [(field.name, field.dataType) for field in found.schema] == [
-        ("message_id", spark_type),  # its own
-        (
-            "subscription_id",
-            spark_types.StringType() if pa.types.is_string(arrow) else spark_types.LongType(),
-        ),
-    ]
+    assert found.schema["message_id"].dataType == spark_type  # its own
+    kind = spark_types.StringType() if pa.types.is_string(arrow) else spark_types.LongType()
+    assert found.schema["subscription_id"].dataType == kind
     three, seven = ids.to_pylist()
     assert pairs(found) == Counter([(three, three), (three, seven), (seven, seven)])
 
@@ -131,7 +154,7 @@ def test_no_messages_no_subscriptions(world, version, tmp_path):
     assert match(world.messages.limit(0), version).count() == 0
     nobody = match(world.messages, world.subscriptions.limit(0), index_dir=tmp_path)
     assert nobody.count() == 0
-    assert nobody.columns == ["message_id", "subscription_id"]
+    assert nobody.columns == match(world.messages, version).columns
 
 
 # --- Versions ----------------------------------------------------------------------------------------------------

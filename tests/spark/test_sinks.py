@@ -6,6 +6,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from nearcast.errors import InputError
+from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.kafka import deliveries_to_kafka
 from nearcast.spark.sinks import parquet_sink
 
@@ -13,7 +14,8 @@ pytestmark = pytest.mark.spark
 
 
 def frame(spark, *messages):
-    return spark.createDataFrame([(m, "anna") for m in messages], "message_id long, subscription_id string")
+    ids = spark.createDataFrame([(m, "anna") for m in messages], "message_id long, subscription_id string")
+    return as_deliveries(ids)
 
 
 def rows(home):
@@ -54,7 +56,8 @@ def test_what_breaks_while_it_writes_is_never_seen(spark, tmp_path):
             raise RuntimeError("the disk is full")
 
     write = parquet_sink(tmp_path)
-    broken = frame(spark, *range(10)).mapInArrow(breaking, "message_id long, subscription_id string")
+    ten = frame(spark, *range(10))
+    broken = ten.mapInArrow(breaking, ten.schema)
     with pytest.raises(Exception, match="disk is full"):
         write(broken, 1)
     assert not (tmp_path / "batch=1").exists()
@@ -101,10 +104,13 @@ def test_an_object_store_cannot_rename():
 def test_deliveries_as_records(spark):
     records = deliveries_to_kafka(frame(spark, 1))
     assert [tuple(row) for row in records.collect()] == [
-        ("anna", '{"message_id":1,"subscription_id":"anna"}')
+        (
+            "anna",
+            '{"subscription_id":"anna","message_id":1,"change":"+","reason":"publish","score":null,"rank":null}',
+        )
     ]
     (record,) = deliveries_to_kafka(frame(spark, 1), 7).collect()
     assert {header.key: bytes(header.value) for header in record.headers} == {
         "nearcast-batch": b"7",
-        "nearcast-delivery": b'["1","anna"]',
+        "nearcast-delivery": b'["anna","1","+"]',
     }

@@ -228,9 +228,8 @@ class Live:
         shards = Sharded(version).distribution.shards
         sent = map_in_arrow(needed, worker.sending(version, deltas), worker.sent_schema(needed.schema))
         divided = sent.repartitionById(shards, worker.SHARD) if shards > 1 else sent
-        return as_deliveries(
-            map_in_arrow(divided, worker.delivering(version, deltas), self._schema(needed, state))
-        )
+        schema = "subscription_id {}, message_id {}".format(*self._id_types(needed, state))
+        return as_deliveries(map_in_arrow(divided, worker.delivering(version, deltas), schema))
 
     def _joined(self, number: int, state: State) -> DataFrame | None:
         """Return what subscriptions that came or changed in this micro-batch receive of messages before it."""
@@ -242,15 +241,16 @@ class Live:
         if near is None:
             return None
         files = [str(*self._deltas.paths([number], part)) for part in ("deltas", "before")]
-        schema = f"{self._schema(near, state)}, reason string, {', '.join(f'{name} long' for name in ORDER)}"
+        schema = "subscription_id {}, reason string, message_id {}".format(*self._id_types(near, state))
+        schema += "".join(f", {name} long" for name in ORDER)
         found = map_in_arrow(near.drop(*(set(MARKS) - set(ORDER))), worker.joining(*files), schema)
         return as_deliveries(self._valid.latest(found, state.valid, "message_id"))
 
-    def _schema(self, messages: DataFrame, state: State) -> str:
-        kind = messages.schema["id"].dataType.simpleString()
+    def _id_types(self, messages: DataFrame, state: State) -> tuple[str, str]:
+        """Return the types of the ids of subscriptions and of messages, as Spark calls them."""
         ids = subscription_schema(self._path(state.version)).field("id").type
         told = from_arrow_type(spark_ids(pa.array([], ids)).type).simpleString()
-        return f"subscription_id {told}, message_id {kind}"
+        return told, messages.schema["id"].dataType.simpleString()
 
     # --- Upkeep ----------------------------------------------------------------------------------------------------
 
