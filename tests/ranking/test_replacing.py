@@ -17,8 +17,8 @@ windows = st.one_of(st.integers(1, 5), st.sampled_from([1.0, 3.0]))
 
 
 @settings(max_examples=500, deadline=None)
-@given(window=windows, many=st.lists(batches, min_size=1, max_size=8))
-def test_a_window_holds_one_message_under_each_id(window, many):
+@given(window=windows, many=st.lists(batches, min_size=1, max_size=8), strings=st.booleans())
+def test_a_window_holds_one_message_under_each_id(window, many, strings):
     counted = isinstance(window, int)
     top = TopK(CountWindow(window) if counted else TimeWindow(window), space=PLANE, clock=ManualClock())
     naive = NaiveTopK(
@@ -26,12 +26,15 @@ def test_a_window_holds_one_message_under_each_id(window, many):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nearcast.config.RANKING_GAPS", 0)
-        for batch in many:
-            publish(top, naive, *batch)
+        for batch, time, named in many:
+            if strings:
+                publish(top, naive, [(f"m{name}", content) for name, content in batch], time, True)
+            else:
+                publish(top, naive, batch, time, named)
             held = top._messages
             numbers = held.first + np.flatnonzero(~held.withdrawn[held.first - held._base :])
             assert len(numbers) == len(held)
-            found = zip(held.named(numbers).tolist(), held.times[numbers - held._base].tolist())
+            found = zip(top._named(numbers).to_pylist(), held.times[numbers - held._base].tolist())
             assert [(str(name), time) for name, time in found] == [
                 (str(name), time) for _, name, _, _, time, _ in naive.messages
             ]
@@ -51,7 +54,8 @@ def publish(top, naive, batch, time, named):
             space=PLANE,
         )
     )
-    order = sorted(range(len(batch)), key=lambda i: (times[i], -ids[i] if named and time is not None else i))
+    ranks = [-sorted(set(ids)).index(name) for name in ids] if named and time is not None else ids
+    order = sorted(range(len(batch)), key=lambda i: (times[i], ranks[i] if time is not None else i))
     naive.publish(
         (ids[row] if named else str(ids[i]), *contents[row], times[row], None if time is None else times[row])
         for i, row in enumerate(order)
