@@ -10,7 +10,7 @@
     │   ├── ColumnError                     an array or a table: shape, type, missing column
     │   └── DuplicateError                  an id that is already in use
     ├── UnknownError (also LookupError)     an id, a row or a name that does not exist
-    ├── IndexFileError                      an index directory that is damaged or of another version
+    ├── IndexFileError                      a saved directory that is damaged, or of another kind or format
     └── RuntimeUnavailableError (also RuntimeError)   something outside is missing: Java, an optional package
 
     NearcastWarning (a UserWarning)         what was given can be used, but perhaps not as it was meant
@@ -82,7 +82,7 @@ class UnknownError(NearcastError, LookupError):
 
 
 class IndexFileError(NearcastError):
-    """An index directory that is damaged, incomplete or of another version."""
+    """A saved directory, of an index or anything else, that is damaged, incomplete, or of another kind or format."""
 
 
 class RuntimeUnavailableError(NearcastError, RuntimeError):

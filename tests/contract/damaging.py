@@ -11,10 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from nearcast import (
+    CountWindow,
+    Engine,
     IndexFileError,
     MessageBatch,
+    Planar,
     RelationGraph,
     SubscriptionTable,
+    TopK,
     build_index,
     build_store,
     config,
@@ -70,6 +74,30 @@ def graph(name, rng):
     made.unsubscribe(made.subscribe(subscriptions(rng, 1_000, words)).rows[::7])
     asked = subscriptions(rng, 50, words)
     return made, RelationGraph.open, lambda one: pairs(one.covering(asked))
+
+
+def engine(name, rng):
+    made = Engine(name)
+    lon, lat = rng.random((2, 1_000))
+    words = [[f"w{code}"] for code in (rng.zipf(1.4, 1_000) % 99).tolist()]
+    ids = [f"s{row}" for row in range(1_000)]
+    made.subscribe({"id": ids, "keywords": words, "lon": lon, "lat": lat, "radius_m": [30_000.0] * 1_000})
+    sent = {"id": ids[:50], "keywords": words[:50], "lon": lat[:50], "lat": lon[:50]}
+    made.publish(sent | {"expires_at": [2**60] * 50})
+    return made, Engine.open, lambda one: one.match(sent).to_pylist()
+
+
+def topk(name, rng):
+    space = Planar(0, 0, 1, 1)
+
+    def drawn(n):
+        return rng.random((n, 2)), np.arange(n + 1), rng.zipf(1.4, n) % 99
+
+    made = TopK(CountWindow(2_000), space=space, index=name)
+    made.subscribe(*drawn(2_000), alpha=rng.random(2_000), k=5)
+    made.publish(MessageBatch.from_arrays(*drawn(2_500), space=space))
+    more = MessageBatch.from_arrays(*drawn(50), space=space)
+    return made, TopK.open, lambda one: one.publish(more).to_arrow().to_pylist()
 
 
 def main(what, name, home, flips):

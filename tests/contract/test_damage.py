@@ -12,11 +12,14 @@ import pytest
 
 from nearcast.covering.graph import INDEXES as COVERING
 from nearcast.matching import INDEXES, STORES
+from nearcast.ranking.choices import FINDERS
 
 SCRIPT = Path(__file__).with_name("damaging.py")
 KINDS = [("index", name) for name in sorted(INDEXES)]
 KINDS += [("store", name) for name in sorted(STORES)]
 KINDS += [("graph", name) for name in sorted(COVERING)]
+KINDS += [("topk", name) for name in sorted(FINDERS)]
+KINDS += [("engine", "auto")]
 
 
 @pytest.mark.parametrize(("what", "name"), KINDS)

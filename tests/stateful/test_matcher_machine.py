@@ -1,5 +1,6 @@
 """A random life of an index: inserts, removals, moves, updates, save and open, compared with the naive matcher."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -78,6 +79,7 @@ class MatcherMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("name", sorted(INDEXES))
 def test_machine(name, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # many saves, none of which has to survive
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time,
     for often in ("AUTO_SCAN", "AUTO_VALUES_NS", "MO_TREE_FIRST"):  # and choosing anew
         monkeypatch.setattr(config, often, 4)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.parts import Arrays, nested, part_of
-from nearcast.columns.ragged import checked_offsets
+from nearcast.columns.ragged import check_positions, checked_offsets
 from nearcast.columns.vocabulary import Vocabulary, string_buffers
 from nearcast.errors import ColumnError, DuplicateError, UnknownError, shown
 
@@ -321,13 +321,18 @@ class Ids(TypedIds):
     @classmethod
     def restored(cls, what: str, kind: str | None, arrays: Arrays) -> Ids:
         """Return the ids that the arrays came from, of the given :attr:`kind_name`, on the same arrays."""
+        words, rows, codes = Vocabulary.from_arrays(part_of(arrays, "words")), arrays["rows"], arrays["codes"]
+        if len(rows) != len(words):
+            raise ColumnError(f"{len(rows):,} rows for {len(words):,} ids of {what}s")
+        check_positions(rows, len(codes), f"rows of {what}s", none=True)
+        check_positions(codes, len(words), f"codes of {what}s", none=True)
         ids = cls(what, kind_named(kind))
         ids._names = _Names(
-            Vocabulary.from_arrays(part_of(arrays, "words")),
-            GrowableArray(arrays["rows"], borrowed=False, spare=1.0),
-            GrowableArray(arrays["codes"], borrowed=False, spare=1.0),
+            words,
+            GrowableArray(rows, borrowed=False, spare=1.0),
+            GrowableArray(codes, borrowed=False, spare=1.0),
         )
-        ids._size = int(np.count_nonzero(arrays["rows"] >= 0))
+        ids._size = int(np.count_nonzero(rows >= 0))
         return ids
 
     def _words(self) -> Any:

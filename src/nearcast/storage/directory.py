@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.errors import IndexFileError, NearcastError
-from nearcast.storage.atomic import rename_durably, sync_directory, synced
+from nearcast.storage.atomic import rename_durably, sync_tree
 from nearcast.storage.manifest import file_content, file_entry, read_manifest, write_manifest
 
 __all__ = ["Arrays", "read", "restoring", "write"]
@@ -47,8 +47,8 @@ def write(directory: str | Path, kind: str, arrays: Arrays, document: Mapping[st
     draft.mkdir(parents=True)
     try:
         files = {file: _write_array(draft / file, arrays[name]) for name, file in _files(arrays).items()}
+        sync_tree(draft)  # at once at the end: most of them wait for the same write
         write_manifest(draft, kind, document, files)
-        sync_directory(draft)
         rename_durably(draft, directory)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -107,8 +107,7 @@ def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
             f"{path.name} is an array of Python objects; only numbers, and records of them, can rest"
         )
     content = array.reshape(-1).view(np.uint8)
-    with synced(path) as file:
-        file.write(content.data)
+    path.write_bytes(content.data)
     return file_entry(content) | {
         "dtype": np.lib.format.dtype_to_descr(array.dtype),
         "shape": list(shape),
