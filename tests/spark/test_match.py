@@ -181,7 +181,7 @@ def test_other_subscriptions_and_other_indexes_are_other_versions(world, tmp_pat
 def test_a_damaged_version_is_built_again(world, tmp_path):
     table = world.subscription_table
     version = versions.ensure(table, tmp_path, "scan")
-    (version / "store.boxes.npy").unlink()
+    (version / "rows.boxes").unlink()
     assert versions.ensure(table, tmp_path, "scan") == version
     assert len(open_index(version, verify=True)) == len(table)
 

@@ -207,7 +207,7 @@ class TestChanges:
         assert all(f"has no {words}" in row["detail"] for row in done.refused.to_pylist())
         moved, gone = done.delta.to_pylist()
         assert (moved["id"], moved[words], moved["lon"]) == ("a", before[words], 2.0)
-        assert (gone["id"], gone["_put"]) == ("b", False)
+        assert (gone["id"], gone["_change"]) == ("b", "unsubscribe")
 
 
 def test_fields_of_json_objects_beside_those_of_the_schema(spark):

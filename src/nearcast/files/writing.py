@@ -125,7 +125,7 @@ def _plain(table: pa.Table) -> pa.Table:
         else field
         for field in table.schema
     ]
-    return table.cast(pa.schema(plain))
+    return table.cast(pa.schema(plain, table.schema.metadata))
 
 
 _PLAIN = {pa.large_string(): pa.string()}
