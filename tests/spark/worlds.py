@@ -1,5 +1,7 @@
 """Small worlds of subscriptions and messages, and their deliveries without Spark."""
 
+import os
+import time
 from collections import Counter
 
 import numpy as np
@@ -79,10 +81,12 @@ def in_process(messages, subscriptions):
 
 
 def write_files(table, directory, count, start=0):
-    """Write *table* as *count* Parquet files; each appears at once, whole."""
+    """Write *table* as *count* Parquet files; each appears at once, whole, and later than the one before it."""
     directory.mkdir(parents=True, exist_ok=True)
+    now = time.time_ns()
     for i, rows in enumerate(np.array_split(np.arange(len(table)), count), start):
         draft = directory / f".{i:03}.parquet"
         pq.write_table(table.take(rows), draft)
+        os.utime(draft, ns=(now + i * 1_000_000,) * 2)  # Spark reads files in the order of their times
         draft.rename(directory / f"{i:03}.parquet")
     return directory

@@ -51,11 +51,12 @@ class Followed:
 
     def look(self, stop: bool) -> bool:
         """Note what has happened; where *stop* says so, stop between two micro-batches. Tell whether it goes on."""
+        active = self._query.isActive  # first: what a query says last, it says before it ends
         for progress in self._query.recentProgress:
             rows = tuple(int(source["numInputRows"]) for source in progress["sources"])
             if any(rows):
                 self._rows[int(progress["batchId"])] = rows
-        if not self._query.isActive:
+        if not active:
             return False
         if stop:
             last = max(self._rows, default=-1)
