@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,11 +59,12 @@ class Matches:
 
     def sorted(self) -> Matches:
         """Return the same matches with ascending subscription rows in each group."""
-        if len(self) == 1:
-            return Matches(self.offsets, np.sort(self.rows))
-        pairs = self.messages << 32 | self.rows  # one number each: NumPy sorts these by vector instructions
-        pairs.sort()
-        return Matches(self.offsets, pairs.astype(np.int32))
+        rows = self.rows.copy()
+        # Group by group: NumPy sorts a hundred rows by vector instructions in a third of a microsecond.
+        for start, stop in pairwise(self.offsets.tolist()):
+            if stop - start > 1:
+                rows[start:stop].sort()
+        return Matches(self.offsets, rows)
 
     def pairs(self) -> NDArray[np.int64]:
         """Return int64[2, p]: message rows, subscription rows (the form that Shapely's ``query`` gives)."""
