@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from nearcast import config
-from nearcast.errors import ExpressionError, shown
+from nearcast.errors import ExpressionError
 from nearcast.predicates import AllOf, AnyOf, Clause, Expression, Interval, Not, Test, Word
 
 __all__ = ["normal_form"]
@@ -25,7 +25,9 @@ def normal_form(expression: Expression, limit: int) -> tuple[Clause, ...]:
     """Return the clauses of *expression*, in its order; see :meth:`Expression.clauses`."""
     found = _normal(expression, False, _Budget(limit))
     if not found:
-        raise ExpressionError(f"{shown(expression)} can never match: every alternative contradicts itself")
+        raise ExpressionError(
+            "the expression can never match: every alternative asks for a word and forbids it, or for two values at once"
+        )
     return tuple([Clause(keywords, forbidden, tests) for keywords, forbidden, tests, _ in found])
 
 
