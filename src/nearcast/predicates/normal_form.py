@@ -26,7 +26,7 @@ def normal_form(expression: Expression, limit: int) -> tuple[Clause, ...]:
     found = _normal(expression, False, _Budget(limit))
     if not found:
         raise ExpressionError(
-            "the expression can never match: every alternative asks for a word and forbids it, or for two values at once"
+            "the expression can never match: every alternative contradicts itself, as a NOT a does"
         )
     return tuple([Clause(keywords, forbidden, tests) for keywords, forbidden, tests, _ in found])
 
