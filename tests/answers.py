@@ -19,3 +19,8 @@ def dense(batch, width=None):
     matrix = np.full((len(p.boxes), width), np.nan)
     matrix[np.repeat(np.arange(len(p.boxes)), np.diff(p.value_offsets)), p.value_attributes] = p.values
     return matrix
+
+
+def offsets(runs):
+    """Return where the rows of a ragged column begin, in which they lie one after the other."""
+    return np.append(0, runs[:, 1])

@@ -34,8 +34,8 @@ def satisfies(table, clause, batch, probe):
     c, p = table.clauses, batch.probes
     have = set(row(p.keyword_offsets, p.keywords, probe))
     return (
-        set(row(c.keyword_offsets, c.keywords, clause)) <= have
-        and not set(row(c.forbidden_offsets, c.forbidden, clause)) & have
+        set(run(c.keyword_runs, c.keywords, clause)) <= have
+        and not set(run(c.forbidden_runs, c.forbidden, clause)) & have
         and all(holds(test, values(p, probe)) for test in tests(c, clause))
         and boxes_touch(c.boxes[clause].tolist(), p.boxes[probe].tolist())
         and shapes_touch(table, clause, batch, probe)
@@ -46,9 +46,13 @@ def row(offsets, values, i):
     return values[offsets[i] : offsets[i + 1]].tolist()
 
 
+def run(runs, values, i):
+    return values[runs[i, 0] : runs[i, 1]].tolist()
+
+
 def tests(c, clause):
     columns = (c.test_attributes, c.test_lows, c.test_highs, c.test_flags)
-    return list(zip(*(row(c.test_offsets, column, clause) for column in columns)))
+    return list(zip(*(run(c.test_runs, column, clause) for column in columns)))
 
 
 def values(p, probe):

@@ -6,6 +6,7 @@ which.
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 # --- Meaning -----------------------------------------------------------------------------------------------------
@@ -41,6 +42,11 @@ COMPACT_MIN_DEAD: Final = (
     1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
 )
 SCAN_BLOCK: Final = 512  # clauses that a scan looks at before it sees whether there is still room for as many
+ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # room that nothing was written to takes no memory
+RESERVE_FROM_BYTES: Final = (
+    1 << 20
+)  # an array of this size that has to grow gets much more room than it needs:
+RESERVED_BYTES: Final = 1 << 32  # this much, so that it never has to be copied again
 UPDATE_AHEAD: Final = 16  # rows between asking for what an updated clause asks for and comparing it
 POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full
 COMPACT_WASTE: Final = (

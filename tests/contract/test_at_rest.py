@@ -178,7 +178,7 @@ class TestDamage:
     def test_columns_that_do_not_fit_together(self, saved, tmp_path, value):
         """Written by a faulty program, with checksums that are right."""
         document, arrays = read(saved, "index")
-        names = ("keyword_offsets", "forbidden_offsets", "test_offsets", "owners", "keywords", "forbidden")
+        names = ("keyword_runs", "forbidden_runs", "test_runs", "owners", "keywords", "forbidden")
         names += (
             "test_attributes",
             "first",

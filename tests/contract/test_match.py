@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
-from answers import answers, dense
+from answers import answers, dense, offsets
 from nearcast import (
     EVERYWHERE,
     WGS84,
@@ -64,16 +64,16 @@ def test_metamorphic(name, table, batch, seed):
     clauses, probes = table.clauses, batch.probes
     renamed = SubscriptionTable.from_arrays(
         clauses.boxes * 2,  # exact in binary
-        clauses.keyword_offsets,
+        offsets(clauses.keyword_runs),
         new_code[clauses.keywords],
         (
-            clauses.test_offsets,
+            offsets(clauses.test_runs),
             clauses.test_attributes,
             clauses.test_lows,
             clauses.test_highs,
             clauses.test_flags,
         ),
-        forbidden=(clauses.forbidden_offsets, new_code[clauses.forbidden]),
+        forbidden=(offsets(clauses.forbidden_runs), new_code[clauses.forbidden]),
         owners=table.owners,
     )
     order = rng.permutation(table.size)

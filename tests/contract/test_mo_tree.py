@@ -328,8 +328,8 @@ def altered(table, rows, kinds):
     """The given rows of a table, each altered as its kind says; the numbers of words and tests stay."""
     taken = table.take(rows)
     clauses = taken.clauses
-    of_words = np.repeat(kinds, np.diff(clauses.keyword_offsets))
-    of_tests = np.repeat(kinds, np.diff(clauses.test_offsets))
+    of_words = np.repeat(kinds, np.diff(clauses.keyword_runs)[:, 0])
+    of_tests = np.repeat(kinds, np.diff(clauses.test_runs)[:, 0])
     clauses.boxes[kinds == "nudge"] += 1e-4
     clauses.boxes[kinds == "leave"] += 0.4
     clauses.keywords[of_words == "words"] += 1

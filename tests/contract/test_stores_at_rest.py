@@ -113,8 +113,8 @@ def test_an_empty_store(store, tmp_path):
 def test_columns_that_do_not_fit_together(store, tmp_path, value):
     document, arrays = read(store.save(tmp_path / "store"), "messages")
     for name in (
-        "keyword_offsets",
-        "value_offsets",
+        "keyword_runs",
+        "value_runs",
         "owners",
         "keywords",
         "value_attributes",

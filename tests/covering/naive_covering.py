@@ -2,7 +2,7 @@
 
 import math
 
-from naive import HIGH_OPEN, LOW_OPEN, NEGATED, row, tests
+from naive import HIGH_OPEN, LOW_OPEN, NEGATED, run, tests
 
 
 def covers(table, a, b):
@@ -20,8 +20,8 @@ def clause_covers(c, a, b):
         and south <= ymin
         and east >= xmax
         and north >= ymax
-        and set(row(c.keyword_offsets, c.keywords, a)) <= set(row(c.keyword_offsets, c.keywords, b))
-        and set(row(c.forbidden_offsets, c.forbidden, a)) <= set(row(c.forbidden_offsets, c.forbidden, b))
+        and set(run(c.keyword_runs, c.keywords, a)) <= set(run(c.keyword_runs, c.keywords, b))
+        and set(run(c.forbidden_runs, c.forbidden, a)) <= set(run(c.forbidden_runs, c.forbidden, b))
         and all(
             any(one[0] == other[0] and follows(one, other) for other in tests(c, b)) for one in tests(c, a)
         )

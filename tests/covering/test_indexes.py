@@ -21,14 +21,14 @@ def joined(*parts):
     c = [part.clauses for part in parts]
 
     def ragged_parts(name, *values):
-        starts = np.concatenate([[0], *(np.diff(getattr(one, name)) for one in c)]).cumsum()
+        starts = np.concatenate([[0], *(np.diff(getattr(one, name))[:, 0] for one in c)]).cumsum()
         return [starts, *(np.concatenate([getattr(one, value) for one in c]) for value in values)]
 
     return SubscriptionTable.from_arrays(
         np.concatenate([one.boxes for one in c]),
-        *ragged_parts("keyword_offsets", "keywords"),
-        ragged_parts("test_offsets", "test_attributes", "test_lows", "test_highs", "test_flags"),
-        forbidden=ragged_parts("forbidden_offsets", "forbidden"),
+        *ragged_parts("keyword_runs", "keywords"),
+        ragged_parts("test_runs", "test_attributes", "test_lows", "test_highs", "test_flags"),
+        forbidden=ragged_parts("forbidden_runs", "forbidden"),
         owners=np.concatenate([part.owners + at for part, at in zip(parts, offsets)]),
     )
 
@@ -93,7 +93,7 @@ def single(table):
     c = table.clauses
     return all(
         len(row) == len(set(row))
-        for row in (naive.row(c.test_offsets, c.test_attributes, i) for i in range(len(c.boxes)))
+        for row in (naive.run(c.test_runs, c.test_attributes, i) for i in range(len(c.boxes)))
     )
 
 

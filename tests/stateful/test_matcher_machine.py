@@ -81,7 +81,12 @@ class MatcherMachine(RuleBasedStateMachine):
 def test_machine(name, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # many saves, none of which has to survive
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time,
-    for often in ("AUTO_SCAN", "AUTO_VALUES_NS", "MO_TREE_FIRST"):  # and choosing anew
+    for often in (
+        "AUTO_SCAN",
+        "AUTO_VALUES_NS",
+        "MO_TREE_FIRST",
+        "FOLD_MIN",
+    ):  # and choosing anew, and folding
         monkeypatch.setattr(config, often, 4)
     machine = type("Machine", (MatcherMachine,), {"name": name})
     share = (

@@ -85,7 +85,7 @@ def test_matching_report(small, document):
     points, boxes = probes.boxes[:, None, :2], clauses.boxes[None]
     inside = ((points >= boxes[..., :2]) & (points <= boxes[..., 2:])).all(axis=2)
     expected = sum(
-        set(clauses.keywords[clauses.keyword_offsets[s] : clauses.keyword_offsets[s + 1]].tolist())
+        set(clauses.keywords[slice(*clauses.keyword_runs[s])].tolist())
         <= set(probes.keywords[probes.keyword_offsets[m] : probes.keyword_offsets[m + 1]].tolist())
         for m, s in np.argwhere(inside)
     )

@@ -83,14 +83,14 @@ def test_arrays_of_the_right_type_are_not_copied():
     boxes, offsets, codes = np.array(BOX), np.array([0, 2]), np.array([3, 5], np.int32)
     clauses = SubscriptionTable.from_arrays(boxes, offsets, codes).clauses
     assert clauses.boxes is boxes
-    assert clauses.keyword_offsets is offsets
+    assert clauses.keyword_runs.tolist() == [[0, 2]]
     assert clauses.keywords is codes
 
 
 def test_rows_become_sets():
     clauses = SubscriptionTable.from_arrays(BOX * 2, [0, 3, 4], [5, 3, 5, 1]).clauses
     assert clauses.keywords.tolist() == [3, 5, 1]
-    assert clauses.keyword_offsets.tolist() == [0, 2, 3]
+    assert clauses.keyword_runs.tolist() == [[0, 2], [2, 3]]
     long = np.random.default_rng(0).integers(0, 90, 200)
     assert SubscriptionTable.from_arrays(BOX, [0, 200], long).clauses.keywords.tolist() == sorted(
         set(long.tolist())

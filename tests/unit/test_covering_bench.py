@@ -41,17 +41,17 @@ def test_commands_subscribe_and_unsubscribe_as_often_as_said():
     assert np.mean(made.log < 0) == pytest.approx(0.15, abs=0.02)
     assert len(made.subscriptions) == np.count_nonzero(made.log >= 0)
     assert np.array_equal(made.log, RectangleSetting(3, 5000, 0.15).make(1).covering.log)
-    assert np.diff(made.subscriptions.clauses.test_offsets).tolist() == [3] * len(made.subscriptions)
+    assert np.diff(made.subscriptions.clauses.test_runs)[:, 0].tolist() == [3] * len(made.subscriptions)
 
 
 def test_full_subscriptions_have_words_and_up_to_three_tests(tiny):
     made = FullSetting(tiny.datasets[0], 500, 20).make(1).covering
     clauses = made.subscriptions.clauses
-    assert set(np.diff(clauses.test_offsets).tolist()) == {0, 1, 2, 3}
-    assert set(np.diff(clauses.keyword_offsets).tolist()) == {1, 2, 3, 4, 5}
+    assert set(np.diff(clauses.test_runs)[:, 0].tolist()) == {0, 1, 2, 3}
+    assert set(np.diff(clauses.keyword_runs)[:, 0].tolist()) == {1, 2, 3, 4, 5}
     assert (len(made.subscriptions), len(made.newcomers)) == (500, 20)
     for row in range(500):
-        tested = clauses.test_attributes[clauses.test_offsets[row] : clauses.test_offsets[row + 1]]
+        tested = clauses.test_attributes[slice(*clauses.test_runs[row])]
         assert len(set(tested.tolist())) == len(tested)
 
 

@@ -237,7 +237,7 @@ def test_a_setting_of_attributes():
     assert both.facts["predicates_per_subscription"] == 4
     for side, stored in ((both.index, 400), (both.store, 300)):
         assert [len(part) for part in side] == [stored, config.MO_HISTORY, 20, stored // 20]
-    assert np.array_equal(np.diff(both.index.stored.clauses.test_offsets), np.full(400, 4))
+    assert np.array_equal(np.diff(both.index.stored.clauses.test_runs)[:, 0], np.full(400, 4))
     alone = AttributeSetting(0, 300, 20, predicates=4).make(5)
     assert alone.index is None
     assert np.array_equal(alone.store.stored.probes.boxes, both.store.stored.probes.boxes)
@@ -484,7 +484,7 @@ def test_recipe():
     )
     made = workloads.ap_tree(400, 50, seed=2, newcomers=10, recipe=asked)
     clauses, probes = made.subscriptions.clauses, made.messages.probes
-    assert (np.diff(clauses.keyword_offsets) == 3).all()
+    assert (np.diff(clauses.keyword_runs) == 3).all()
     sides = clauses.boxes[:, 2:] - clauses.boxes[:, :2]
     assert np.allclose(sides, 0.2)
     assert (np.diff(probes.keyword_offsets) == 40).all()
@@ -504,8 +504,8 @@ def test_boolean_subscriptions():
     assert (len(table), len(made.newcomers)) == (300, 20)
     assert len(table.owners) > 450
     for first, last in itertools.pairwise(np.searchsorted(table.owners, np.arange(301))):
-        offsets = table.clauses.keyword_offsets
-        words = set(table.clauses.keywords[offsets[first] : offsets[last]].tolist())
+        runs = table.clauses.keyword_runs[first:last]
+        words = set(table.clauses.keywords[runs[0, 0] : runs[-1, 1]].tolist())
         assert len(words) == 5
         assert len(np.unique(table.clauses.boxes[first:last], axis=0)) == 1
     with pytest.raises(workloads.InputError, match="not 1 to 5"):

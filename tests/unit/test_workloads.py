@@ -122,7 +122,7 @@ def test_ap_tree():
     made = workloads.ap_tree(5000, 3000, seed=1, vocabulary=10_000)
     probes, clauses = made.messages.probes, made.subscriptions.clauses
     assert (np.diff(probes.keyword_offsets) == 9).all()  # distinct: the batch drops repeated words
-    counts = np.diff(clauses.keyword_offsets)
+    counts = np.diff(clauses.keyword_runs)[:, 0]
     assert np.abs(np.bincount(counts, minlength=6)[1:] / 5000 - 0.2).max() < 0.03
     sides = clauses.boxes[:, 2:] - clauses.boxes[:, :2]
     assert np.allclose(sides[:, 0], sides[:, 1])
@@ -141,7 +141,7 @@ def test_ap_tree():
 def test_mo_tree():
     made = workloads.mo_tree(4000, 1000, seed=1)
     clauses, values = made.subscriptions.clauses, dense(made.messages)
-    assert (np.diff(clauses.test_offsets) == 6).all()
+    assert (np.diff(clauses.test_runs) == 6).all()
     attributes = clauses.test_attributes.reshape(-1, 6)
     assert (np.diff(np.sort(attributes, axis=1), axis=1) > 0).all()
     assert attributes.max() == 19

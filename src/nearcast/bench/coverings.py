@@ -16,6 +16,7 @@ from nearcast import config
 from nearcast.bench.experiments import Case
 from nearcast.bench.scenes import scene
 from nearcast.columns import SubscriptionTable
+from nearcast.columns.clauses import keyword_offsets
 from nearcast.columns.ragged import offsets_of
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class FullSetting:
             clauses = table.clauses
             table = SubscriptionTable.from_arrays(
                 clauses.boxes,
-                clauses.keyword_offsets,
+                keyword_offsets(clauses),
                 clauses.keywords,
                 _tests(rng, total),
                 space=table.space,

@@ -16,6 +16,7 @@ import pyarrow as pa
 from nearcast import config
 from nearcast.bench.measure import Progress, best_of, timed
 from nearcast.columns import MessageBatch
+from nearcast.columns.clauses import keyword_offsets
 from nearcast.engine import Engine
 from nearcast.geometry import Box, Planar, Point
 from nearcast.model import Message, Subscription
@@ -125,7 +126,7 @@ def _boxes(workload: Workload) -> NDArray[np.float64]:
 def _subscription_tables(workload: Workload) -> tuple[pa.Table, pa.Table]:
     """Return the subscriptions with keywords, and with an expression each that no other has."""
     table = workload.subscriptions
-    offsets, words = table.clauses.keyword_offsets, _words(table.clauses.keywords)
+    offsets, words = keyword_offsets(table.clauses), _words(table.clauses.keywords)
     boxes = dict(zip(("xmin", "ymin", "xmax", "ymax"), _boxes(workload).T))
     ids = pa.array([f"sub-{row}" for row in range(table.size)])
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), words)

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from nearcast import Deliveries, MessageBatch, config, open_index, workloads
 from nearcast.bench.measure import Progress, best_of, timed
+from nearcast.columns.clauses import keyword_offsets
 from nearcast.columns.deliveries import deliveries_schema
 from nearcast.matching import Index
 
@@ -131,7 +132,7 @@ def _subscriptions(table: Any) -> pa.Table:
     return pa.table(
         {
             "id": np.arange(len(table)),
-            "keywords": _words(table.clauses.keyword_offsets, table.clauses.keywords),
+            "keywords": _words(keyword_offsets(table.clauses), table.clauses.keywords),
             **{name: boxes[:, k] for k, name in enumerate(("xmin", "ymin", "xmax", "ymax"))},
         }
     )

@@ -16,6 +16,7 @@ from nearcast import config
 from nearcast.bench.experiments import Case
 from nearcast.bench.scenes import scene
 from nearcast.columns import MessageBatch
+from nearcast.columns.clauses import keyword_offsets
 from nearcast.geometry import Geographic
 from nearcast.ranking.frequencies import DocumentFrequencies
 from nearcast.ranking.windows import CountWindow, TimeWindow
@@ -108,7 +109,7 @@ class RankingSetting:
         made = self.dataset.make(self.subscriptions, total, seed=seed, recipe=recipe)
         clauses, messages = made.subscriptions.clauses, made.messages
         rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])  # the data has the others
-        words = Ragged(clauses.keyword_offsets, clauses.keywords)
+        words = Ragged(keyword_offsets(clauses), clauses.keywords)
         if self.timed:
             probes = messages.probes
             messages = MessageBatch.from_arrays(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns.clauses import take_clauses
+from nearcast.columns.clauses import clauses_from_csr, take_clauses
 from nearcast.columns.ragged import code_sets, offsets_of, ragged_take
 from nearcast.columns.shapes import NO_SHAPES, Shapes
 from nearcast.columns.values import Values
@@ -68,7 +68,7 @@ def code_clauses(
         out[texts] = strings
         return out
 
-    coded = Clauses(
+    coded = clauses_from_csr(
         _NO_BOXES,
         *words([clause.keywords for clause in clauses], "keyword"),
         *words([clause.forbidden for clause in clauses], "forbidden"),
@@ -91,11 +91,11 @@ def _one_clause(clause: Clause, vocabulary: Vocabulary) -> ClauseLists:
     keywords, forbidden = np.sort(codes[:wanted]), np.sort(codes[wanted:])
     coded = Clauses(
         _NO_BOXES,
-        np.array([0, wanted]),
+        np.array([[0, wanted]], np.int32),
         keywords,
-        np.array([0, len(forbidden)]),
+        np.array([[0, len(forbidden)]], np.int32),
         forbidden,
-        np.zeros(2, np.int64),
+        np.zeros((1, 2), np.int32),
         np.empty(0, np.int32),
         np.empty(0),
         np.empty(0),
@@ -131,7 +131,7 @@ def cross(
     clause_counts = np.diff(lists.offsets)[expression_of]
     if (box_counts == 1).all() and (clause_counts == 1).all():
         picks = lists.offsets[expression_of]
-        every = np.array_equal(picks, np.arange(len(lists.clauses.keyword_offsets) - 1))
+        every = np.array_equal(picks, np.arange(len(lists.clauses.keyword_runs)))
         clauses = lists.clauses if every else take_clauses(lists.clauses, picks)
         return clauses._replace(boxes=placed.boxes), np.arange(n, dtype=np.int32), placed.shapes
     counts = clause_counts * box_counts

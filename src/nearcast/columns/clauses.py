@@ -1,4 +1,4 @@
-"""Clause rows: taken, compared, with all their offsets."""
+"""Clause rows: made of CSR columns, taken, put together, compared."""
 
 from __future__ import annotations
 
@@ -7,43 +7,62 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import offsets_of, runs_of, runs_take
 from nearcast.kernels.verify import Clauses
 
-__all__ = ["concat_clauses", "distinct_conjunctions", "take_clauses", "with_offsets", "words_alone"]
+__all__ = [
+    "clauses_from_csr",
+    "concat_clauses",
+    "distinct_conjunctions",
+    "keyword_offsets",
+    "take_clauses",
+    "words_alone",
+]
 
 
-def with_offsets(clauses: Clauses) -> Clauses:
-    """Return clauses of which every ragged column has all offsets: an index leaves out those of an empty column."""
-    n = len(clauses.keyword_offsets)
-
-    def all_of(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        return offsets if len(offsets) == n else np.zeros(n, np.int64)
-
-    return clauses._replace(
-        forbidden_offsets=all_of(clauses.forbidden_offsets), test_offsets=all_of(clauses.test_offsets)
+def clauses_from_csr(
+    boxes: NDArray[np.float64],
+    keyword_offsets: NDArray[np.int64],
+    keywords: NDArray[np.int32],
+    forbidden_offsets: NDArray[np.int64],
+    forbidden: NDArray[np.int32],
+    test_offsets: NDArray[np.int64],
+    *tests: NDArray[Any],
+) -> Clauses:
+    """Return clauses of ragged columns that are given as (offsets, values)."""
+    return Clauses(
+        boxes,
+        runs_of(keyword_offsets),
+        keywords,
+        runs_of(forbidden_offsets),
+        forbidden,
+        runs_of(test_offsets),
+        *tests,
     )
+
+
+def keyword_offsets(clauses: Clauses) -> NDArray[np.int64]:
+    """Return where the keywords of each clause of a table begin: in a table they lie in the order of the rows."""
+    return offsets_of(clauses.keyword_runs[:, 1] - clauses.keyword_runs[:, 0])
 
 
 def words_alone(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which of the given clause rows have neither forbidden keywords nor tests."""
     alone = np.ones(len(rows), np.bool_)
-    for offsets in (clauses.forbidden_offsets, clauses.test_offsets):
-        if offsets[-1]:
-            alone &= offsets[rows + 1] == offsets[rows]
+    for runs in (clauses.forbidden_runs, clauses.test_runs):
+        if len(runs):
+            alone &= runs[rows, 1] == runs[rows, 0]
     return alone
 
 
 def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
-    """Return the given clause rows."""
-    clauses = with_offsets(clauses)
-    test_offsets, tests = ragged_take(clauses.test_offsets, np.arange(len(clauses.test_flags)), rows)
-    return Clauses(
-        clauses.boxes[rows]
-        if len(clauses.boxes)
-        else clauses.boxes,  # clauses of an expression have none yet
-        *ragged_take(clauses.keyword_offsets, clauses.keywords, rows),
-        *ragged_take(clauses.forbidden_offsets, clauses.forbidden, rows),
+    """Return the given clause rows, with their values in the order of the rows."""
+    test_offsets, tests = _taken(clauses.test_runs, np.arange(len(clauses.test_flags)), rows)
+    return clauses_from_csr(
+        # The clauses of an expression have no boxes yet.
+        clauses.boxes[rows] if len(clauses.boxes) else clauses.boxes,
+        *runs_take(clauses.keyword_runs, clauses.keywords, rows),
+        *_taken(clauses.forbidden_runs, clauses.forbidden, rows),
         test_offsets,
         clauses.test_attributes[tests],
         clauses.test_lows[tests],
@@ -52,12 +71,26 @@ def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
     )
 
 
+def _taken(
+    runs: NDArray[np.int32], values: NDArray[Any], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return (offsets, values) of the given rows; a store leaves out the runs of a column that is empty."""
+    if not len(runs):
+        return np.zeros(len(rows) + 1, np.int64), values[:0]
+    return runs_take(runs, values, rows)
+
+
 def concat_clauses(first: Clauses, second: Clauses) -> Clauses:
-    """Return the clauses of both, one after the other; every ragged column must have all its offsets."""
+    """Return the clauses of both tables, one after the other."""
+    values = {
+        "keyword_runs": first.keywords,
+        "forbidden_runs": first.forbidden,
+        "test_runs": first.test_attributes,
+    }
 
     def joined(name: str) -> NDArray[Any]:
         a, b = getattr(first, name), getattr(second, name)
-        return np.concatenate([a, b[1:] + a[-1]] if name.endswith("_offsets") else [a, b])
+        return np.concatenate([a, b + np.int32(len(values[name])) if name in values else b])
 
     return Clauses(*map(joined, Clauses._fields))
 
@@ -65,12 +98,12 @@ def concat_clauses(first: Clauses, second: Clauses) -> Clauses:
 def distinct_conjunctions(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return of the given clause rows the first of each conjunction: those of a region with two boxes come twice."""
     seen: dict[tuple[bytes, ...], int] = {}
-    clauses = with_offsets(clauses)
-    for row in rows.tolist():
-        words = slice(*clauses.keyword_offsets[row : row + 2])
-        forbidden = slice(*clauses.forbidden_offsets[row : row + 2])
-        tests = slice(*clauses.test_offsets[row : row + 2])
-        parts: list[NDArray[Any]] = [clauses.keywords[words], clauses.forbidden[forbidden]]
-        parts += [column[tests] for column in clauses[6:]]
+    taken = take_clauses(clauses, rows)
+    for i, row in enumerate(rows.tolist()):
+        words, forbidden, tests = (
+            slice(*runs[i].tolist()) for runs in (taken.keyword_runs, taken.forbidden_runs, taken.test_runs)
+        )
+        parts: list[NDArray[Any]] = [taken.keywords[words], taken.forbidden[forbidden]]
+        parts += [column[tests] for column in taken[6:]]
         seen.setdefault(tuple(part.tobytes() for part in parts), row)
     return np.array(list(seen.values()), np.int64)

@@ -170,14 +170,12 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
         raise ColumnError("this table speaks in bare codes; only a table with a vocabulary has expressions")
     names = list(table.attributes)
 
-    def words(offsets: NDArray[np.int64], codes: NDArray[np.int32]) -> frozenset[str]:
+    def words(runs: NDArray[np.int32], codes: NDArray[np.int32]) -> frozenset[str]:
         assert table.vocabulary is not None
-        return frozenset(
-            word for word in table.vocabulary.decode(codes[offsets[row] : offsets[row + 1]]) if word
-        )
+        return frozenset(word for word in table.vocabulary.decode(codes[runs[row, 0] : runs[row, 1]]) if word)
 
     tests = []
-    for i in range(columns.test_offsets[row], columns.test_offsets[row + 1]):
+    for i in range(columns.test_runs[row, 0], columns.test_runs[row, 1]):
         name, text = names[columns.test_attributes[i]]
         flags = int(columns.test_flags[i])
         low: float | str | None = float(columns.test_lows[i])
@@ -188,8 +186,8 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
         assert high is not None
         ends_open = bool(flags & LOW_OPEN), bool(flags & HIGH_OPEN)
         tests.append(Test(name, Interval(low, high, *ends_open, negated=bool(flags & NEGATED))))
-    keywords = words(columns.keyword_offsets, columns.keywords)
-    return Clause(keywords, words(columns.forbidden_offsets, columns.forbidden), tuple(tests))
+    keywords = words(columns.keyword_runs, columns.keywords)
+    return Clause(keywords, words(columns.forbidden_runs, columns.forbidden), tuple(tests))
 
 
 def ids_of(ids: Sequence[Id]) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 
-__all__ = ["GrowableArray"]
+__all__ = ["GrowableArray", "roomy"]
 
 
 class GrowableArray:
@@ -38,8 +39,8 @@ class GrowableArray:
 
     @property
     def nbytes(self) -> int:
-        """Memory, room included."""
-        return self._room.nbytes
+        """Memory of what is in use; room that nothing was written to takes none."""
+        return self.values.nbytes
 
     def extend(self, more: Any) -> None:
         """Append; the room grows by half when it is full."""
@@ -48,7 +49,7 @@ class GrowableArray:
     def reserve(self, rows: int) -> GrowableArray:
         """Make room for *rows* rows in all, so that growing to them copies nothing; return the array."""
         used = len(self.values)
-        room = _aligned((max(rows, used), *self.values.shape[1:]), self.values.dtype)
+        room = roomy(self.values, max(rows, used))
         room[:used] = self.values
         self._room, self._borrowed = room, False
         self.values = room[:used]
@@ -60,11 +61,18 @@ class GrowableArray:
 
     def _grown(self, count: int) -> NDArray[Any]:
         """Append *count* values that are to be set; return them."""
-        used, need = len(self.values), len(self.values) + count
-        if need > len(self._room) or self._borrowed:
-            self.reserve(max(int(need * (1.0 + self._spare)), used + used // 2))
-        self.values = self._room[:need]
+        used = len(self.values)
+        self.reach(used + count)
         return self.values[used:]
+
+    def reach(self, size: int) -> NDArray[Any]:
+        """Grow to *size* values, if there are fewer; the new ones are to be set. Return all."""
+        used = len(self.values)
+        if size > len(self._room) or self._borrowed:
+            self.reserve(max(int(size * (1.0 + self._spare)), used + used // 2))
+        if size > used:
+            self.values = self._room[:size]
+        return self.values
 
     def columns(self) -> list[NDArray[Any]]:
         """Return the fields of records, for kernels: with the room behind those in use, two records at least.
@@ -88,6 +96,20 @@ class GrowableArray:
             self._room = self.values = self.values.copy()
             self._borrowed = False
         return self.values
+
+
+def roomy(like: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return an array of the type of *like*, with room for *rows* rows or more, which are to be set.
+
+    A long array gets far more room than it asked for: addresses cost nothing until something is written to them, and
+    growing into them copies nothing, so no call waits for the copy of millions of rows.
+    """
+    row = math.prod(like.shape[1:]) * like.dtype.itemsize
+    if config.ADDRESSES_ARE_FREE and rows * row >= config.RESERVE_FROM_BYTES and not like.dtype.hasobject:
+        reserved = max(2 * rows, config.RESERVED_BYTES // row)
+        with contextlib.suppress(MemoryError):  # where addresses are limited after all
+            return _aligned((reserved, *like.shape[1:]), like.dtype)
+    return _aligned((rows, *like.shape[1:]), like.dtype)
 
 
 def _aligned(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray[Any]:

@@ -23,7 +23,11 @@ __all__ = [
     "offsets_of",
     "ragged_take",
     "row_numbers",
+    "runs_of",
+    "runs_take",
 ]
+
+_MOST_VALUES = 2**31 - 1  # runs are int32
 
 
 def offsets_of(counts: NDArray[Any]) -> NDArray[np.int64]:
@@ -45,6 +49,30 @@ def ragged_take(
     out = np.empty(taken[-1], values.dtype)
     if len(out):
         sets.gather_rows(offsets, values, rows, taken, out)
+    return taken, out
+
+
+def runs_of(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return where the rows of a CSR column begin and end: int32[n, 2].
+
+    >>> runs_of(np.array([0, 2, 2, 3])).tolist()
+    [[0, 2], [2, 2], [2, 3]]
+    """
+    if offsets[-1] > _MOST_VALUES:
+        raise ColumnError(f"{offsets[-1]:,} values in one column; a table holds at most {_MOST_VALUES:,}")
+    runs = np.empty((len(offsets) - 1, 2), np.int32)
+    runs[:, 0], runs[:, 1] = offsets[:-1], offsets[1:]
+    return runs
+
+
+def runs_take(
+    runs: NDArray[np.int32], values: NDArray[Any], rows: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return (offsets, values) of the given rows of a column in runs."""
+    taken = offsets_of(runs[rows, 1] - runs[rows, 0])
+    out = np.empty(taken[-1], values.dtype)
+    if len(out):
+        sets.gather_runs(runs, values, rows, taken, out)
     return taken, out
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns.clauses import take_clauses
+from nearcast.columns.clauses import clauses_from_csr, take_clauses
 from nearcast.columns.coding import Coded, Coding
 from nearcast.columns.ids import id_array
 from nearcast.columns.ragged import box_rows, code_sets, integers, interval_rows, offsets_of, row_numbers
@@ -95,7 +95,7 @@ class SubscriptionTable(Coded):
         words = code_sets(keyword_offsets, keywords, n, "keyword")
         unwanted = code_sets(*_pair(forbidden, "forbidden"), n=n, name="forbidden")
         tests = interval_rows(intervals, n)
-        clauses = Clauses(box_array, *words, *unwanted, tests[0], tests[1], tests[2], tests[3], tests[4])
+        clauses = clauses_from_csr(box_array, *words, *unwanted, *tests)
         owner_rows, size = _owners(owners, n, "owners")
         return cls(clauses, owner_rows, size, NO_SHAPES, id_array(ids, size, "ids"), Coding(space=space))
 

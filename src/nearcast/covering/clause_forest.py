@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
+from nearcast.columns.ragged import runs_take
 from nearcast.covering.buckets import LARGEST
 from nearcast.covering.forest import (
     DEEPEST,
@@ -36,6 +37,7 @@ from nearcast.covering.operations import (
     next_clause,
     register,
 )
+from nearcast.covering.rectangles import attributes_of
 from nearcast.covering.regions import regions_of
 from nearcast.covering.relation import NO, UNDECIDED, YES, Regions, clause_covers, judge, relation
 from nearcast.kernels import kernel
@@ -88,7 +90,8 @@ class ClauseForest(TreeIndex):
 
     def _see(self, store: ClauseStore, begin: int) -> None:
         old, clauses = self._arrays, store.clauses
-        known = int(clauses.keywords[clauses.keyword_offsets[begin] :].max(initial=-1)) + 1
+        rows = np.arange(begin, store.rows)
+        known = int(runs_take(clauses.keyword_runs, clauses.keywords, rows)[1].max(initial=-1)) + 1
         frequencies = old.frequencies
         if known > len(frequencies):
             frequencies = np.zeros(known + known // 2, np.int32)
@@ -121,9 +124,7 @@ class ClauseForest(TreeIndex):
 
 def _slots(store: ClauseStore, begin: int) -> int:
     """Return how many pairs of dimensions the tests of the clause rows from *begin* on need."""
-    clauses = store.clauses
-    tests = clauses.test_offsets[begin] if len(clauses.test_attributes) else 0
-    attributes = int(clauses.test_attributes[tests:].max(initial=-1)) + 1
+    attributes = int(attributes_of(store.clauses, begin).max(initial=-1)) + 1
     return next((slots for slots in config.COVERING_SLOTS if slots >= attributes), config.COVERING_SLOTS[-1])
 
 
@@ -137,13 +138,13 @@ def _bit(code: int, bits: int, base: int) -> Any:
 def _sign(clauses: Clauses, c: int) -> Any:
     """Return the bits of a clause; those of one that covers it are among them."""
     sign = np.uint64(0)
-    for i in range(clauses.keyword_offsets[c], clauses.keyword_offsets[c + 1]):
+    for i in range(clauses.keyword_runs[c, 0], clauses.keyword_runs[c, 1]):
         sign |= _bit(clauses.keywords[i], _WORD_BITS, 0)
     if clauses.forbidden.size > 0:
-        for i in range(clauses.forbidden_offsets[c], clauses.forbidden_offsets[c + 1]):
+        for i in range(clauses.forbidden_runs[c, 0], clauses.forbidden_runs[c, 1]):
             sign |= _bit(clauses.forbidden[i], _FORBIDDEN_BITS, _WORD_BITS)
     if clauses.test_attributes.size > 0:
-        for i in range(clauses.test_offsets[c], clauses.test_offsets[c + 1]):
+        for i in range(clauses.test_runs[c, 0], clauses.test_runs[c, 1]):
             sign |= _bit(clauses.test_attributes[i], _ATTRIBUTE_BITS, _WORD_BITS + _FORBIDDEN_BITS)
     return sign
 
@@ -155,7 +156,7 @@ def _point(clauses: Clauses, c: int, asks: bool, out: NDArray[np.float32]) -> No
     out[0], out[1], out[2], out[3] = -boxes[c, 0], -boxes[c, 1], boxes[c, 2], boxes[c, 3]
     out[4:] = np.inf if asks else -np.inf
     if clauses.test_attributes.size > 0:
-        for i in range(clauses.test_offsets[c], clauses.test_offsets[c + 1]):
+        for i in range(clauses.test_runs[c, 0], clauses.test_runs[c, 1]):
             if clauses.test_flags[i] & NEGATED:
                 continue
             at = 4 + 2 * (clauses.test_attributes[i] % ((out.size - 4) // 2))
@@ -190,9 +191,9 @@ def _find(
         return 0
     _point(clauses, mine, True, query)
     missing = ~_sign(clauses, mine)
-    offsets, keywords = clauses.keyword_offsets, clauses.keywords
-    for at in range(offsets[mine] - 1, offsets[mine + 1]):
-        tree = 0 if at < offsets[mine] else keywords[at] + 1
+    runs, keywords = clauses.keyword_runs, clauses.keywords
+    for at in range(runs[mine, 0] - 1, runs[mine, 1]):
+        tree = 0 if at < runs[mine, 0] else keywords[at] + 1
         if roots[tree] < 0:
             continue
         stack[0] = roots[tree]
@@ -226,7 +227,7 @@ def _add(index: _Hung, rows: Rows, subject: int, scratch: Scratch) -> None:
     clause = first_clause(rows, subject)
     while clause >= 0:
         tree, rarest = 0, 0
-        for i in range(clauses.keyword_offsets[clause], clauses.keyword_offsets[clause + 1]):
+        for i in range(clauses.keyword_runs[clause, 0], clauses.keyword_runs[clause, 1]):
             word = clauses.keywords[i]
             if tree == 0 or frequencies[word] < rarest:
                 tree, rarest = word + 1, frequencies[word]
@@ -241,7 +242,7 @@ def _take(index: _Hung, rows: Rows, subject: int, scratch: Scratch) -> None:
     clauses, _, forest, frequencies = index
     clause = first_clause(rows, subject)
     while clause >= 0:
-        for i in range(clauses.keyword_offsets[clause], clauses.keyword_offsets[clause + 1]):
+        for i in range(clauses.keyword_runs[clause, 0], clauses.keyword_runs[clause, 1]):
             frequencies[clauses.keywords[i]] -= 1
         remove_point(forest, clause, scratch.spare)
         clause = next_clause(rows, clause)

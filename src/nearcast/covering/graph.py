@@ -344,12 +344,8 @@ class RelationGraph:
         store = self._store
         table = store.check_insert(subs)
         self._index.check(table)
-        if store.wasteful():
-            store.compact()
-            self._rebuild(np.flatnonzero(self._edges.degrees >= 0))
         begin = store.rows
-        rows = store.add_subscriptions(table)
-        store.append(table, rows[table.owners])
+        rows, _ = store.insert(table)
         if not self._index.follow(store, begin):
             self._rebuild(np.flatnonzero(self._edges.degrees >= 0))
         self._edges = grown_edges(self._edges, store.size, self.k)
@@ -358,7 +354,7 @@ class RelationGraph:
     def _forget(self, rows: NDArray[Any]) -> None:
         store = self._stored()
         store.retire(rows)
-        store.forget(rows)
+        store.present[rows] = False
 
     def _rebuild(self, rows: NDArray[np.int64]) -> None:
         """Lay the index out anew, with the given rows in it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import runs_take
 from nearcast.covering.operations import Rows, first_clause
 from nearcast.covering.relation import NO, YES
 from nearcast.errors import InputError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from nearcast.columns import SubscriptionTable
     from nearcast.kernels.verify import Clauses
 
-__all__ = ["Rectangles", "covers_rightly", "rectangle_covers", "refusal", "rounded"]
+__all__ = ["Rectangles", "attributes_of", "covers_rightly", "rectangle_covers", "refusal", "rounded"]
 
 X, Y = -2, -1  # the axes that are not attributes
 MOST_AXES = 64  # bits of a sign
@@ -89,8 +90,8 @@ class Rectangles:
                 points[:, 2 * place[axis]] = -clauses.boxes[begin:, low]
                 points[:, 2 * place[axis] + 1] = clauses.boxes[begin:, high]
         if len(clauses.test_attributes):
-            offsets = clauses.test_offsets[begin:]
-            tests = slice(int(offsets[0]), int(offsets[-1]))
+            runs = clauses.test_runs[begin:]
+            offsets, tests = runs_take(runs, np.arange(len(clauses.test_attributes)), np.arange(count))
             rows = np.repeat(np.arange(count), np.diff(offsets))
             attributes = clauses.test_attributes[tests]
             columns = np.searchsorted(self.axes, attributes)
@@ -108,10 +109,17 @@ class Rectangles:
         self._signs.extend(signs)
 
 
+def attributes_of(clauses: Clauses, begin: int) -> NDArray[np.int32]:
+    """Return the attributes that the clause rows from *begin* on test."""
+    if not len(clauses.test_attributes):
+        return clauses.test_attributes
+    rows = np.arange(begin, len(clauses.boxes))
+    return runs_take(clauses.test_runs, clauses.test_attributes, rows)[1]
+
+
 def _axes(clauses: Clauses, begin: int) -> list[int]:
     """Return the axes that the clause rows from *begin* on constrain."""
-    tests = clauses.test_offsets[begin] if len(clauses.test_attributes) else 0
-    axes: list[int] = np.unique(clauses.test_attributes[tests:]).tolist()
+    axes: list[int] = np.unique(attributes_of(clauses, begin)).tolist()
     everywhere = clauses.boxes[begin:] == [-np.inf, -np.inf, np.inf, np.inf]
     return axes if everywhere.all() else [X, Y, *axes]
 

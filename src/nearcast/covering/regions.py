@@ -26,7 +26,7 @@ def regions_of(store: ClauseStore) -> Regions:
 def subscription_covers(store: ClauseStore, a: int, b: int) -> bool:
     """Tell whether each clause of subscription row *b* is covered by one of row *a*; see ``relation``."""
     regions = regions_of(store)
-    mine, others = (store.clause_rows(np.array([row])).tolist() for row in (a, b))
+    mine, others = (store.parts(np.array([row])).tolist() for row in (a, b))
     return bool(others) and all(any(_covers(store, regions, one, other) for one in mine) for other in others)
 
 

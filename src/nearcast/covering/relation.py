@@ -38,7 +38,7 @@ class Regions(NamedTuple):
 @kernel
 def clause_covers(clauses: Clauses, regions: Regions, a: int, b: int) -> Any:
     """Tell whether clause *a* covers clause *b*: YES, NO, or UNDECIDED where only their polygons can tell."""
-    boxes, keyword_offsets, keywords, forbidden_offsets, forbidden, test_offsets = clauses[:6]
+    boxes, keyword_runs, keywords, forbidden_runs, forbidden, test_runs = clauses[:6]
     if not (
         boxes[a, 0] <= boxes[b, 0]
         and boxes[a, 1] <= boxes[b, 1]
@@ -48,23 +48,23 @@ def clause_covers(clauses: Clauses, regions: Regions, a: int, b: int) -> Any:
         return NO
     if not includes(
         keywords,
-        keyword_offsets[b],
-        keyword_offsets[b + 1],
+        keyword_runs[b, 0],
+        keyword_runs[b, 1],
         keywords,
-        keyword_offsets[a],
-        keyword_offsets[a + 1],
+        keyword_runs[a, 0],
+        keyword_runs[a, 1],
     ):
         return NO
     if forbidden.size > 0 and not includes(
         forbidden,
-        forbidden_offsets[b],
-        forbidden_offsets[b + 1],
+        forbidden_runs[b, 0],
+        forbidden_runs[b, 1],
         forbidden,
-        forbidden_offsets[a],
-        forbidden_offsets[a + 1],
+        forbidden_runs[a, 0],
+        forbidden_runs[a, 1],
     ):
         return NO
-    if clauses.test_attributes.size > 0 and not _tests_follow(clauses, test_offsets, a, b):
+    if clauses.test_attributes.size > 0 and not _tests_follow(clauses, test_runs, a, b):
         return NO
     if regions.shapes.size == 0 or regions.shapes[a] < 0:
         return YES
@@ -110,12 +110,12 @@ def judge(clauses: Clauses, regions: Regions, rows: Rows, other: int, subject: i
 
 
 @kernel
-def _tests_follow(clauses: Clauses, offsets: NDArray[np.int64], a: int, b: int) -> Any:
+def _tests_follow(clauses: Clauses, runs: NDArray[np.int32], a: int, b: int) -> Any:
     """Tell whether each test of clause *a* follows from a test of clause *b* on the same attribute."""
     attributes, lows, highs, flags = clauses[6:]
-    for i in range(offsets[a], offsets[a + 1]):
+    for i in range(runs[a, 0], runs[a, 1]):
         follows = False
-        for j in range(offsets[b], offsets[b + 1]):
+        for j in range(runs[b, 0], runs[b, 1]):
             if attributes[j] == attributes[i] and implied(
                 lows[i], highs[i], flags[i], lows[j], highs[j], flags[j]
             ):

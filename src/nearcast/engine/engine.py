@@ -21,7 +21,7 @@ from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.replacement import Replacement
@@ -202,7 +202,7 @@ class Engine:
         subscribed, kept = self._index.store, self._valid.store.rows
         clauses = take_clauses(subscribed.clauses, np.flatnonzero(subscribed.alive))
         rows = np.flatnonzero(kept.alive)
-        _, words = ragged_take(kept.stored.keyword_offsets, kept.stored.keywords, rows)
+        _, words = runs_take(kept.stored.keyword_runs, kept.stored.keywords, rows)
         used = np.unique(np.concatenate([clauses.keywords, clauses.forbidden, words]))
         if len(used) < self._words() // 2:
             self.compact()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 
-__all__ = ["are_sets", "find", "gather_rows", "has", "includes", "meets", "to_sets"]
+__all__ = ["are_sets", "find", "gather_rows", "gather_runs", "has", "includes", "meets", "to_sets"]
 
 _BINARY_FROM = config.BINARY_SEARCH_FROM
 _INSERTION_UP_TO = config.INSERTION_SORT_UP_TO
@@ -139,6 +139,22 @@ def meets(
         else:
             return True
     return False
+
+
+@kernel
+def gather_runs(
+    runs: NDArray[np.int32],
+    values: NDArray[Any],
+    rows: NDArray[Any],
+    out_offsets: NDArray[np.int64],
+    out: NDArray[Any],
+) -> None:
+    """Copy the values of the given rows, in their order; *out_offsets* is already filled."""
+    for i in range(rows.size):
+        first = runs[rows[i], 0]
+        at = out_offsets[i]
+        for k in range(out_offsets[i + 1] - at):
+            out[at + k] = values[first + k]
 
 
 @kernel

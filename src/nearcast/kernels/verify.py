@@ -38,14 +38,18 @@ NEGATED = 4
 
 
 class Clauses(NamedTuple):
-    """Clause rows as flat arrays; ragged columns are CSR (offsets, values)."""
+    """Clause rows as flat arrays.
+
+    The values of a ragged column stand in one array, and its *runs* say where those of each row begin and end there.
+    Runs may lie in any order, with gaps: rows come and go in place.
+    """
 
     boxes: NDArray[np.float64]  # [n, 4]: xmin, ymin, xmax, ymax
-    keyword_offsets: NDArray[np.int64]
+    keyword_runs: NDArray[np.int32]  # [n, 2]
     keywords: NDArray[np.int32]  # ascending in a row: all must be there
-    forbidden_offsets: NDArray[np.int64]
+    forbidden_runs: NDArray[np.int32]  # [n, 2]; none while no clause has any, as for tests
     forbidden: NDArray[np.int32]  # ascending in a row: none may be there
-    test_offsets: NDArray[np.int64]
+    test_runs: NDArray[np.int32]
     test_attributes: NDArray[np.int32]
     test_lows: NDArray[np.float64]
     test_highs: NDArray[np.float64]
@@ -53,7 +57,7 @@ class Clauses(NamedTuple):
 
 
 class Probes(NamedTuple):
-    """Probe rows as flat arrays."""
+    """Probe rows of a batch as flat arrays; in ragged columns row i has the values offsets[i] to offsets[i + 1]."""
 
     boxes: NDArray[np.float64]  # [n, 4]; a point is a box without extent
     keyword_offsets: NDArray[np.int64]
@@ -64,12 +68,12 @@ class Probes(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Probe rows of stored messages as flat arrays: the columns of :class:`Probes`, and when each expires."""
+    """Probe rows of stored messages as flat arrays: the columns of :class:`Probes`, in runs, and when each expires."""
 
     boxes: NDArray[np.float64]
-    keyword_offsets: NDArray[np.int64]
+    keyword_runs: NDArray[np.int32]  # [n, 2], as in Clauses
     keywords: NDArray[np.int32]
-    value_offsets: NDArray[np.int64]
+    value_runs: NDArray[np.int32]
     value_attributes: NDArray[np.int32]
     values: NDArray[np.float64]
     expires: NDArray[np.int64]  # microseconds; valid before that instant
@@ -113,7 +117,7 @@ def keep_satisfied(
     left. The arrays are taken out of their tuples once: a look into a tuple inside the loop would count
     references.
     """
-    boxes, keyword_offsets, keywords, forbidden_offsets, forbidden, test_offsets = clauses[:6]
+    boxes, keyword_runs, keywords, forbidden_runs, forbidden, test_runs = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
     probe_boxes, probe_offsets, probe_keywords, value_offsets, value_attributes, values = probes
     start, stop = probe_offsets[p], probe_offsets[p + 1]
@@ -122,17 +126,17 @@ def keep_satisfied(
     kept = first
     for i in range(first, last):
         c = rows[i]
-        if not includes(probe_keywords, start, stop, keywords, keyword_offsets[c], keyword_offsets[c + 1]):
+        if not includes(probe_keywords, start, stop, keywords, keyword_runs[c, 0], keyword_runs[c, 1]):
             continue
         if not boxes_touch(boxes, c, probe_boxes, p):
             continue
         if any_forbidden and meets(
-            probe_keywords, start, stop, forbidden, forbidden_offsets[c], forbidden_offsets[c + 1]
+            probe_keywords, start, stop, forbidden, forbidden_runs[c, 0], forbidden_runs[c, 1]
         ):
             continue
         holds = True
         if any_tests:
-            for t in range(test_offsets[c], test_offsets[c + 1]):
+            for t in range(test_runs[c, 0], test_runs[c, 1]):
                 at = find_value(value_attributes, first_value, last_value, attributes[t])
                 if at < 0 or not test_holds(values[at], lows[t], highs[t], flags[t]):
                     holds = False
@@ -151,31 +155,31 @@ def keep_satisfying(
 
     The mirror image of :func:`keep_satisfied`. It does not look at the time: see :func:`keep_valid`.
     """
-    boxes, keyword_offsets, keywords, value_offsets, value_attributes, values, _ = stored
-    clause_boxes, need_offsets, needed, forbidden_offsets, forbidden, test_offsets = clauses[:6]
+    boxes, keyword_runs, keywords, value_runs, value_attributes, values, _ = stored
+    clause_boxes, need_runs, needed, forbidden_runs, forbidden, test_runs = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
-    start, stop = need_offsets[c], need_offsets[c + 1]
+    start, stop = need_runs[c, 0], need_runs[c, 1]
     no_start = no_stop = test_start = test_stop = 0
     if forbidden.size > 0:
-        no_start, no_stop = forbidden_offsets[c], forbidden_offsets[c + 1]
+        no_start, no_stop = forbidden_runs[c, 0], forbidden_runs[c, 1]
     if attributes.size > 0:
-        test_start, test_stop = test_offsets[c], test_offsets[c + 1]
+        test_start, test_stop = test_runs[c, 0], test_runs[c, 1]
     kept = first
     for i in range(first, last):
         p = rows[i]
         if not boxes_touch(clause_boxes, c, boxes, p):
             continue
         if start < stop and not includes(
-            keywords, keyword_offsets[p], keyword_offsets[p + 1], needed, start, stop
+            keywords, keyword_runs[p, 0], keyword_runs[p, 1], needed, start, stop
         ):
             continue
         if no_start < no_stop and meets(
-            keywords, keyword_offsets[p], keyword_offsets[p + 1], forbidden, no_start, no_stop
+            keywords, keyword_runs[p, 0], keyword_runs[p, 1], forbidden, no_start, no_stop
         ):
             continue
         holds = True
         for t in range(test_start, test_stop):
-            at = find_value(value_attributes, value_offsets[p], value_offsets[p + 1], attributes[t])
+            at = find_value(value_attributes, value_runs[p, 0], value_runs[p, 1], attributes[t])
             if at < 0 or not test_holds(values[at], lows[t], highs[t], flags[t]):
                 holds = False
                 break

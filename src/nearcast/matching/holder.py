@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.columns.coding import Coding
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import row_numbers
@@ -44,6 +45,9 @@ class Holder(Generic[_Rows]):
         self._rows: _Rows = structure.store
         self._searches = Searches(structure.room)
         self._build_seconds, self._compactions = 0.0, 0
+        self._lingering: list[NDArray[np.int64]] = []  # rows that were dropped, and may not be given out yet
+        if structure.lingers:
+            self._rows.unlink()
 
     @classmethod
     def built(
@@ -71,6 +75,8 @@ class Holder(Generic[_Rows]):
         started = time.perf_counter()
         holder = cls(structure(cls._rows_class.restored(coding, part_of(arrays, "rows"))))
         holder.structure.restore(part_of(arrays, "structure"))
+        if structure.lingers:
+            holder._lingering.append(holder._rows.unreleased())
         holder._publish()
         holder._build_seconds = time.perf_counter() - started
         return holder
@@ -144,8 +150,14 @@ class Holder(Generic[_Rows]):
         """Let searches see what has changed."""
         self._view = self.structure.view()
 
-    def _compact_if_wasteful(self) -> None:
-        if self._rows.wasteful():
-            self._rows.compact()
+    def _release(self, parts: NDArray[np.int64]) -> None:
+        """Give dropped rows back; where they linger, when they are so many that building anew pays."""
+        if not self.structure.lingers:
+            self._rows.release(parts)
+            return
+        self._lingering.append(parts)
+        if sum(map(len, self._lingering)) > max(config.COMPACT_MIN_DEAD, self._rows.living):
+            self._rows.release(np.concatenate(self._lingering))
+            self._lingering.clear()
             self.structure.build()
             self._compactions += 1

@@ -26,7 +26,8 @@ class Index(Holder[ClauseStore]):
     """An exact, changeable index over subscriptions; :func:`~nearcast.build_index` makes one.
 
     The answer equals the scan's on any input. Subscription rows are positions in the table that the index was
-    built from; :meth:`insert` gives new ones, :meth:`remove` never renumbers, :meth:`move` keeps the row. A call
+    built from. :meth:`insert` gives out others, :meth:`remove` gives rows back for later inserts, :meth:`move` and
+    :meth:`update` keep them; none is ever renumbered. A call
     applies whole, or raises and changes nothing. Matching does not change the index, so threads may match at the
     same time; a change needs the index alone.
     """
@@ -77,8 +78,8 @@ class Index(Holder[ClauseStore]):
         return {
             "index": self.name,
             "subscriptions": len(store),
-            "clauses": store.rows - store.dead,
-            "dead_clauses": store.dead,
+            "clauses": store.living,
+            "free_clauses": store.rows - store.living,
         } | self._figures()
 
     def check(self) -> list[str]:
@@ -92,9 +93,8 @@ class Index(Holder[ClauseStore]):
 
         A table with words of its own is translated to this index's vocabulary, which grows.
         """
-        table = self._rows.check_insert(table)
-        rows = self._rows.add_subscriptions(table)
-        self.structure.add(self._rows.append(table, rows[table.owners]))
+        rows, clause_rows = self._rows.insert(self._rows.check_insert(table))
+        self.structure.add(clause_rows)
         self._publish()
         return rows
 
@@ -102,15 +102,15 @@ class Index(Holder[ClauseStore]):
         """Remove subscriptions by row; a row that is not there, or twice in the call, is an error."""
         picks = self._subscriptions(rows)
         clause_rows = self._rows.retire(picks)
-        self._rows.forget(picks)
         self.structure.drop(clause_rows)
-        self._compact_if_wasteful()
         self._publish()
+        self._release(clause_rows)
+        self._rows.forget(picks)
 
     def move(self, row: int, region: Any) -> None:
         """Give a subscription another region: anything that ``as_region`` reads, four numbers of a box among it."""
         pick = self._subscriptions([row])
-        old = self._rows.clause_rows(pick)
+        old = self._rows.parts(pick)
         if not len(old):
             raise UnknownError(f"subscription row {row} has no clauses, so there is nothing to move")
         self._replace(pick, self._moved(old, region))
@@ -130,15 +130,36 @@ class Index(Holder[ClauseStore]):
         self._replace(picks, self._rows.coded(table))
 
     def _replace(self, picks: NDArray[np.int64], table: SubscriptionTable) -> None:
-        """Replace the clauses of subscription rows by those of *table*."""
+        """Replace the clauses of subscription rows by those of *table*: in place, where each has as many as before."""
         store, structure = self._rows, self.structure
-        if structure.rewrites and (overwritten := store.overwrite(picks, table)) is not None:
-            structure.rewrite(*overwritten, table.clauses)
-        else:
+        clause_rows = store.parts(picks)
+        in_place = np.array_equal(store.owners[clause_rows], picks[table.owners])
+        if structure.lingers or not in_place:
             structure.drop(store.retire(picks))
-            structure.add(store.append(table, picks[table.owners].astype(np.int32)))
-            self._compact_if_wasteful()
+            self._release(clause_rows)
+            structure.add(store.append(table, picks))
+        else:
+            self._overwrite(clause_rows, table)
         self._publish()
+
+    def _overwrite(self, rows: NDArray[np.int64], table: SubscriptionTable) -> None:
+        """Write the clauses of *table* over clause rows, one each."""
+        store, structure = self._rows, self.structure
+        columns = table.clauses._asdict()
+        changed = store.changed(rows, columns)
+        if structure.rewrites:
+            store.overwrite(rows, columns, table.shapes, changed)
+            structure.rewrite(rows, changed)
+            return
+        anew = rows[changed] if structure.shifts else rows
+        store.alive[anew] = False
+        structure.drop(anew)
+        store.overwrite(rows, columns, table.shapes, changed)
+        store.alive[anew] = True
+        if len(anew):
+            structure.add(anew)
+        if structure.shifts:
+            structure.shift(rows[~changed])
 
     def _moved(self, old: NDArray[np.int64], region: Any) -> SubscriptionTable:
         """Return the clause rows that replace *old*: each different conjunction with each box of the new region."""

@@ -35,7 +35,7 @@ def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
     """Turn clause rows per probe into subscription rows per message."""
     if store.shapes or batch.shapes:
         starts = batch.probe_offsets
-        clauses = _clauses(store, lambda owner: store.clause_rows(np.array([owner])))
+        clauses = _clauses(store, lambda owner: store.parts(np.array([owner])))
         probes = _Side(
             batch.probes.boxes,
             batch.shapes,
@@ -44,8 +44,8 @@ def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
             lambda owner: np.arange(starts[owner], starts[owner + 1]),
         )
         found = _kept(found, _touching(clauses, found.rows, probes, found.messages))
-    rows = found.rows if store.rows_are_subscriptions else store.owners[found.rows]
-    if store.one_clause_each and len(batch.owners) == batch.size:
+    rows = found.rows if store.parts_are_owners else store.owners[found.rows]
+    if store.one_part_each and len(batch.owners) == batch.size:
         return Matches(found.offsets, rows)
     return _distinct_owners(found.offsets[batch.probe_offsets], rows)
 
@@ -60,11 +60,11 @@ def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches
             stored.shapes,
             stored.owners,
             stored.space,
-            lambda owner: stored.probe_rows(np.array([owner])),
+            lambda owner: stored.parts(np.array([owner])),
         )
         found = _kept(found, _touching(clauses, found.messages, probes, found.rows))
     rows = stored.owners[found.rows]
-    if stored.one_probe_each and len(table.owners) == table.size:
+    if stored.one_part_each and len(table.owners) == table.size:
         return Matches(found.offsets, rows)
     return _distinct_owners(found.offsets[starts], rows)
 

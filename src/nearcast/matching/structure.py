@@ -85,14 +85,16 @@ class Structure(ABC, Generic[_Store, _Sample]):
     themselves: what is new stands behind what an older view has. Each structure says where it breaks the rule today:
     there, a change needs the structure alone, and that is what the index asks of its callers.
 
-    A subclass supplies all that is abstract here. :meth:`add`, :meth:`drop` and :meth:`rewrite` come after the change
-    of the store's columns.
+    A subclass supplies all that is abstract here. :meth:`add`, :meth:`shift` and :meth:`rewrite` come after the change
+    of the store's columns, :meth:`drop` before it.
     """
 
     name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]] = ()  # keyword arguments of the class
     room: ClassVar[int] = 4 * config.MATCH_ROOM  # answers that a search starts with room for
+    shifts = False  # whether :meth:`shift` is there
     rewrites = False  # whether :meth:`rewrite` is there
+    lingers: ClassVar[bool] = False  # whether entries of dropped rows stay until :meth:`build`
     part: tuple[GrowableArray, bool] | None = None  # holds only the rows that are marked so; None: all
 
     def __init__(self, store: _Store) -> None:
@@ -109,10 +111,17 @@ class Structure(ABC, Generic[_Store, _Sample]):
 
     @abstractmethod
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take rows out, which the store has just marked as dead; their columns are still there."""
+        """Take rows out, which the store has just marked as dead; their columns are still there.
 
-    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
-        """Follow after *rows* were overwritten by *clauses*; those that have not *changed* have another box at most."""
+        The rows may come back by :meth:`add` at once, with other columns, unless the structure :attr:`lingers`.
+        """
+
+    def shift(self, rows: NDArray[np.int64]) -> None:
+        """Follow after the boxes of rows were overwritten, and nothing else."""
+        raise NotImplementedError
+
+    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
+        """Follow after rows were overwritten; those that have not *changed* have another box at most."""
         raise NotImplementedError
 
     @abstractmethod

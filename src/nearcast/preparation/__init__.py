@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.clauses import keyword_offsets
 from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow import (
     MESSAGE_COLUMNS,
@@ -300,8 +301,10 @@ def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:
 
 def _keywords(read: MessageBatch | SubscriptionTable) -> pa.Array:
     """Return the keywords of each row as they were read: each once, in the order of their characters."""
-    rows = read.probes if isinstance(read, MessageBatch) else read.clauses
-    offsets, codes = rows.keyword_offsets, rows.keywords
+    if isinstance(read, MessageBatch):
+        offsets, codes = read.probes.keyword_offsets, read.probes.keywords
+    else:
+        offsets, codes = keyword_offsets(read.clauses), read.clauses.keywords
     size = len(read)
     if len(read.owners) != size:  # a place of two boxes has two rows, with the same words
         offsets, codes = ragged_take(offsets, codes, np.searchsorted(read.owners, np.arange(size)))

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from nearcast import config, language
 from nearcast.clock import iso
 from nearcast.columns.clause_rows import ClauseLists, cross, probe_rows
+from nearcast.columns.clauses import clauses_from_csr
 from nearcast.columns.coding import coding_of, coding_or_new
 from nearcast.columns.from_arrow.expressions import expression_clauses
 from nearcast.columns.from_arrow.names import (
@@ -57,7 +58,6 @@ from nearcast.columns.values import Values
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.geometry import WGS84, Box, Circle, Polygon, Space
-from nearcast.kernels.verify import Clauses
 
 __all__ = [
     "MESSAGE_COLUMNS",
@@ -190,10 +190,7 @@ def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
     codes = vocabulary.add(words)
     keywords = code_sets(offsets, codes, n, "keyword")
     forbidden = code_sets(None, None, n, "forbidden")
-    tests = interval_rows(None, n)
-    clauses = Clauses(
-        np.empty((0, 4)), *keywords, *forbidden, tests[0], tests[1], tests[2], tests[3], tests[4]
-    )
+    clauses = clauses_from_csr(np.empty((0, 4)), *keywords, *forbidden, *interval_rows(None, n))
     return ClauseLists(np.arange(n + 1), clauses)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nearcast import text
 from nearcast.columns.attributes import AttributeNames
+from nearcast.columns.clauses import clauses_from_csr
 from nearcast.columns.ragged import code_sets, offsets_of
 from nearcast.columns.vocabulary import Vocabulary, string_buffers
 from nearcast.kernels.expressions.program import TEXT
@@ -88,7 +89,7 @@ def code_string_clauses(
     lows[texts] = highs[texts] = attributes.strings.add(_array(clauses.string_sizes, clauses.string_bytes))
     keywords = vocabulary.add(_array(clauses.keyword_sizes, clauses.keyword_bytes))
     forbidden = vocabulary.add(_array(clauses.forbidden_sizes, clauses.forbidden_bytes))
-    return Clauses(
+    return clauses_from_csr(
         np.empty((0, 4)),
         *code_sets(offsets_of(clauses.keyword_counts), keywords, n, "keyword"),
         *code_sets(offsets_of(clauses.forbidden_counts), forbidden, n, "forbidden"),

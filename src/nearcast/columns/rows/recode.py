@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nearcast.columns.ragged import code_sets
+from nearcast.columns.ragged import code_sets, offsets_of
 from nearcast.columns.values import Values
 from nearcast.errors import ColumnError
 from nearcast.kernels.verify import Probes
@@ -42,9 +42,13 @@ def recoded(table: SubscriptionTable, coding: Coding) -> SubscriptionTable:
     codes = lows[texts].astype(np.int64), highs[texts].astype(np.int64)
     strings = _translated(table.attributes.strings, attributes.strings, *codes)
     lows[texts], highs[texts] = strings[codes[0]], strings[codes[1]]
+
+    def offsets(runs: NDArray[np.int32]) -> NDArray[np.int64]:
+        return offsets_of(runs[:, 1] - runs[:, 0])
+
     recoded_clauses = clauses._replace(
-        keywords=code_sets(clauses.keyword_offsets, words[clauses.keywords], n, "keyword")[1],
-        forbidden=code_sets(clauses.forbidden_offsets, words[clauses.forbidden], n, "forbidden")[1],
+        keywords=code_sets(offsets(clauses.keyword_runs), words[clauses.keywords], n, "keyword")[1],
+        forbidden=code_sets(offsets(clauses.forbidden_runs), words[clauses.forbidden], n, "forbidden")[1],
         test_attributes=columns[clauses.test_attributes],
         test_lows=lows,
         test_highs=highs,

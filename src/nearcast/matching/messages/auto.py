@@ -35,7 +35,7 @@ class MessageAuto(MessageStructure):
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
         """Build the structure for as many messages as there are; a sample is for the MO-Tree to learn from."""
-        many = self.store.rows - self.store.dead > config.STORE_SCAN
+        many = self.store.living > config.STORE_SCAN
         self._inner = self._of(_MO_TREE if many or sample is not None else _SCAN)
         self._inner.build(sample, tell)
 
@@ -49,7 +49,7 @@ class MessageAuto(MessageStructure):
     def add(self, rows: NDArray[np.int64]) -> None:
         """Take messages in; build the MO-Tree when they are too many for a scan."""
         few = isinstance(self._inner, MessageScan)
-        if few and self.store.rows - self.store.dead > config.STORE_SCAN:
+        if few and self.store.living > config.STORE_SCAN:
             self.build()
         else:
             self._inner.add(rows)

@@ -278,15 +278,15 @@ def _search(
     answer_ends, out = answers
     sources, knots, slopes, numbers = scales
     heads, codes, details, boxes, _, rows = pool
-    clause_boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    clause_boxes, test_runs = clauses.boxes, clauses.test_runs
     attributes, lows, highs, flags = clauses[6:]
-    stored_boxes, _, _, value_offsets, value_attributes, stored_values, expires = stored
+    stored_boxes, _, _, value_runs, value_attributes, stored_values, expires = stored
     touched = np.empty((DIRECTORY, cells + 1), np.int32)
     found = np.zeros(DIRECTORY, np.int64)
     ends = np.empty((knots.shape[0], 2))
     for c in range(start, stop):
         clause_positions(
-            knots, slopes, numbers, c, clause_boxes, test_offsets, attributes, lows, highs, flags, ends
+            knots, slopes, numbers, c, clause_boxes, test_runs, attributes, lows, highs, flags, ends
         )
         for layer in range(DIRECTORY):
             tested = ends[layer, 0] != ABSENT
@@ -344,12 +344,12 @@ def _search(
         for k in range(filled, kept):
             out[k] = rows[out[k]]
             prefetch(expires, out[k])
-            prefetch(value_offsets, out[k])
+            prefetch(value_runs, out[k])
             prefetch(stored_boxes, out[k])
         for k in range(filled, kept):
-            prefetch(value_attributes, value_offsets[out[k]])
-            prefetch(stored_values, value_offsets[out[k]])
-            prefetch(stored_values, value_offsets[out[k]] + 8)
+            prefetch(value_attributes, value_runs[out[k], 0])
+            prefetch(stored_values, value_runs[out[k], 0])
+            prefetch(stored_values, value_runs[out[k], 0] + 8)
         kept = keep_valid(expires, moment.now, out, filled, kept, moment.expired)
         filled = keep_satisfying(stored, clauses, c, out, filled, kept)
         answer_ends[c] = filled

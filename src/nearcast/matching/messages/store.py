@@ -95,8 +95,8 @@ class MessageStore(Holder[MessageRows]):
         return {
             "store": self.name,
             "messages": len(rows),
-            "probes": rows.rows - rows.dead,
-            "dead_probes": rows.dead,
+            "probes": rows.living,
+            "free_probes": rows.rows - rows.living,
             "expired": self._expired,
         } | self._figures()
 
@@ -114,7 +114,7 @@ class MessageStore(Holder[MessageRows]):
                 "make one with MessageBatch.from_messages, from_arrow or from_arrays"
             )
         self.rows.check_insert(batch)
-        rows, probe_rows = self.rows.append(batch)
+        rows, probe_rows = self.rows.insert(batch)
         self.structure.add(probe_rows)
         self._publish()
         return rows
@@ -155,9 +155,11 @@ class MessageStore(Holder[MessageRows]):
         """Remove present messages."""
         if not len(rows):
             return
-        self.structure.drop(self.rows.retire(rows))
-        self._compact_if_wasteful()
+        probe_rows = self.rows.retire(rows)
+        self.structure.drop(probe_rows)
         self._publish()
+        self._release(probe_rows)
+        self.rows.forget(rows)
 
     # --- At rest ---------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
@@ -60,6 +60,7 @@ class BEQTree(MessageStructure):
     """A quadtree with sorted lists of values in its cells, and counting."""
 
     name: ClassVar[str] = "beq-tree"
+    lingers: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("leaf",)
 
     def __init__(self, store: MessageRows, *, leaf: int = config.BEQ_LEAF) -> None:
@@ -98,7 +99,7 @@ class BEQTree(MessageStructure):
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Put messages into their cells, or lay these out anew where they are many more."""
-        if self.store.rows - self.store.dead > max(config.BEQ_GROWTH * self._laid_for, config.BEQ_FIRST):
+        if self.store.living > max(config.BEQ_GROWTH * self._laid_for, config.BEQ_FIRST):
             self.build()
             return
         self._homes.fill(self.store.rows - len(self._homes.values), -1)
@@ -138,8 +139,8 @@ class BEQTree(MessageStructure):
     def _keys(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Return the keys of the values of rows, as (offsets, keys)."""
         stored = self.store.stored
-        offsets, values = ragged_take(stored.value_offsets, stored.values, rows)
-        _, attributes = ragged_take(stored.value_offsets, stored.value_attributes, rows)
+        offsets, values = runs_take(stored.value_runs, stored.values, rows)
+        _, attributes = runs_take(stored.value_runs, stored.value_attributes, rows)
         return offsets, keys_of(attributes, values)
 
     def _split(self, leaf: int) -> NDArray[np.int64]:
@@ -382,7 +383,7 @@ def _search_with_keys(
 ) -> int:
     first = last = 0
     if len(clauses.test_attributes):
-        first, last = int(clauses.test_offsets[start]), int(clauses.test_offsets[stop])
+        first, last = int(clauses.test_runs[start, 0]), int(clauses.test_runs[stop - 1, 1])
     attributes = clauses.test_attributes[first:last]
     low_keys = keys_of(attributes, clauses.test_lows[first:last])
     high_keys = keys_of(attributes, clauses.test_highs[first:last])
@@ -409,7 +410,7 @@ def _search(
     ends, out = answers
     children, cell_boxes = cells
     entry_heads = lists.entry_heads
-    clause_boxes, test_offsets, flags = clauses.boxes, clauses.test_offsets, clauses.test_flags
+    clause_boxes, test_runs, flags = clauses.boxes, clauses.test_runs, clauses.test_flags
     any_tests = low_keys.size > 0
     expires = stored.expires
     stack = np.empty(3 * _DEPTH + 4, np.int32)
@@ -421,10 +422,10 @@ def _search(
     for c in range(start, stop):
         tests = 0
         if any_tests:
-            for t in range(test_offsets[c], test_offsets[c + 1]):
+            for t in range(test_runs[c, 0], test_runs[c, 1]):
                 if flags[t] & NEGATED == 0 and tests < _COUNTED:
-                    wanted[2 * tests] = low_keys[t - test_offsets[start]]
-                    wanted[2 * tests + 1] = high_keys[t - test_offsets[start]] + np.uint64(1)
+                    wanted[2 * tests] = low_keys[t - test_runs[start, 0]]
+                    wanted[2 * tests + 1] = high_keys[t - test_runs[start, 0]] + np.uint64(1)
                     tests += 1
         for side in range(4):  # what lies beyond the cells is in the outermost ones
             low, high = cell_boxes[0, side & 1], cell_boxes[0, side & 1 | 2]

@@ -46,7 +46,7 @@ def predicates_of(clauses: Clauses, rows: NDArray[np.int64]) -> Predicates:
     """
     tests = 0
     if len(clauses.test_attributes):
-        tests = int((clauses.test_offsets[rows + 1] - clauses.test_offsets[rows]).sum())
+        tests = int((clauses.test_runs[rows, 1] - clauses.test_runs[rows, 0]).sum())
     most = PLACES * len(rows) + tests
     owners, attributes = np.empty(most, np.int32), np.empty(most, np.int32)
     lows, highs = np.empty(most), np.empty(most)
@@ -56,7 +56,7 @@ def predicates_of(clauses: Clauses, rows: NDArray[np.int64]) -> Predicates:
 
 @kernel
 def _flatten(clauses: Clauses, rows: NDArray[np.int64], out: Predicates, most: int) -> int:
-    boxes, test_offsets, test_attributes = clauses.boxes, clauses.test_offsets, clauses.test_attributes
+    boxes, test_runs, test_attributes = clauses.boxes, clauses.test_runs, clauses.test_attributes
     test_lows, test_highs, test_flags = clauses.test_lows, clauses.test_highs, clauses.test_flags
     owners, attributes, lows, highs = out
     any_tests = test_attributes.size > 0
@@ -70,7 +70,7 @@ def _flatten(clauses: Clauses, rows: NDArray[np.int64], out: Predicates, most: i
                 owners[n], attributes[n], lows[n], highs[n] = i, axis, low, high
                 n += 1
         if any_tests:
-            for t in range(test_offsets[c], test_offsets[c + 1]):
+            for t in range(test_runs[c, 0], test_runs[c, 1]):
                 if not test_flags[t] & NEGATED and n - first < most:
                     owners[n], attributes[n] = i, test_attributes[t] + PLACES
                     lows[n], highs[n] = test_lows[t], test_highs[t]

@@ -52,6 +52,7 @@ class OpIndex(ClauseStructure):
     """Counting over sorted lists under pivot attributes, with verification."""
 
     name: ClassVar[str] = "op-index"
+    lingers: ClassVar[bool] = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Choose pivots, post all clauses and sort the lists."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_of, runs_take
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
@@ -43,6 +43,8 @@ class Searched(NamedTuple):
 class QuadtreeLists(ClauseStructure):
     """Posting lists by cell and word."""
 
+    lingers: ClassVar[bool] = True
+
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Attach clauses to cells, and post them in the lists of these."""
         clauses, rows = self.store.clauses, self.members()
@@ -57,7 +59,7 @@ class QuadtreeLists(ClauseStructure):
         )
         self._lists = SharedLists(0)
         self._pieces = GrowableArray(np.empty(0, np.int32), borrowed=False)
-        self._piece_offsets = GrowableArray(np.zeros(1, np.int64), borrowed=False)
+        self._piece_runs = GrowableArray(np.empty((0, 2), np.int32), borrowed=False)
         self._directory = Directories(self._groups_at_first())
         words = self._frequencies.rarest(clauses, rows)
         offsets, cells = self._cover(rows, words)
@@ -75,7 +77,7 @@ class QuadtreeLists(ClauseStructure):
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses in the lists of their cells, or lay all out anew where they are many more."""
         clauses = self.store.clauses
-        if self.store.rows - self.store.dead > config.GRID_GROWTH * max(self._laid_for, 1):
+        if self.store.living > config.GRID_GROWTH * max(self._laid_for, 1):
             self.build()
             return
         self._frequencies.add(clauses, rows)
@@ -88,7 +90,7 @@ class QuadtreeLists(ClauseStructure):
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Sweep clauses out of the lists that they are in."""
         self._frequencies.drop(self.store.clauses, rows)
-        _, lists = ragged_take(self._piece_offsets.values, self._pieces.values, rows)
+        _, lists = runs_take(self._piece_runs.values, self._pieces.values, rows)
         self._lists.sweep(np.unique(lists), self.store.alive)
 
     # --- What the two trees do in their own way --------------------------------------------------------------------
@@ -111,7 +113,7 @@ class QuadtreeLists(ClauseStructure):
         A sample of messages tells it, the subscriptions stand for one message more; without a sample they alone do.
         """
         own = words[words != NO_WORD]
-        shares = self._frequencies.values[own] / max(self.store.rows - self.store.dead, 1)
+        shares = self._frequencies.values[own] / max(self.store.living, 1)
         sampled = own < len(self._sampled_words)
         shares[sampled] += self._sampled_words[own[sampled]]
         weights = np.ones(len(words))
@@ -126,7 +128,7 @@ class QuadtreeLists(ClauseStructure):
         if sample is not None:
             self._sampled = len(sample.boxes)
             self._points = _centres(sample.boxes[: config.COVER_SAMPLE])
-            most = int(self.store.clauses.keywords.max(initial=-1)) + 1
+            most = int(self.store.keywords_of(np.flatnonzero(self.store.alive)).max(initial=-1)) + 1
             known = sample.keywords[(sample.keywords >= 0) & (sample.keywords < most)]
             self._sampled_words = np.bincount(known, minlength=most)
 
@@ -158,10 +160,9 @@ class QuadtreeLists(ClauseStructure):
     def _remember(
         self, rows: NDArray[np.int64], offsets: NDArray[np.int64], targets: NDArray[np.int32]
     ) -> None:
-        """Note the lists of new clause rows; rows that died before this structure was built have none."""
-        ends = np.zeros(self.store.rows - len(self._piece_offsets.values) + 1, np.int64)
-        ends[rows - (len(self._piece_offsets.values) - 1)] = np.diff(offsets)
-        self._piece_offsets.extend(np.cumsum(ends) + self._piece_offsets.values[-1])
+        """Note the lists of new clause rows."""
+        self._piece_runs.fill(self.store.rows - len(self._piece_runs.values), 0)
+        self._piece_runs.values[rows] = runs_of(offsets) + np.int32(len(self._pieces.values))
         self._pieces.extend(targets)
 
     # --- Figures, files, damage ------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ class QuadtreeLists(ClauseStructure):
             "lists": len(used),
             "longest_list": int(used.max(initial=0)),
             "mean_list": round(float(used.mean()), 1) if len(used) else 0.0,
-            "replication": round(int(used.sum()) / max(self.store.rows - self.store.dead, 1), 3),
+            "replication": round(int(used.sum()) / max(self.store.living, 1), 3),
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -202,7 +203,7 @@ class QuadtreeLists(ClauseStructure):
             "grid": np.array([*self._space.grid, self._laid_for, self._sampled], np.float64),
             "shares": self._space.shares,
             "pieces": self._pieces.values,
-            "piece_offsets": self._piece_offsets.values,
+            "piece_runs": self._piece_runs.values,
             **self._directory.flat(),
             **self._lists.arrays("list_"),
         }
@@ -215,7 +216,7 @@ class QuadtreeLists(ClauseStructure):
         self._laid_for, self._sampled = int(laid_for), int(sampled)
         self._space = Space(Grid(x, y, width, height, int(levels)), arrays["shares"])
         self._pieces = GrowableArray(arrays["pieces"], borrowed=False)
-        self._piece_offsets = GrowableArray(arrays["piece_offsets"], borrowed=False)
+        self._piece_runs = GrowableArray(arrays["piece_runs"], borrowed=False)
         self._directory = Directories.restored(arrays)
         self._lists = SharedLists.restored(arrays, "list_")
 
@@ -224,7 +225,7 @@ class QuadtreeLists(ClauseStructure):
         found = self._directory.check()
         clauses, pool = self.store.clauses, self._lists.pool
         alive = np.flatnonzero(self.store.alive)
-        offsets, lists = ragged_take(self._piece_offsets.values, self._pieces.values, alive)
+        offsets, lists = runs_take(self._piece_runs.values, self._pieces.values, alive)
         rows = np.repeat(alive, np.diff(offsets))
         used = np.flatnonzero(pool.sizes)
         posted = [pool.rows[pool.starts[at] : pool.starts[at] + pool.sizes[at]] for at in used.tolist()]
@@ -238,7 +239,7 @@ class QuadtreeLists(ClauseStructure):
         elif not _covers(self._space.grid, clauses.boxes, alive, offsets, self._directory.keys[lists]):
             found.append("the cells of a clause overlap or leave out a part of its region")
         for row, key in zip(rows.tolist(), self._directory.keys[lists].tolist()):
-            words = clauses.keywords[clauses.keyword_offsets[row] : clauses.keyword_offsets[row + 1]]
+            words = clauses.keywords[slice(*clauses.keyword_runs[row])]
             if word_in(key) not in words and (len(words) or word_in(key) != NO_WORD):
                 found.append(f"clause row {row} stands under a word that it does not have")
         return found

@@ -32,6 +32,7 @@ class RStarTree(ClauseStructure):
     """An R*-Tree over place and attributes, with verification."""
 
     name: ClassVar[str] = "r-star-tree"
+    lingers: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("packed",)
     room: ClassVar[int] = config.R_STAR_ROOM  # plenty: to ask the tree again for want of room is dear
 
@@ -50,14 +51,14 @@ class RStarTree(ClauseStructure):
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Insert clauses, or pack the tree anew."""
-        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+        if self._tree.worn(len(rows), self.store.living):
             self.build()
         else:
             self._tree.insert(rows, self._predicates(rows))
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Delete clauses, or pack the tree anew."""
-        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+        if self._tree.worn(len(rows), self.store.living):
             self.build()
         else:
             self._tree.delete(rows, self._predicates(rows))
@@ -73,7 +74,7 @@ class RStarTree(ClauseStructure):
     @property
     def nbytes(self) -> int:
         """The bytes of the boxes and numbers of its entries, the least that the tree takes; it does not tell."""
-        return (self.store.rows - self.store.dead) * 8 * (2 * self._tree.dimensions + 1)
+        return (self.store.living) * 8 * (2 * self._tree.dimensions + 1)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return how it is built: the tree itself is not to be had."""

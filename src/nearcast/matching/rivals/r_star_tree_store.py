@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Stored, keep_satisfying, keep_valid
@@ -31,6 +31,7 @@ class MessageRStarTree(MessageStructure):
     """An R*-Tree over places and values, with verification."""
 
     name: ClassVar[str] = "r-star-tree"
+    lingers: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("packed",)
 
     def __init__(self, store: MessageRows, *, packed: bool = True) -> None:
@@ -46,8 +47,8 @@ class MessageRStarTree(MessageStructure):
     def _predicates(self, rows: NDArray[np.int64]) -> Predicates:
         """Return what subscriptions must ask for to match the given probe rows: their sides and values."""
         stored = self.store.stored
-        offsets, values = ragged_take(stored.value_offsets, stored.values, rows)
-        _, attributes = ragged_take(stored.value_offsets, stored.value_attributes, rows)
+        offsets, values = runs_take(stored.value_runs, stored.values, rows)
+        _, attributes = runs_take(stored.value_runs, stored.value_attributes, rows)
         numbers, boxes = np.arange(len(rows), dtype=np.int32), stored.boxes[rows]
         return Predicates(
             np.concatenate([numbers, numbers, np.repeat(numbers, np.diff(offsets))]),
@@ -58,14 +59,14 @@ class MessageRStarTree(MessageStructure):
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Insert messages, or pack the tree anew."""
-        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+        if self._tree.worn(len(rows), self.store.living):
             self.build()
         else:
             self._tree.insert(rows, self._predicates(rows))
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Delete messages, or pack the tree anew."""
-        if self._tree.worn(len(rows), self.store.rows - self.store.dead):
+        if self._tree.worn(len(rows), self.store.living):
             self.build()
         else:
             self._tree.delete(rows, self._predicates(rows))
@@ -81,7 +82,7 @@ class MessageRStarTree(MessageStructure):
     @property
     def nbytes(self) -> int:
         """The bytes of the boxes and numbers of its entries, the least that the tree takes; it does not tell."""
-        return (self.store.rows - self.store.dead) * 8 * (2 * self._tree.dimensions + 1)
+        return (self.store.living) * 8 * (2 * self._tree.dimensions + 1)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return how it is built: the tree itself is not to be had."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses
 
@@ -28,7 +28,7 @@ class Frequencies:
 
     def add(self, clauses: Clauses, rows: NDArray[np.int64]) -> None:
         """Count the keywords of new clause rows."""
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         unseen = int(words.max(initial=-1)) + 1 - len(self.values)
         if unseen > 0:
             self._counts.fill(unseen, 0)
@@ -36,19 +36,19 @@ class Frequencies:
 
     def drop(self, clauses: Clauses, rows: NDArray[np.int64]) -> None:
         """Count the keywords of clause rows that leave no more."""
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         np.subtract.at(self.values, words, 1)
 
     def rarest(self, clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return the rarest keyword of each clause row, NO_WORD where it has none."""
         out = np.empty((len(rows), 1), np.int32)
-        for_all(clauses.keyword_offsets, clauses.keywords, self.values, rows, out)
+        for_all(clauses.keyword_runs, clauses.keywords, self.values, rows, out)
         return out[:, 0]
 
 
 @kernel
 def pick_rarest(
-    offsets: NDArray[np.int64],
+    runs: NDArray[np.int32],
     keywords: NDArray[np.int32],
     frequency: NDArray[np.int64],
     c: int,
@@ -59,7 +59,7 @@ def pick_rarest(
     Of equally rare ones the smaller code comes first, so that clauses with the same words have the same ones.
     """
     filled = 0
-    for k in range(offsets[c], offsets[c + 1]):
+    for k in range(runs[c, 0], runs[c, 1]):
         word = keywords[k]
         at = filled
         while at > 0 and frequency[out[at - 1]] > frequency[word]:
@@ -74,7 +74,7 @@ def pick_rarest(
 
 @kernel
 def for_all(
-    offsets: NDArray[np.int64],
+    runs: NDArray[np.int32],
     keywords: NDArray[np.int32],
     frequency: NDArray[np.int64],
     rows: NDArray[np.int64],
@@ -82,5 +82,5 @@ def for_all(
 ) -> None:
     """Write the rarest keywords of each clause row, NO_WORD behind the last."""
     for i in range(rows.size):
-        for k in range(pick_rarest(offsets, keywords, frequency, rows[i], out[i]), out.shape[1]):
+        for k in range(pick_rarest(runs, keywords, frequency, rows[i], out[i]), out.shape[1]):
             out[i, k] = NO_WORD

@@ -52,7 +52,7 @@ class RQTree(QuadtreeLists):
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Count the clauses of their words down, and sweep them out."""
-        firsts = self._pieces.values[self._piece_offsets.values[rows]]
+        firsts = self._pieces.values[self._piece_runs.values[rows, 0]]
         np.subtract.at(self._held.values, self._group(self._directory.keys[firsts]), 1)
         super().drop(rows)
 
@@ -103,7 +103,7 @@ class RQTree(QuadtreeLists):
         """Compare what is arranged with the clauses."""
         found = super().check()
         alive = np.flatnonzero(self.store.alive)
-        firsts = self._pieces.values[self._piece_offsets.values[alive]]
+        firsts = self._pieces.values[self._piece_runs.values[alive, 0]]
         held = np.bincount(self._group(self._directory.keys[firsts]), minlength=len(self._held.values))
         if not np.array_equal(held, self._held.values):
             found.append("a word has another number of clauses than it says")

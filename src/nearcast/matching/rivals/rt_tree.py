@@ -39,6 +39,7 @@ class RTTree(ClauseStructure):
     """An R-tree with filters of several representative tokens."""
 
     name: ClassVar[str] = "rt-tree"
+    lingers: ClassVar[bool] = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Pack the tree, and fill the filters."""
@@ -287,7 +288,7 @@ def _reaches(
     message, hits = np.empty(1, np.int32), np.empty(_HITS, np.int64)
     starts, bits, _, tokens, needs, _ = filters
     for c in rows:
-        first, last = clauses.keyword_offsets[c], clauses.keyword_offsets[c + 1]
+        first, last = clauses.keyword_runs[c, 0], clauses.keyword_runs[c, 1]
         message_bits = 1
         while 1 << message_bits < 2 * (last - first):
             message_bits += 1

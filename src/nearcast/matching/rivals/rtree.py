@@ -76,7 +76,7 @@ def _place_in(tree: Tree, node: int, entry: int) -> int:
 @kernel
 def refill(tree: Tree, filters: Filters, clauses: Clauses, frequency: NDArray[np.int64], node: int) -> bool:
     """Make the filter of a node anew from its entries; False, with nothing changed: the pool is full."""
-    offsets, keywords = clauses.keyword_offsets, clauses.keywords
+    runs, keywords = clauses.keyword_runs, clauses.keywords
     count, level = tree.counts[node], tree.levels[node]
     most = count * _TOKENS
     if level > 0:
@@ -90,7 +90,7 @@ def refill(tree: Tree, filters: Filters, clauses: Clauses, frequency: NDArray[np
     for i in range(count):
         entry = tree.entries[node, i]
         if level == 0:
-            need = pick_rarest(offsets, keywords, frequency, entry, representatives)
+            need = pick_rarest(runs, keywords, frequency, entry, representatives)
             open_below |= need == 0
             for k in range(need):
                 gathered[filled] = np.int64(representatives[k]) << 8 | need
@@ -223,7 +223,7 @@ def insert(
     then changed nothing.
     """
     state = tree.state
-    offsets, keywords = clauses.keyword_offsets, clauses.keywords
+    runs, keywords = clauses.keyword_runs, clauses.keywords
     representatives = np.empty(_TOKENS, np.int32)
     box = np.empty(4, np.float32)
     path, places = np.empty(_HIGHEST, np.int64), np.empty(_HIGHEST, np.int64)
@@ -231,7 +231,7 @@ def insert(
         c = rows[i]
         for k in range(4):
             box[k] = clauses.boxes[c, k]
-        need = pick_rarest(offsets, keywords, frequency, c, representatives)
+        need = pick_rarest(runs, keywords, frequency, c, representatives)
         # Down to the leaf, without a change.
         node, depth = state[ROOT], 0
         path[0] = node

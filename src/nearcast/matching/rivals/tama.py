@@ -44,6 +44,7 @@ class TAMA(ClauseStructure):
     """Counting over cells of several levels, with verification."""
 
     name: ClassVar[str] = "tama"
+    lingers: ClassVar[bool] = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Measure the domains, then the lists, then post all clauses."""
@@ -64,7 +65,7 @@ class TAMA(ClauseStructure):
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses, or measure the domains again where they are many more."""
-        living = self.store.rows - self.store.dead
+        living = self.store.living
         if living > config.RIVAL_GROWTH * max(self._laid_for, config.RIVAL_FIRST):
             self.build()
             return

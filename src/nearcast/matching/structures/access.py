@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.ragged import runs_take
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structures.scale import (
@@ -41,7 +42,8 @@ class Paths(NamedTuple):
 
 def likely_paths(clauses: Clauses, rows: NDArray[np.int64], messages: Probes | None) -> Paths:
     """Return the statistics for clause *rows* and a sample of messages."""
-    keywords, count = clauses.keywords, 0.0
+    _, keywords = runs_take(clauses.keyword_runs, clauses.keywords, rows)
+    count = 0.0
     if messages is not None and len(messages.boxes):
         keywords, count = messages.keywords, float(len(messages.boxes))
     words = np.bincount(keywords).astype(np.float32) if len(keywords) else np.zeros(0, np.float32)
@@ -72,16 +74,16 @@ def _prices(
 ) -> None:
     look, decide = config.AUTO_LOOK_NS, config.AUTO_DECIDE_NS
     _, knots, slopes, numbers = scales
-    boxes, keyword_offsets, keywords, _, _, test_offsets = clauses[:6]
+    boxes, keyword_runs, keywords, _, _, test_runs = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
     ends = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
         c = rows[i]
         with_word = 1.0
-        for k in range(keyword_offsets[c], keyword_offsets[c + 1]):
+        for k in range(keyword_runs[c, 0], keyword_runs[c, 1]):
             known = keywords[k] < word_shares.size
             with_word = min(with_word, float(word_shares[keywords[k]]) if known else 0.0)
-        clause_positions(knots, slopes, numbers, c, boxes, test_offsets, attributes, lows, highs, flags, ends)
+        clause_positions(knots, slopes, numbers, c, boxes, test_runs, attributes, lows, highs, flags, ends)
         inside = (ends[0, 1] - ends[0, 0]) * (ends[1, 1] - ends[1, 0])
         fitting, narrow, narrower = 1.0, 1.0, 1.0  # the last two: the two narrowest intervals of all
         tested = False

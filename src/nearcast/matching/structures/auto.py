@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ragged import code_sets, ragged_take
+from nearcast.columns.ragged import code_sets, runs_take
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.columns.values import Values
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses, Probes
+from nearcast.kernels.verify import Probes
 from nearcast.matching.searching import Searches
 from nearcast.matching.structure import Answers, ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.access import Paths, likely_paths, prices
@@ -67,7 +67,7 @@ class Auto(ClauseStructure):
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Scan few clauses; send many to the cheaper path each, and choose the structure for the others by cost."""
-        self._chosen_for = self.store.rows - self.store.dead
+        self._chosen_for = self.store.living
         self._routes = None
         if self._chosen_for <= config.AUTO_SCAN:
             self._inner = Scan(self.store)
@@ -129,7 +129,7 @@ class Auto(ClauseStructure):
         )
         boxes = np.clip(clauses.boxes[picks[:, 0]], -config.AUTO_FAR, config.AUTO_FAR)
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-        offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, picks.ravel())
+        offsets, words = runs_take(clauses.keyword_runs, clauses.keywords, picks.ravel())
         offsets = offsets[:: picks.shape[1]] if count else np.zeros(1, np.int64)
         offsets, words = code_sets(offsets, words, count, "keyword")
         return Probes(np.hstack([centres, centres]), offsets, words, *Values.none(count))
@@ -138,7 +138,7 @@ class Auto(ClauseStructure):
         """Send new clauses where they belong; choose again when the clauses are many more than at the last choice."""
         scanned = isinstance(self._inner, Scan)
         enough = config.AUTO_SCAN if scanned else max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_SCAN)
-        if self.store.rows - self.store.dead > enough:
+        if self.store.living > enough:
             self.build()
         elif self._routes is None:
             self._inner.add(rows)
@@ -162,14 +162,27 @@ class Auto(ClauseStructure):
             self._others -= int(np.count_nonzero(~by_value))
 
     @property
-    def rewrites(self) -> bool:  # type: ignore[override]
-        """Whether clauses can be rewritten in place: the MO-Tree can, where it has them all."""
-        return self._routes is not None and not self._others
+    def shifts(self) -> bool:  # type: ignore[override]
+        """Whether boxes can be overwritten in place: the MO-Tree can always do it."""
+        return self._inner.shifts
 
-    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
-        """Let the MO-Tree do it."""
-        assert self._routes is not None
-        self._routes.values.rewrite(rows, changed, clauses)
+    def shift(self, rows: NDArray[np.int64]) -> None:
+        """Let the structure do it that has the clause."""
+        if self._routes is None:
+            self._inner.shift(rows)
+        else:
+            by_value = self._routes.by_value.values[rows]
+            self._routes.values.shift(rows[by_value])
+            self._inner.shift(rows[~by_value])
+
+    @property
+    def rewrites(self) -> bool:  # type: ignore[override]
+        """Whether clauses can be rewritten in place: a scan can, and the MO-Tree, where it has them all."""
+        return self._inner.rewrites if self._routes is None else not self._others
+
+    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
+        """Let the structure do it that has them all."""
+        (self._inner if self._routes is None else self._routes.values).rewrite(rows, changed)
 
     def view(self) -> View:
         """Return the view of the structure that has all clauses, or both views."""

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.kernels.verify import Probes
 from nearcast.matching.structure import ClauseStructure, Progress, silent
@@ -40,6 +41,9 @@ class FoldingStructure(ClauseStructure):
     The layout keeps the rule for readers of an older view: it is never changed, only replaced. The newcomers break it
     (see :class:`.PackedList`), and so does a clause that is dropped, which is marked in place.
 
+    A clause that is dropped no longer stands in the layout, though its entries do until the next fold. Its row may wait
+    among the newcomers meanwhile, as another clause.
+
     A subclass supplies :meth:`_lay_out`, :meth:`_fold`, :meth:`_laid` and :meth:`_mark` in place of building, adding
     and dropping.
     """
@@ -50,30 +54,37 @@ class FoldingStructure(ClauseStructure):
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Order the tokens, and lay out all clauses."""
-        self._order = TokenOrder(self.store.clauses.keywords)
-        self._ordered = self.store.rows  # clauses that the order of the tokens was made for
-        self._lay_out(self.members(), tell)
+        rows = self.members()
+        self._order = TokenOrder(self.store.keywords_of(np.flatnonzero(self.store.alive)))
+        self._ordered = self.store.living  # clauses that the order of the tokens was made for
+        self._lay_out(rows, tell)
+        self._standing = GrowableArray(np.zeros(self.store.rows, np.bool_), borrowed=False)
+        self._standing.values[rows] = True
         self._await_newcomers()
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Let clauses wait, or fold all that wait into the layout."""
         clauses = self.store.clauses
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         self._order.reach(words)
         if not self._newcomers.too_many(len(rows)):
             self._newcomers.add(rows)
             return
         self._folds += 1
-        if self.store.rows > config.REORDER_GROWTH * self._ordered:
+        if self.store.living > config.REORDER_GROWTH * self._ordered:
             self.build()
         else:
-            self._fold(np.concatenate([self._newcomers.members(), rows]))
+            new = np.sort(np.concatenate([self._newcomers.members(), rows]))
+            self._fold(new)
+            self._standing.fill(self.store.rows - len(self._standing.values), False)
+            self._standing.values[new] = True
             self._await_newcomers()
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take clauses out of those that wait, or mark them in the layout."""
         new = self._newcomers.among(rows)
         self._newcomers.drop(rows[new])
+        self._standing.values[rows[~new]] = False
         self._mark(rows[~new])
 
     def _await_newcomers(self) -> None:
@@ -105,6 +116,7 @@ class FoldingStructure(ClauseStructure):
         return {
             "ordered": np.array([self._ordered]),
             "ranks": self._order.ranks,
+            "standing": self._standing.values,
             **{_NEW + name: array for name, array in self._newcomers.arrays().items()},
         }
 
@@ -112,6 +124,7 @@ class FoldingStructure(ClauseStructure):
         """Take the order of the tokens, and the newcomers."""
         self._ordered = int(arrays["ordered"][0])
         self._order = TokenOrder.restored(arrays["ranks"])
+        self._standing = GrowableArray(arrays["standing"], borrowed=False)
         self._newcomers = Newcomers(self.store)
         self._newcomers.restore(
             {name.removeprefix(_NEW): array for name, array in arrays.items() if name.startswith(_NEW)}
@@ -120,7 +133,7 @@ class FoldingStructure(ClauseStructure):
     def check(self) -> list[str]:
         """Compare what is laid out and what waits with what is to be here."""
         laid = self._laid()
-        present = np.sort(np.concatenate([laid[self.store.alive[laid]], self._newcomers.members()]))
+        present = np.sort(np.concatenate([laid[self._standing.values[laid]], self._newcomers.members()]))
         if not np.array_equal(present, self.members()):
             return ["the layout and the newcomers do not hold the living clauses"]
         return [f"newcomers: {damage}" for damage in self._newcomers.check()]

@@ -62,7 +62,7 @@ class Newcomers(PackedList):
 
     def too_many(self, more: int) -> bool:
         """Tell whether with *more* of them it is time to fold them in."""
-        living = self.store.rows - self.store.dead
+        living = self.store.living
         return self.waiting + more > max(config.FOLD_MIN, config.FOLD_SHARE * living)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL, Pool, candidates
 from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
@@ -38,11 +38,11 @@ class RankedList(ClauseStructure):
         """Post each clause under its rarest keyword, those without in the cells of a grid."""
         clauses = self.store.clauses
         rows = np.flatnonzero(self.store.alive)
-        words = int(clauses.keywords.max()) + 1 if len(clauses.keywords) else 0
-        self._frequency = GrowableArray(np.bincount(clauses.keywords, minlength=words), borrowed=False)
+        self._frequency = GrowableArray(np.bincount(self.store.keywords_of(rows)), borrowed=False)
+        words = len(self._frequency.values)
         self._homes = ClauseHomes(np.full(self.store.rows, -1, np.int32), np.zeros(self.store.rows, np.int32))
         self._by_word = PostingLists(words)
-        with_words = clauses.keyword_offsets[rows + 1] > clauses.keyword_offsets[rows]
+        with_words = clauses.keyword_runs[rows, 1] > clauses.keyword_runs[rows, 0]
         worded = rows[with_words]
         self._by_word.build(
             self._homes.arrays, clauses.boxes, worded, _rarest(clauses, self._frequency.values, worded)
@@ -60,7 +60,7 @@ class RankedList(ClauseStructure):
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses, and lay the grid out anew where they are many more."""
         clauses = self.store.clauses
-        offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        offsets, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
         if unseen > 0:
             self._frequency.fill(unseen, 0)
@@ -72,7 +72,8 @@ class RankedList(ClauseStructure):
         if len(bare):
             held = self._by_cell.postings + len(bare)
             if held > config.GRID_GROWTH * max(self._laid_for, 1):
-                grown = np.flatnonzero(self.store.alive & (np.diff(clauses.keyword_offsets) == 0))
+                runs = clauses.keyword_runs
+                grown = np.flatnonzero(self.store.alive & (runs[:, 1] == runs[:, 0]))
                 self._lay_grid(grown)
             else:
                 self._by_cell.add(homes, clauses.boxes, bare, self._cells(bare))
@@ -80,7 +81,7 @@ class RankedList(ClauseStructure):
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take the postings of clauses out."""
         clauses = self.store.clauses
-        offsets, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        offsets, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         np.subtract.at(self._frequency.values, words, 1)
         with_words = np.diff(offsets) > 0
         self._by_word.remove(self._homes.arrays, rows[with_words])
@@ -135,7 +136,7 @@ class RankedList(ClauseStructure):
         found = []
         homes = self._homes.arrays
         alive = np.flatnonzero(self.store.alive)
-        with_words = np.diff(self.store.clauses.keyword_offsets)[alive] > 0
+        with_words = np.diff(self.store.clauses.keyword_runs[alive])[:, 0] > 0
         for name, lists, rows in (
             ("word", self._by_word, alive[with_words]),
             ("cell", self._by_cell, alive[~with_words]),
@@ -154,8 +155,8 @@ def _pick_rarest(
 ) -> None:
     for i in range(rows.size):
         c = rows[i]
-        best = clauses.keywords[clauses.keyword_offsets[c]]
-        for k in range(clauses.keyword_offsets[c] + 1, clauses.keyword_offsets[c + 1]):
+        best = clauses.keywords[clauses.keyword_runs[c, 0]]
+        for k in range(clauses.keyword_runs[c, 0] + 1, clauses.keyword_runs[c, 1]):
             word = clauses.keywords[k]
             if frequency[word] < frequency[best]:
                 best = word

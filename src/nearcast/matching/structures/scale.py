@@ -72,7 +72,7 @@ def tests_of(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the numbers of the tests of clause rows."""
     if not len(clauses.test_attributes):
         return np.empty(0, np.int64)
-    starts, stops = clauses.test_offsets[rows], clauses.test_offsets[rows + 1]
+    starts, stops = clauses.test_runs[rows, 0], clauses.test_runs[rows, 1]
     counts = stops - starts
     return np.repeat(stops - np.cumsum(counts), counts) + np.arange(counts.sum())
 
@@ -130,7 +130,7 @@ def clause_positions(
     numbers: NDArray[np.int32],
     c: int,
     boxes: NDArray[np.float64],
-    test_offsets: NDArray[np.int64],
+    test_runs: NDArray[np.int32],
     attributes: NDArray[np.int32],
     lows: NDArray[np.float64],
     highs: NDArray[np.float64],
@@ -146,7 +146,7 @@ def clause_positions(
     box_positions(knots, slopes, numbers, c, boxes, out)
     if attributes.size == 0:
         return
-    for t in range(test_offsets[c], test_offsets[c + 1]):
+    for t in range(test_runs[c, 0], test_runs[c, 1]):
         scale = numbers[attributes[t] - X] if attributes[t] - X < numbers.size else -1
         if scale < 0:
             continue

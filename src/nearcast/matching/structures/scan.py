@@ -27,6 +27,7 @@ class Scan(ClauseStructure):
     """
 
     name: ClassVar[str] = "scan"
+    shifts = rewrites = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Do nothing, as every other change does: the store has it all."""
@@ -35,6 +36,12 @@ class Scan(ClauseStructure):
         """Do nothing."""
 
     def drop(self, rows: NDArray[np.int64]) -> None:
+        """Do nothing."""
+
+    def shift(self, rows: NDArray[np.int64]) -> None:
+        """Do nothing."""
+
+    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
         """Do nothing."""
 
     def view(self) -> View:
@@ -67,7 +74,7 @@ def _scan(scanned: _Scanned, probes: Probes, start: int, stop: int, answers: Ans
     """
     clauses, alive = scanned
     ends, out = answers
-    boxes, offsets, keywords = clauses.boxes, clauses.keyword_offsets, clauses.keywords
+    boxes, runs, keywords = clauses.boxes, clauses.keyword_runs, clauses.keywords
     probe_boxes, probe_offsets, probe_keywords = probes.boxes, probes.keyword_offsets, probes.keywords
     seen = np.zeros(_HASHES, np.bool_)
     for p in range(start, stop):
@@ -92,7 +99,7 @@ def _scan(scanned: _Scanned, probes: Probes, start: int, stop: int, answers: Ans
         for i in range(filled, last):
             c = out[i]
             out[kept] = c
-            kept += offsets[c] == offsets[c + 1] or seen[_hash(keywords[offsets[c]])]
+            kept += runs[c, 0] == runs[c, 1] or seen[_hash(keywords[runs[c, 0]])]
         for k in range(probe_offsets[p], probe_offsets[p + 1]):
             seen[_hash(probe_keywords[k])] = False
         filled = keep_satisfied(clauses, probes, p, out, filled, kept)

@@ -59,9 +59,9 @@ class TokenOrder:
         self, clauses: Clauses, rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return (offsets, tokens) of the given clause rows, ascending in each."""
-        offsets = offsets_of(clauses.keyword_offsets[rows + 1] - clauses.keyword_offsets[rows])
+        offsets = offsets_of(clauses.keyword_runs[rows, 1] - clauses.keyword_runs[rows, 0])
         tokens = np.empty(offsets[-1], np.int32)
-        _arrange(clauses.keyword_offsets, clauses.keywords, self.ranks, rows, offsets, tokens)
+        _arrange(clauses.keyword_runs, clauses.keywords, self.ranks, rows, offsets, tokens)
         return offsets, tokens
 
     @classmethod
@@ -114,7 +114,7 @@ def _sort(tokens: NDArray[np.int32], first: int, last: int) -> None:
 
 @kernel
 def _arrange(
-    keyword_offsets: NDArray[np.int64],
+    keyword_runs: NDArray[np.int32],
     keywords: NDArray[np.int32],
     ranks: NDArray[np.int32],
     rows: NDArray[np.int64],
@@ -122,7 +122,7 @@ def _arrange(
     out: NDArray[np.int32],
 ) -> None:
     for i in range(rows.size):
-        shift = keyword_offsets[rows[i]] - offsets[i]
+        shift = keyword_runs[rows[i], 0] - offsets[i]
         for at in range(offsets[i], offsets[i + 1]):
             out[at] = LAST - ranks[keywords[at + shift]]
         _sort(out, offsets[i], offsets[i + 1])

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.sharding.distribution.base import Distribution, Sample
 from nearcast.sharding.distribution.figures import Figures, measured
@@ -114,7 +114,7 @@ def sampled(table: SubscriptionTable, messages: MessageBatch | None = None) -> S
         finite = np.flatnonzero(np.isfinite(table.clauses.boxes).all(axis=1))
         rows = finite[_spread(len(finite))]
         boxes = table.clauses.boxes[rows]
-        words = ragged_take(table.clauses.keyword_offsets, table.clauses.keywords, rows)
+        words = runs_take(table.clauses.keyword_runs, table.clauses.keywords, rows)
         messages = MessageBatch.from_arrays((boxes[:, :2] + boxes[:, 2:]) / 2, *words, space=table.space)
         messages = replace(messages, coding=table.coding)
     else:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import ragged_take, runs_take
 from nearcast.errors import UnknownError
 from nearcast.sharding.distribution.base import Distribution, Sample
 from nearcast.sharding.distribution.routes import Routes
@@ -43,7 +43,7 @@ class Keyword(Distribution):
         _, words = ragged_take(probes.keyword_offsets, probes.keywords, sample.probes)
         size = max(int(clauses.keywords.max(initial=-1)), int(words.max(initial=-1))) + 1
         seen = np.bincount(words, minlength=size)
-        keys = _rarest(clauses.keyword_offsets, clauses.keywords, sample.clauses, seen) + 1
+        keys = _rarest(clauses.keyword_runs, clauses.keywords, sample.clauses, seen) + 1
         deliveries = np.bincount(keys, sample.deliveries[sample.clauses], minlength=size + 1)
         # A word that no sampled message had may still come.
         messages = np.append(len(sample.probes), seen) + 1
@@ -63,7 +63,7 @@ class Keyword(Distribution):
         size = max(int(clauses.keywords.max(initial=-1)) + 1, len(self._seen))
         seen = np.concatenate([self._seen, np.zeros(size - len(self._seen), np.int64)])
         homes = np.concatenate([self._homes, np.full(size + 1 - len(self._homes), _NOWHERE, np.int32)])
-        keys = np.unique(_rarest(clauses.keyword_offsets, clauses.keywords, rows, seen) + 1)
+        keys = np.unique(_rarest(clauses.keyword_runs, clauses.keywords, rows, seen) + 1)
         homeless = keys[homes[keys] == _NOWHERE]
         homes[homeless] = homeless % self.shards
         return type(self)(self.shards, homes, seen)
@@ -71,10 +71,10 @@ class Keyword(Distribution):
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
         """Each row to the home of its rarest word."""
         clauses = table.clauses
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         known = words.max(initial=-1) < len(self._seen)
         homes = self._homes[
-            _rarest(clauses.keyword_offsets, clauses.keywords, rows, self._seen) + 1 if known else []
+            _rarest(clauses.keyword_runs, clauses.keywords, rows, self._seen) + 1 if known else []
         ]
         if not known or (homes == _NOWHERE).any():
             raise UnknownError("subscriptions came after the words were distributed; let it grow first")
@@ -101,10 +101,10 @@ class Keyword(Distribution):
 
 
 def _rarest(
-    offsets: NDArray[np.int64], words: NDArray[np.int32], rows: NDArray[np.int64], seen: NDArray[np.int64]
+    runs: NDArray[np.int32], words: NDArray[np.int32], rows: NDArray[np.int64], seen: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the code of each row's rarest word (of equally rare ones the greatest), -1 where there is none."""
-    starts, codes = ragged_take(offsets, words, rows)
+    starts, codes = runs_take(runs, words, rows)
     out = np.full(len(rows), -1, np.int64)
     worded = np.diff(starts) > 0
     if worded.any():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.clauses import words_alone
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import InputError, shown
 from nearcast.kernels.verify import Probes
@@ -94,8 +94,7 @@ class APTree(ClauseStructure):
         if sample is not None:
             self._learn(sample)
         tell("rank words", 0.0)
-        words = store.clauses.keywords
-        frequency = np.bincount(words, minlength=int(words.max(initial=-1)) + 1)
+        frequency = np.bincount(store.keywords_of(np.flatnonzero(store.alive)))
         order = np.argsort(-frequency, kind="stable")
         self._ranks = np.empty(len(order), np.int32)
         self._ranks[order] = np.arange(len(order), dtype=np.int32)
@@ -111,6 +110,7 @@ class APTree(ClauseStructure):
         floats[0, layout.REGION : layout.REGION + 4] = _bounds(population.boxes)
         floats[0, layout.BUDGET] = config.AP_TREE_BUDGET
         self._construct(0, population, tell)
+        self._laid_nodes = int(self._tree.used[layout.USED_NODES])
 
     def _learn(self, sample: Probes) -> None:
         """Keep of a sample of messages what the cost model needs: how often words occur, and some places."""
@@ -139,7 +139,7 @@ class APTree(ClauseStructure):
     def _population(self, clause_rows: NDArray[np.int64]) -> Population:
         """Return clauses as the kernels take them: by ascending row."""
         clauses = self.store.clauses
-        offsets, codes = ragged_take(clauses.keyword_offsets, clauses.keywords, clause_rows)
+        offsets, codes = runs_take(clauses.keyword_runs, clauses.keywords, clause_rows)
         bare = words_alone(clauses, clause_rows)
         words = np.empty(len(codes), np.int32)
         marks = np.empty((len(clause_rows), layout.MARKS), np.int32)
@@ -190,7 +190,7 @@ class APTree(ClauseStructure):
     def _change(self, kernel: Any, clause_rows: NDArray[np.int64]) -> None:
         """Run *kernel* over clauses; then look at the nodes that it listed, the largest first."""
         population = self._population(clause_rows)
-        large = max(self._settings.leaf, int(config.AP_TREE_COVER * (self.store.rows - self.store.dead)))
+        large = max(self._settings.leaf, int(config.AP_TREE_COVER * (self.store.living)))
         listed = np.empty(len(clause_rows) + 64, np.int32)
         count = 0
         for way in self._ways(population):
@@ -256,14 +256,18 @@ class APTree(ClauseStructure):
         self._construct(node, self._population(held[~again].astype(np.int64)))
 
     def _repack_if_wasteful(self) -> None:
-        """Lay the tree out anew when too many of its postings stand in no leaf."""
+        """Lay the tree out anew when too many of its postings stand in no leaf, or it has many more nodes than then."""
         tree = self._tree
         held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
-        if wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held):
-            nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
+        nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
+        if (
+            wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held)
+            or nodes > 2 * self._laid_nodes + config.COMPACT_MIN_DEAD
+        ):
             fresh = _arrays_for(nodes, len(tree.postings), slots, edges)  # with room for as much waste again
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
             self._tree = fresh
+            self._laid_nodes = int(fresh.used[layout.USED_NODES])
 
     @property
     def _wait(self) -> int:
@@ -281,7 +285,7 @@ class APTree(ClauseStructure):
         nodes = self._in_use()
         kinds = nodes[:, layout.KIND]
         sizes = nodes[kinds == layout.LEAF, layout.WEIGHT]
-        clauses = self.store.rows - self.store.dead
+        clauses = self.store.living
         return {
             "k_nodes": int((kinds == layout.K_NODE).sum()),
             "s_nodes": int((kinds == layout.S_NODE).sum()),
@@ -331,6 +335,7 @@ class APTree(ClauseStructure):
             postings=postings,
             posting_boxes=postings.view(np.float32),
         )
+        self._laid_nodes = len(nodes)
         self._ranks, self._places, self._hits = arrays["ranks"], arrays["places"], arrays["hits"]
         fanout, leaf, optimal, priority, visit, part, divergence, unseen, *counts = arrays["figures"].tolist()
         self._settings = Settings(int(fanout), int(leaf), bool(optimal), int(priority), visit, int(part))

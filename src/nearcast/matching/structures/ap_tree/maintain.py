@@ -204,7 +204,7 @@ def add(
                 lows[slot] = min(lows[slot], words[at])
                 highs[slot] = max(highs[slot], words[at])
         if is_leaf:
-            at = nodes[node, START] + nodes[node, SIZE]
+            at = _place_for(tree, node, rows[c])
             for k in range(4):
                 posting_boxes[at, k] = boxes[c, k]
             for k in range(2):
@@ -213,9 +213,29 @@ def add(
             postings[at, ROW] = rows[c]
             for k in range(MARKS):
                 postings[at, SIGNATURE + k] = marks[c, k]
-            nodes[node, SIZE] += 1
         listed = _note(nodes, node, 1, leaf, large, list_, listed)
     return len(way), listed
+
+
+@kernel
+def _place_for(tree: Tree, node: int, row: int) -> Any:
+    """Make a place for a row in a leaf that has room, where postings are by ascending row; return it, to be written.
+
+    New rows come last. One that was given out again has its place further to the front, maybe on its own tombstone.
+    """
+    nodes, postings = tree.nodes, tree.postings
+    start, end = nodes[node, START], nodes[node, START] + nodes[node, SIZE]
+    at = end
+    while at > start and postings[at - 1, ROW] > row:
+        at -= 1
+    if at > start and postings[at - 1, ROW] == row:
+        nodes[node, DEAD] -= 1
+        return at - 1
+    for moved in range(end, at, -1):
+        for k in range(POSTING):
+            postings[moved, k] = postings[moved - 1, k]
+    nodes[node, SIZE] += 1
+    return at
 
 
 @kernel

@@ -202,9 +202,9 @@ def _has(words: NDArray[np.int32], total: int, word: int) -> Any:
 @kernel
 def _prefetch_clauses(clauses: Clauses, rows: NDArray[np.int32], first: int, last: int) -> None:
     """Begin to load what decides on the candidates rows[first:last]."""
-    boxes, keyword_offsets, keywords = clauses.boxes, clauses.keyword_offsets, clauses.keywords
+    boxes, keyword_runs, keywords = clauses.boxes, clauses.keyword_runs, clauses.keywords
     for i in range(first, last):
-        prefetch(keyword_offsets, rows[i])
+        prefetch(keyword_runs, rows[i])
         prefetch(boxes, rows[i])
     for i in range(first, last):
-        prefetch(keywords, keyword_offsets[rows[i]])
+        prefetch(keywords, keyword_runs[rows[i], 0])

@@ -98,12 +98,14 @@ class LFilter(FoldingStructure):
 
     def _fold(self, rows: NDArray[np.int64]) -> None:
         clauses, order, old = self.store.clauses, self._order, self._laid()
+        standing = self._standing.values[old]
         offsets, tokens = order.arranged(clauses, rows)
         small, new = build_trie(clauses, rows, offsets, tokens, order.size, self._postings.curve)
         self._trie, self._postings = merge_tries(self._trie, self._postings, small, new, order.size)
         self._places = places_of(self._laid(), self.store.rows)
         before = self._figures[: self._order.size, SHARE]
-        shares = self._shares(tokens) * np.float32(len(tokens) / max(len(clauses.keywords), 1))
+        total = len(self.store.keywords_of(np.flatnonzero(self.store.alive)))
+        shares = self._shares(tokens) * np.float32(len(tokens) / max(total, 1))
         shares[: len(before)] += before * (1 - shares.sum())
         self._figures = token_figures(self._trie, shares)
         rows = clause_rows_of(new)
@@ -111,7 +113,7 @@ class LFilter(FoldingStructure):
             self._frame,
             self._tree,
             self._entries,
-            self._places[old],
+            np.where(standing, self._places[old], np.int32(-1)),
             self._places[rows],
             new.rows,
             new.boxes,
@@ -149,7 +151,7 @@ class LFilter(FoldingStructure):
             _search,
             _Searched(
                 self.store.clauses,
-                self.store.alive,
+                self._standing.values,
                 self._trie._replace(tops=tops_in(self._figures)),
                 self._postings,
                 self._frame,
@@ -202,11 +204,12 @@ class LFilter(FoldingStructure):
 
     def check(self) -> list[str]:
         """Compare what is arranged with the clauses."""
-        offsets, tokens = self._order.arranged(self.store.clauses, self._laid())
+        laid = self._laid()
+        tokens, standing = self._order.arranged(self.store.clauses, laid), self._standing.values[laid]
         return (
             super().check()
             + check_trie(self._trie, self._postings)
-            + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
+            + check_quadtree(self._frame, self._tree, self._entries, *tokens, standing)
         )
 
 

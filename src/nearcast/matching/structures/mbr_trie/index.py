@@ -90,7 +90,7 @@ class MBRTrie(FoldingStructure):
 
     def token_shares(self) -> NDArray[np.float32]:
         """Return the share of each rank in the tokens of all clauses."""
-        ranks = self._order.ranks[self.store.clauses.keywords]
+        ranks = self._order.ranks[self.store.keywords_of(np.flatnonzero(self.store.alive))]
         return (np.bincount(ranks, minlength=self._order.size) / max(len(ranks), 1)).astype(np.float32)
 
     def view(self) -> View:
@@ -132,7 +132,7 @@ class MBRTrie(FoldingStructure):
         """Compare what is arranged with the clauses."""
         found = super().check() + check_trie(self._trie, self._postings)
         laid = self._laid()
-        if not np.array_equal(np.isnan(self._postings.boxes[:, 0]), ~self.store.alive[laid]):
+        if not np.array_equal(np.isnan(self._postings.boxes[:, 0]), ~self._standing.values[laid]):
             found.append("a posting is marked as removed, or is not, against the clause's state")
         if not np.array_equal(self._places[laid], np.arange(len(laid))):
             found.append("a clause does not know the place of its posting")

@@ -230,11 +230,11 @@ def _place_all(scales: Scales, scale: int, values: NDArray[np.float64], out: NDA
 def _ends(scales: Scales, clauses: Clauses, rows: NDArray[np.int64], out: NDArray[np.float64]) -> None:
     """Write the positions of each clause on all scales."""
     _, knots, slopes, numbers = scales
-    boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    boxes, test_runs = clauses.boxes, clauses.test_runs
     attributes, lows, highs, flags = clauses[6:]
     for i in range(rows.size):
         clause_positions(
-            knots, slopes, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, out[i]
+            knots, slopes, numbers, rows[i], boxes, test_runs, attributes, lows, highs, flags, out[i]
         )
 
 

@@ -40,7 +40,7 @@ class MOTree(ClauseStructure):
 
     name: ClassVar[str] = "mo-tree"
     parameters: ClassVar[tuple[str, ...]] = ("layers", "levels", "threshold")
-    rewrites = True
+    shifts = rewrites = True
 
     def __init__(
         self,
@@ -103,14 +103,17 @@ class MOTree(ClauseStructure):
         """Take clauses out of their buckets."""
         self._buckets.remove(self._homes.values, rows)
 
-    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_], clauses: Clauses) -> None:
+    def shift(self, rows: NDArray[np.int64]) -> None:
         """Write boxes over those of the entries where these stay in their list; put the others elsewhere."""
+        self.rewrite(rows, np.zeros(len(rows), np.bool_))
+
+    def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
+        """Do the same where tests have changed, too."""
         layers, scales, coded, _, _ = self._choice
-        homes = self._homes.values
-        rest = shift(layers, scales, coded, self._buckets.pool, homes, clauses.boxes, rows, changed)
+        clauses, homes = self.store.clauses, self._homes.values
+        rest = rows[shift(layers, scales, coded, self._buckets.pool, homes, clauses.boxes, rows, changed)]
         if len(rest):
-            entries = self._entries(clauses, rest)
-            self._buckets.rewrite(homes, self.store.clauses.boxes, rows[rest], entries)
+            self._buckets.rewrite(homes, clauses.boxes, rest, self._entries(clauses, rest))
 
     def view(self) -> View:
         """Return the layers and the buckets."""

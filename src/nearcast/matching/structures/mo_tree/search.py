@@ -58,13 +58,13 @@ def assign(
     """Write the list, the code and the sketch of clause *rows*: one cell of each layer (sections 4.3.2 and 4.4)."""
     _, firsts, counts, steps, rates, widths, untested = layers
     _, knots, slopes, numbers = scales
-    boxes, test_offsets = clauses.boxes, clauses.test_offsets
+    boxes, test_runs = clauses.boxes, clauses.test_runs
     attributes, lows, highs, flags = clauses[6:]
     targets, codes, sketches = entries
     ends = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
         clause_positions(
-            knots, slopes, numbers, rows[i], boxes, test_offsets, attributes, lows, highs, flags, ends
+            knots, slopes, numbers, rows[i], boxes, test_runs, attributes, lows, highs, flags, ends
         )
         target = 0
         for layer in range(DIRECTORY):
@@ -85,11 +85,11 @@ def shift(
     coded: NDArray[np.int32],
     pool: Pool,
     homes: NDArray[np.int32],
-    new_boxes: NDArray[np.float64],
+    clause_boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     changed: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
-    """Write the new boxes of clause *rows* to their entries, in place; return the numbers of the rows that need more.
+    """Write the boxes of clause *rows* to their entries, in place; return the numbers of the rows that need more.
 
     Those are the *changed* ones, whose tests may be others, and those that leave their list. For the rest only cells of
     the axes are found anew; the sketch has none. All memory is asked for before any of it is written.
@@ -117,7 +117,7 @@ def shift(
     for i in range(rows.size):
         stays = not changed[i]
         if stays:
-            box_positions(knots, slopes, numbers, i, new_boxes, ends)
+            box_positions(knots, slopes, numbers, rows[i], clause_boxes, ends)
             old, target = homes[rows[i], 0], 0
             for layer in range(DIRECTORY):
                 if sources[layer] < 0:
@@ -130,7 +130,7 @@ def shift(
         if stays:
             at = places[i]
             for side in range(4):
-                boxes[at, side] = np.float32(new_boxes[i, side])
+                boxes[at, side] = np.float32(clause_boxes[rows[i], side])
             if of_axes:
                 codes[at] = codes[at] & ~of_axes | run_code(coded, ends)
         else:
@@ -152,7 +152,7 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
     sources, firsts, level_counts, steps, rates, widths, untested = layers
     _, knots, slopes, numbers = scales
     heads, codes, details, boxes, more, rows = pool
-    clause_boxes, keyword_offsets, _, _, _, test_offsets = clauses[:6]
+    clause_boxes, keyword_runs, _, _, _, test_runs = clauses[:6]
     attributes, lows, highs, flags = clauses[6:]
     probe_boxes, _, _, value_offsets, value_attributes, values = probes
     most = untested.max() + 2
@@ -221,11 +221,11 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
         for k in range(filled, kept):
             out[k] = rows[out[k]]
             prefetch(clause_boxes, out[k])
-            prefetch(keyword_offsets, out[k])
-            prefetch(test_offsets, out[k])
+            prefetch(keyword_runs, out[k])
+            prefetch(test_runs, out[k])
         if attributes.size > 0:
             for k in range(filled, kept):
-                first_test = test_offsets[out[k]]
+                first_test = test_runs[out[k], 0]
                 prefetch(attributes, first_test)
                 prefetch(lows, first_test)
                 prefetch(highs, first_test)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import runs_take
 from nearcast.kernels import kernel
 from nearcast.kernels.threads import side_by_side
 from nearcast.kernels.verify import Clauses, Probes
@@ -55,12 +55,10 @@ class PackedList(ClauseStructure):
         """Count words, choose the list of each clause, fill the lists and pack the long ones."""
         clauses = self.store.clauses
         rows = self.members()
-        words = int(clauses.keywords.max()) + 1 if len(clauses.keywords) else 0
         tell("counting words", 0.0)
-        self._frequency = GrowableArray(
-            np.bincount(clauses.keywords, minlength=words).astype(np.int32), borrowed=False
-        )
-        self._word_lists = GrowableArray(np.full(words, -1, np.int32), borrowed=False)
+        frequency = np.bincount(self.store.keywords_of(np.flatnonzero(self.store.alive))).astype(np.int32)
+        self._frequency = GrowableArray(frequency, borrowed=False)
+        self._word_lists = GrowableArray(np.full(len(frequency), -1, np.int32), borrowed=False)
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(
             roomy(self.store.rows)
         )
@@ -98,7 +96,7 @@ class PackedList(ClauseStructure):
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses to the lists of their rarest keywords."""
         clauses = self.store.clauses
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
         if unseen > 0:
             self._frequency.fill(unseen, 0)
@@ -151,7 +149,7 @@ class PackedList(ClauseStructure):
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take the postings of clauses out."""
         clauses = self.store.clauses
-        _, words = ragged_take(clauses.keyword_offsets, clauses.keywords, rows)
+        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         _count(self._frequency.values, words, -1)
         change.unpost(self._lists, self._homes.values, rows)
 
@@ -280,12 +278,12 @@ def _describe(
     extras: NDArray[np.int32],
 ) -> None:
     """Write the rarest keyword of clause rows (-1: none), and what else they need; see ``layout``."""
-    _, keyword_offsets, keywords, forbidden_offsets, _, test_offsets = clauses[:6]
+    _, keyword_runs, keywords, forbidden_runs, _, test_runs = clauses[:6]
     any_forbidden, any_tests = clauses.forbidden.size > 0, clauses.test_attributes.size > 0
     for i in range(start, min(stop, rows.size)):
         c = rows[i]
         first, second, third = -1, -1, -1  # the rarest keywords, rarest first
-        for k in range(keyword_offsets[c], keyword_offsets[c + 1]):
+        for k in range(keyword_runs[c, 0], keyword_runs[c, 1]):
             word = keywords[k]
             if first < 0 or frequency[word] < frequency[first]:
                 first, second, third = word, first, second
@@ -294,9 +292,9 @@ def _describe(
             elif third < 0 or frequency[word] < frequency[third]:
                 third = word
         more = (
-            keyword_offsets[c + 1] - keyword_offsets[c] > 3
-            or (any_forbidden and forbidden_offsets[c + 1] > forbidden_offsets[c])
-            or (any_tests and test_offsets[c + 1] > test_offsets[c])
+            keyword_runs[c, 1] - keyword_runs[c, 0] > 3
+            or (any_forbidden and forbidden_runs[c, 1] > forbidden_runs[c, 0])
+            or (any_tests and test_runs[c, 1] > test_runs[c, 0])
         )
         words[i] = first
         extras[i, 0] = second

@@ -80,7 +80,7 @@ class PTQuadtree(FoldingStructure):
         return listed, boxes, *self._order.arranged(clauses, rows)
 
     def _fold(self, rows: NDArray[np.int64]) -> None:
-        left = self.store.alive[self._listed]
+        left = self._standing.values[self._listed]
         moved = np.where(left, np.cumsum(left) - 1, -1).astype(np.int32)
         self._listed = np.concatenate([self._listed[left], rows.astype(np.int32)])
         items = np.arange(len(self._listed) - len(rows), len(self._listed), dtype=np.int32)
@@ -94,7 +94,7 @@ class PTQuadtree(FoldingStructure):
         return self._listed.astype(np.int64)
 
     def _mark(self, rows: NDArray[np.int64]) -> None:
-        """Leave it to the store, which marks the dead."""
+        """Do nothing more: a search asks what stands."""
 
     def view(self) -> View:
         """Return the quadtree, its lists and the newcomers."""
@@ -102,7 +102,7 @@ class PTQuadtree(FoldingStructure):
             _search,
             _Searched(
                 self.store.clauses,
-                self.store.alive,
+                self._standing.values,
                 self._frame,
                 self._tree,
                 self._entries,
@@ -141,8 +141,9 @@ class PTQuadtree(FoldingStructure):
 
     def check(self) -> list[str]:
         """Compare what is arranged with the clauses."""
-        offsets, tokens = self._order.arranged(self.store.clauses, self._laid())
-        return super().check() + check_quadtree(self._frame, self._tree, self._entries, offsets, tokens)
+        laid = self._laid()
+        tokens, standing = self._order.arranged(self.store.clauses, laid), self._standing.values[laid]
+        return super().check() + check_quadtree(self._frame, self._tree, self._entries, *tokens, standing)
 
 
 class _Searched(NamedTuple):

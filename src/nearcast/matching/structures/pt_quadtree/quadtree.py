@@ -313,9 +313,17 @@ def quadtree_stats(tree: Quadtree, items: int) -> dict[str, Any]:
 
 
 def check_quadtree(
-    frame: Frame, tree: Quadtree, entries: Entries, offsets: NDArray[np.int64], tokens: NDArray[np.int32]
+    frame: Frame,
+    tree: Quadtree,
+    entries: Entries,
+    offsets: NDArray[np.int64],
+    tokens: NDArray[np.int32],
+    standing: NDArray[np.bool_],
 ) -> list[str]:
-    """Return the damage found: the tree, the order of the lists, and who misses a pivotal token."""
+    """Return the damage found: the tree, the order of the lists, and who misses a pivotal token.
+
+    *offsets* and *tokens* are those of the items; they mean nothing where an item is not *standing* any more.
+    """
     found = []
     nodes = len(tree.first)
     inner = np.flatnonzero(tree.first)
@@ -346,12 +354,12 @@ def check_quadtree(
     ).any():
         found.append("the box of a quadtree node does not contain those of its children")
     counts = np.diff(offsets)
-    shown = np.arange(_SHOWN) < counts[:, None]
-    if ((entries.cards[:, 1:] > 0) != shown).any() or not np.array_equal(
+    shown = (np.arange(_SHOWN) < counts[:, None]) & standing[:, None]
+    if (((entries.cards[:, 1:] > 0) & standing[:, None]) != shown).any() or not np.array_equal(
         LAST - (entries.cards[:, 1:][shown] - 1), tokens[(offsets[:-1, None] + np.arange(_SHOWN))[shown]]
     ):
         found.append("a card of the quadtree does not show the tokens of its clause")
-    if (entries.cards[counts > _SHOWN, 0] >= 0).any():
+    if (entries.cards[(counts > _SHOWN) & standing, 0] >= 0).any():
         found.append("a card of the quadtree seems to show all tokens of a clause that has more")
     if not np.array_equal(np.unique(entries.items), np.arange(len(offsets) - 1)):
         found.append("the quadtree does not hold every clause")
@@ -367,7 +375,8 @@ def check_quadtree(
             tree.rest[tree.rest_offsets[node] : tree.rest_offsets[node + 1]],
         ):
             reach.update(sets.tolist())
-        for item in entries.items[tree.starts[node] : tree.starts[node + 1]]:
+        items = entries.items[tree.starts[node] : tree.starts[node + 1]]
+        for item in items[standing[items]]:
             mine = tokens[offsets[item] : offsets[item + 1]].tolist()
             if mine and reach.isdisjoint(mine):
                 found.append(f"no pivotal token of quadtree node {node} hits a clause of its list")
