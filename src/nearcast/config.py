@@ -41,12 +41,20 @@ MATCH_ROOM: Final = 1_024  # candidates a message that a search starts with room
 COMPACT_MIN_DEAD: Final = (
     1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
 )
+BULK_SHARE: Final = (
+    8  # rows that come at once are many if they are a share of all rows of at least one in so many
+)
+RENEWED_AT_ONCE: Final = (
+    16_384  # a structure of no more rows is laid out anew in the call that finds it outgrown
+)
+SUCCESSION_ROWS: Final = 512  # rows that the successor of a larger one takes in with each change,
+SUCCESSION_SHARE: Final = 4  # and for each row that changes
 SCAN_BLOCK: Final = 512  # clauses that a scan looks at before it sees whether there is still room for as many
 ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # room that nothing was written to takes no memory
 RESERVE_FROM_BYTES: Final = (
     1 << 20
 )  # an array of this size that has to grow gets much more room than it needs:
-RESERVED_BYTES: Final = 1 << 32  # this much, so that it never has to be copied again
+RESERVED_BYTES: Final = 1 << 30  # this much, so that it never has to be copied again
 UPDATE_AHEAD: Final = 16  # rows between asking for what an updated clause asks for and comparing it
 POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full
 COMPACT_WASTE: Final = (
@@ -198,6 +206,9 @@ STORAGE_ALWAYS_READ: Final = 1 << 20  # bytes of floats that are compared with t
 
 # --- Vocabulary ----------------------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
+HASH_AHEAD: Final = 0.5  # a larger table is prepared from this share of that on:
+HASH_MOVES: Final = 4  # words that are put into it for each one that is added,
+HASH_MOVES_A_CALL: Final = 64  # and with each call
 FEW_STRINGS: Final = (
     64  # a list of fewer is coded without an Arrow array between, which costs as much as 30 words
 )

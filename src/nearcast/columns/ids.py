@@ -31,6 +31,7 @@ __all__ = [
 
 _NONE = -1
 _KINDS = {str: pa.large_string(), int: pa.int64()}
+_NO_ROWS, _NO_INTEGERS = np.empty(0, np.int64), np.empty(0, np.int64)
 _BY_NAME = {str(kind): kind for kind in _KINDS.values()}
 
 
@@ -176,6 +177,10 @@ class TypedIds:
         if self._kind is None and len(ids):
             self._kind = _KINDS[int] if _are_integers(ids) else _KINDS[str]
 
+    def no_ids(self) -> IdColumn:
+        """Return a column of this type without an entry."""
+        return IdColumn(_NO_ROWS, _NO_INTEGERS if self._kind == _KINDS[int] else [])
+
     def _fits(self, ids: pa.Array | list[Any]) -> bool:
         return self._kind is None or (self._kind == _KINDS[int]) == _are_integers(ids)
 
@@ -259,10 +264,10 @@ class Ids(TypedIds):
     def check_new(self, ids: pa.Array | list[Any]) -> None:
         """Raise where ids are of another type, one is in use, or one is there twice."""
         self.check(ids)
+        if len(ids) == 1 and self.row(_at(ids, 0)) < 0:
+            return
         taken = self.find(ids) >= 0
         if not taken.any():
-            if len(ids) < 2:
-                return
             names = pa.array(ids) if isinstance(ids, list) else ids
             if len(names.unique()) == len(names):
                 return

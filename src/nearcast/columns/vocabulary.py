@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.growable import roomy
 from nearcast.columns.parts import Arrays
 from nearcast.columns.ragged import checked_offsets
 from nearcast.errors import ColumnError, shown
@@ -41,6 +42,8 @@ class Vocabulary:
     def __init__(self, words: Iterable[str] | pa.Array | None = None, *, room: int = 0) -> None:
         """Begin with *words*; with *room*, so many can be added before the table of slots grows."""
         self._size = 0
+        self._next: NDArray[np.uint64] | None = None  # a larger table of slots, which is being filled,
+        self._moved = 0  # and how many words are in it
         slots = 16
         while slots * config.HASH_LOAD < room:
             slots *= 2
@@ -80,7 +83,7 @@ class Vocabulary:
     @property
     def nbytes(self) -> int:
         """Memory of the table and the words."""
-        return sum(array.nbytes for array in self._words)
+        return sum(array.nbytes for array in self.arrays().values())
 
     def encode(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
         """Return the code of each string, :data:`NO_CODE` for a null or a word that is not in the vocabulary.
@@ -134,8 +137,12 @@ class Vocabulary:
             limit = int(len(self._words.slots) * config.HASH_LOAD)
             done, self._size = hashing.insert(self._words, self._size, limit, data, offsets, done, out)
             if done == len(out):
-                return out
+                break
             self._grow(int(offsets[done + 1] - offsets[done]), limit)
+
+        if self._size > config.HASH_AHEAD * limit:
+            self._prepare(len(out))
+        return out
 
     def decode(self, codes: Any) -> list[str | None]:
         """Return the word of each code; None for :data:`NO_CODE`."""
@@ -183,19 +190,35 @@ class Vocabulary:
         slots, offsets, data, counts = self._words
         used = int(offsets[self._size])
         if used + length > data.size:
-            data = np.concatenate([data[:used], np.empty(max(used, length, 64), np.uint8)])
+            data = _widened(data, used, used + max(used, length, 64))
         if self._size >= counts.size:
             if self._size >= _MAX_WORDS:
                 raise ColumnError(f"a vocabulary holds at most {_MAX_WORDS:,} words")
-            room = max(self._size, 8)
-            counts = np.concatenate([counts, np.zeros(room, np.int64)])
-            offsets = np.concatenate([offsets[: self._size + 1], np.zeros(room, np.int64)])
-        full = self._size >= limit
-        if full:
-            slots = np.zeros((len(slots) * 2, 2), np.uint64)
+            room = self._size + max(self._size, 8)
+            counts = _widened(counts, self._size, room)
+            offsets = _widened(offsets, self._size + 1, room + 1)
+        if self._size >= limit:
+            if self._next is None:
+                self._next, self._moved = np.zeros((len(slots) * 2, 2), np.uint64), 0
+            slots, self._next = self._next, None
+            hashing.rehash(Words(slots, offsets, data, counts), self._moved, self._size)
         self._words = Words(slots, offsets, data, counts)
-        if full:
-            hashing.rehash(self._words, self._size)
+
+    def _prepare(self, added: int) -> None:
+        """Fill a larger table of slots ahead of time, some words with each call, so that no call waits for all."""
+        if self._next is None:
+            self._next, self._moved = np.zeros((len(self._words.slots) * 2, 2), np.uint64), 0
+        stop = min(self._moved + config.HASH_MOVES * added + config.HASH_MOVES_A_CALL, self._size)
+        if stop - self._moved >= config.HASH_MOVES_A_CALL:
+            hashing.rehash(self._words._replace(slots=self._next), self._moved, stop)
+            self._moved = stop
+
+
+def _widened(array: NDArray[Any], used: int, room: int) -> NDArray[Any]:
+    """Return room for *room* values, with those that are used at its front."""
+    wider = roomy(array, room)
+    wider[:used] = array[:used]
+    return wider
 
 
 def string_array(strings: Iterable[str] | pa.Array) -> pa.Array:

@@ -129,12 +129,13 @@ class Engine:
         table = self._index.store.check_insert(build())
         now = self._clock.now()
         due = self._due(now)
-        rows = self._index.insert(table)
+        rows = self._index.insert_coded(table)
         self._ids.put(ids, rows)
-        told = self._nothing()
         if len(self._valid.store):
             newcomers, messages = self._valid.wanted_by(table, now)
             told = Deliveries(self._ids.column(rows[newcomers]), messages, reasons="subscribe")
+        else:
+            told = self._nothing()
         return self._told([*due, told])
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
@@ -344,7 +345,7 @@ class Engine:
         return told
 
     def _nothing(self) -> Deliveries:
-        return Deliveries(self._ids.column(_NO_ROWS), self._valid.ids.column(_NO_ROWS))
+        return Deliveries(self._ids.no_ids(), self._valid.ids.no_ids())
 
     def _deliveries(
         self, found: Matches, message_ids: Any, change: str = "+", reason: str = "publish"
@@ -405,7 +406,6 @@ class Engine:
 
 
 _KIND = "engine"  # of a directory
-_NO_ROWS = np.empty(0, np.int64)
 
 
 def _lasts(message: Any, now: int) -> bool:

@@ -218,11 +218,11 @@ def insert(
 
 
 @kernel
-def rehash(words: Words, size: int) -> None:
-    """Fill the empty *slots* with the first *size* words."""
+def rehash(words: Words, begin: int, end: int) -> None:
+    """Put the words from code *begin* to code *end* into the slots, where they are not yet."""
     slots, word_offsets, word_bytes, _ = words
     mask = np.uint64(slots.shape[0] - 1)
-    for code in range(size):
+    for code in range(begin, end):
         start, stop = word_offsets[code], word_offsets[code + 1]
         head = _head(word_bytes, start, stop)
         h = _hash(word_bytes, head, _tail(word_bytes, head, start, stop), start, stop)

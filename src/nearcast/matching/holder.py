@@ -18,6 +18,7 @@ from nearcast.columns.rows.messages import MessageRows
 from nearcast.errors import ColumnError, UnknownError, shown
 from nearcast.matching.searching import Searches
 from nearcast.matching.structure import Progress, Structure, View, silent
+from nearcast.matching.succession import Succession
 from nearcast.registry import Registry
 from nearcast.storage.directory import read, restoring, write
 
@@ -45,6 +46,7 @@ class Holder(Generic[_Rows]):
         self._rows: _Rows = structure.store
         self._searches = Searches(structure.room)
         self._build_seconds, self._compactions = 0.0, 0
+        self._succession: Succession[_Rows] | None = None  # while another structure is being filled
         self._lingering: list[NDArray[np.int64]] = []  # rows that were dropped, and may not be given out yet
         if structure.lingers:
             self._rows.unlink()
@@ -145,6 +147,45 @@ class Holder(Generic[_Rows]):
         if (ordered[1:] == ordered[:-1]).any():
             raise ColumnError(f"a {self._what} row is named twice in one call")
         return picks
+
+    def compact(self) -> None:
+        """Lay everything out anew, as when it was built; that takes as long.
+
+        Changes of few rows never wait for that: a structure that has been outgrown gives way to another one step by
+        step, or stays as it is until many rows come at once.
+        """
+        self._succession = None
+        self.structure.build()
+        self._compactions += 1
+        self._publish()
+
+    def _add(self, parts: NDArray[np.int64]) -> None:
+        """Let the structure take parts in, and have it laid out anew where there are too many for it by now."""
+        structure, living = self.structure, self._rows.living
+        if self._succession is None and structure.outgrown(len(parts)):
+            if config.BULK_SHARE * len(parts) >= living or living <= config.RENEWED_AT_ONCE:
+                structure.renew(parts)
+                return
+            successor = structure.successor()
+            if successor is not None:
+                self._succession = Succession(successor)
+        structure.add(parts)
+        if self._succession is not None:
+            self._succession.add(parts)
+
+    def _drop(self, parts: NDArray[np.int64]) -> None:
+        """Let the structure take parts out."""
+        self.structure.drop(parts)
+        if self._succession is not None:
+            self._succession.drop(parts)
+
+    def _settle(self, count: int) -> None:
+        """End a change of *count* parts: go on with a succession, and publish."""
+        if self._succession is not None and self._succession.step(
+            config.SUCCESSION_ROWS + config.SUCCESSION_SHARE * count
+        ):
+            self.structure, self._succession = self._succession.structure, None
+        self._publish()
 
     def _publish(self) -> None:
         """Let searches see what has changed."""

@@ -93,17 +93,21 @@ class Index(Holder[ClauseStore]):
 
         A table with words of its own is translated to this index's vocabulary, which grows.
         """
-        rows, clause_rows = self._rows.insert(self._rows.check_insert(table))
-        self.structure.add(clause_rows)
-        self._publish()
+        return self.insert_coded(self._rows.check_insert(table))
+
+    def insert_coded(self, table: SubscriptionTable) -> NDArray[np.int32]:
+        """Add subscriptions that ``store.check_insert`` has let through; return their rows."""
+        rows, clause_rows = self._rows.insert(table)
+        self._add(clause_rows)
+        self._settle(len(clause_rows))
         return rows
 
     def remove(self, rows: Any) -> None:
         """Remove subscriptions by row; a row that is not there, or twice in the call, is an error."""
         picks = self._subscriptions(rows)
         clause_rows = self._rows.retire(picks)
-        self.structure.drop(clause_rows)
-        self._publish()
+        self._drop(clause_rows)
+        self._settle(len(clause_rows))
         self._release(clause_rows)
         self._rows.forget(picks)
 
@@ -135,30 +139,34 @@ class Index(Holder[ClauseStore]):
         clause_rows = store.parts(picks)
         in_place = np.array_equal(store.owners[clause_rows], picks[table.owners])
         if structure.lingers or not in_place:
-            structure.drop(store.retire(picks))
+            self._drop(store.retire(picks))
             self._release(clause_rows)
-            structure.add(store.append(table, picks))
+            self._add(store.append(table, picks))
         else:
             self._overwrite(clause_rows, table)
-        self._publish()
+        self._settle(len(clause_rows))
 
     def _overwrite(self, rows: NDArray[np.int64], table: SubscriptionTable) -> None:
         """Write the clauses of *table* over clause rows, one each."""
         store, structure = self._rows, self.structure
         columns = table.clauses._asdict()
         changed = store.changed(rows, columns)
-        if structure.rewrites:
-            store.overwrite(rows, columns, table.shapes, changed)
-            structure.rewrite(rows, changed)
-            return
-        anew = rows[changed] if structure.shifts else rows
+        anew = rows  # those that leave the structure and come back
+        if structure.rewrites or structure.shifts:
+            anew = rows[changed & (not structure.rewrites)]
         store.alive[anew] = False
         structure.drop(anew)
+        if self._succession is not None:
+            self._succession.drop(rows)
         store.overwrite(rows, columns, table.shapes, changed)
         store.alive[anew] = True
+        if self._succession is not None:
+            self._succession.add(rows)
         if len(anew):
             structure.add(anew)
-        if structure.shifts:
+        if structure.rewrites:
+            structure.rewrite(rows, changed)
+        elif structure.shifts:
             structure.shift(rows[~changed])
 
     def _moved(self, old: NDArray[np.int64], region: Any) -> SubscriptionTable:

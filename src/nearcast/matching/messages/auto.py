@@ -47,12 +47,22 @@ class MessageAuto(MessageStructure):
         return MessageMOTree(self.store)
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Take messages in; build the MO-Tree when they are too many for a scan."""
-        few = isinstance(self._inner, MessageScan)
-        if few and self.store.living > config.STORE_SCAN:
-            self.build()
-        else:
-            self._inner.add(rows)
+        """Take messages in."""
+        self._inner.add(rows)
+
+    def outgrown(self, more: int) -> bool:
+        """Tell whether there are too many messages for a scan, or for the layout of the MO-Tree."""
+        scanned = isinstance(self._inner, MessageScan)
+        return self.store.living > config.STORE_SCAN if scanned else self._inner.outgrown(more)
+
+    def successor(self) -> MessageAuto | None:
+        """Return that of the structure."""
+        inner = self._inner.successor()
+        if inner is None:
+            return None
+        fresh = MessageAuto(self.store)
+        fresh._inner = inner
+        return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take messages out."""

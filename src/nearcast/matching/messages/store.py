@@ -115,8 +115,8 @@ class MessageStore(Holder[MessageRows]):
             )
         self.rows.check_insert(batch)
         rows, probe_rows = self.rows.insert(batch)
-        self.structure.add(probe_rows)
-        self._publish()
+        self._add(probe_rows)
+        self._settle(len(probe_rows))
         return rows
 
     def remove(self, rows: Any) -> None:
@@ -156,8 +156,8 @@ class MessageStore(Holder[MessageRows]):
         if not len(rows):
             return
         probe_rows = self.rows.retire(rows)
-        self.structure.drop(probe_rows)
-        self._publish()
+        self._drop(probe_rows)
+        self._settle(len(probe_rows))
         self._release(probe_rows)
         self.rows.forget(rows)
 

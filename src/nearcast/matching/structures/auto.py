@@ -135,21 +135,61 @@ class Auto(ClauseStructure):
         return Probes(np.hstack([centres, centres]), offsets, words, *Values.none(count))
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Send new clauses where they belong; choose again when the clauses are many more than at the last choice."""
+        """Send new clauses where they belong."""
+        if self._routes is None:
+            self._inner.add(rows)
+            return
+        others = self._sent(rows)
+        self._routes.values.add(rows[~others])
+        self._inner.add(rows[others])
+
+    def _sent(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Note which of new clauses go by their values; tell which do not."""
+        assert self._routes is not None
+        paths, by_value, _ = self._routes
+        others = ~_by_value(prices(paths, self.store.clauses, rows))
+        by_value.fill(max(self.store.rows - len(by_value.values), 0), False)
+        by_value.values[rows] = ~others
+        self._others += int(np.count_nonzero(others))
+        return others
+
+    def _outlived(self) -> bool:
+        """Tell whether the clauses are many more than at the last choice."""
         scanned = isinstance(self._inner, Scan)
         enough = config.AUTO_SCAN if scanned else max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_SCAN)
-        if self.store.living > enough:
+        return self.store.living > enough
+
+    def outgrown(self, more: int) -> bool:
+        """Tell whether it is time to choose again, or one of the structures has been outgrown."""
+        if self._outlived() or self._inner.outgrown(more):
+            return True
+        return self._routes is not None and self._routes.values.outgrown(more)
+
+    def renew(self, rows: NDArray[np.int64]) -> None:
+        """Choose again, or have what waits beside a trie folded in."""
+        if self._outlived() or self._routes is not None:
             self.build()
-        elif self._routes is None:
-            self._inner.add(rows)
         else:
-            paths, by_value, values = self._routes
-            cheaper = _by_value(prices(paths, self.store.clauses, rows))
-            by_value.fill(self.store.rows - len(by_value.values), False)
-            by_value.values[rows] = cheaper
-            values.add(rows[cheaper])
-            self._inner.add(rows[~cheaper])
-            self._others += int(np.count_nonzero(~cheaper))
+            self._inner.renew(rows)
+
+    def successor(self) -> Auto | None:
+        """Return the same choice with another MO-Tree, where that has been outgrown; a packed list never is.
+
+        Whether a trie would be the better choice by now is asked when many clauses come at once.
+        """
+        if self._routes is None or not self._routes.values.outgrown(0):
+            return None
+        paths, by_value = (
+            self._routes.paths,
+            GrowableArray(np.zeros(self.store.rows, np.bool_), borrowed=False),
+        )
+        fresh, values, others = Auto(self.store), self._routes.values.successor(), PackedList(self.store)
+        others.part = (by_value, True)  # nothing, so that the list begins empty
+        others.build()
+        others.part, values.part = (by_value, False), (by_value, True)
+        fresh._routes, fresh._inner = _Routes(paths, by_value, values), others
+        fresh._chosen_for, fresh._why = self.store.living, self._why
+        return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take clauses out of where they are."""

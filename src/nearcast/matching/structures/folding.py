@@ -63,14 +63,23 @@ class FoldingStructure(ClauseStructure):
         self._await_newcomers()
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Let clauses wait, or fold all that wait into the layout."""
+        """Let clauses wait."""
+        self._reach(rows)
+        self._newcomers.add(rows)
+
+    def _reach(self, rows: NDArray[np.int64]) -> None:
+        """Give ranks to the words of new clauses."""
         clauses = self.store.clauses
-        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
-        self._order.reach(words)
-        if not self._newcomers.too_many(len(rows)):
-            self._newcomers.add(rows)
-            return
+        self._order.reach(runs_take(clauses.keyword_runs, clauses.keywords, rows)[1])
+
+    def outgrown(self, more: int) -> bool:
+        """Tell whether so many clauses wait that it is time to fold them in."""
+        return self._newcomers.too_many(more)
+
+    def renew(self, rows: NDArray[np.int64]) -> None:
+        """Fold all clauses that wait, and new ones, into the layout."""
         self._folds += 1
+        self._reach(rows)
         if self.store.living > config.REORDER_GROWTH * self._ordered:
             self.build()
         else:
