@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["ClauseLists", "Placed", "code_clauses", "cross", "place", "probe_rows"]
 
 _NO_BOXES = np.empty((0, 4))
+_NO_CODES, _NO_RUN = np.empty(0, np.int32), np.zeros((1, 2), np.int32)
+_NO_TESTS = _NO_CODES, np.empty(0), np.empty(0), np.empty(0, np.uint8)
+_FIRST = np.array([0, 1])
 
 
 class ClauseLists(NamedTuple):
@@ -86,22 +89,18 @@ def code_clauses(
 
 def _one_clause(clause: Clause, vocabulary: Vocabulary) -> ClauseLists:
     """Code a single clause without tests, as subscribers that come one by one mostly have."""
-    codes = vocabulary.add([*sorted(clause.keywords), *sorted(clause.forbidden)])
     wanted = len(clause.keywords)
-    keywords, forbidden = np.sort(codes[:wanted]), np.sort(codes[wanted:])
-    coded = Clauses(
-        _NO_BOXES,
-        np.array([[0, wanted]], np.int32),
-        keywords,
-        np.array([[0, len(forbidden)]], np.int32),
-        forbidden,
-        np.zeros((1, 2), np.int32),
-        np.empty(0, np.int32),
-        np.empty(0),
-        np.empty(0),
-        np.empty(0, np.uint8),
-    )
-    return ClauseLists(np.array([0, 1]), coded)
+    if clause.forbidden:
+        codes = vocabulary.add([*sorted(clause.keywords), *sorted(clause.forbidden)])
+        keywords, forbidden = np.sort(codes[:wanted]), np.sort(codes[wanted:])
+        forbidden_runs = np.array([[0, len(forbidden)]], np.int32)
+    else:
+        keywords = vocabulary.add(sorted(clause.keywords))
+        keywords.sort()
+        forbidden, forbidden_runs = _NO_CODES, _NO_RUN
+    runs = np.array([[0, wanted]], np.int32)
+    coded = Clauses(_NO_BOXES, runs, keywords, forbidden_runs, forbidden, _NO_RUN, *_NO_TESTS)
+    return ClauseLists(_FIRST, coded)
 
 
 def place(regions: Sequence[Region | Place]) -> Placed:

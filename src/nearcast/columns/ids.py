@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 _NONE = -1
-_KINDS = {str: pa.large_string(), int: pa.int64()}
+_STRINGS, _INTEGERS = pa.large_string(), pa.int64()  # a kind of ids is one of these two objects
+_KINDS = {str: _STRINGS, int: _INTEGERS}
 _NO_ROWS, _NO_INTEGERS = np.empty(0, np.int64), np.empty(0, np.int64)
 _BY_NAME = {str(kind): kind for kind in _KINDS.values()}
 
@@ -165,7 +166,7 @@ class TypedIds:
                     "do not mix"
                 )
         if not self._fits(ids):
-            mine, theirs = ("strings", "integers") if self._kind == _KINDS[str] else ("integers", "strings")
+            mine, theirs = ("strings", "integers") if self._kind is _STRINGS else ("integers", "strings")
             raise ColumnError(
                 f"the ids of {self._what}s are {mine} here, and {shown(_at(ids, 0))} is not one; "
                 f"{theirs} and {mine} do not mix, so give all of them as {mine}"
@@ -175,14 +176,14 @@ class TypedIds:
         """Let ids that may come decide the type, or raise where they are of another one."""
         self.check(ids)
         if self._kind is None and len(ids):
-            self._kind = _KINDS[int] if _are_integers(ids) else _KINDS[str]
+            self._kind = _INTEGERS if _are_integers(ids) else _STRINGS
 
     def no_ids(self) -> IdColumn:
         """Return a column of this type without an entry."""
-        return IdColumn(_NO_ROWS, _NO_INTEGERS if self._kind == _KINDS[int] else [])
+        return IdColumn(_NO_ROWS, _NO_INTEGERS if self._kind is _INTEGERS else [])
 
     def _fits(self, ids: pa.Array | list[Any]) -> bool:
-        return self._kind is None or (self._kind == _KINDS[int]) == _are_integers(ids)
+        return self._kind is None or (self._kind is _INTEGERS) == _are_integers(ids)
 
 
 class Ids(TypedIds):
@@ -221,10 +222,10 @@ class Ids(TypedIds):
     def row(self, id: Any) -> int:
         """Return the row of one id, -1 where there is none (of this type)."""
         if isinstance(id, str):
-            if self._kind is not None and self._kind != _KINDS[str]:
+            if self._kind is not None and self._kind is not _STRINGS:
                 return _NONE
             code = self._names.words.code(id.encode("utf-8", "surrogatepass"))
-        elif isinstance(id, int | np.integer) and not isinstance(id, bool) and self._kind == _KINDS[int]:
+        elif isinstance(id, int | np.integer) and not isinstance(id, bool) and self._kind is _INTEGERS:
             if not -(2**63) <= id < 2**63:
                 return _NONE
             code = self._names.words.code(int(id).to_bytes(8, "little", signed=True))
@@ -345,7 +346,7 @@ class Ids(TypedIds):
         words = self._names.words
         if self._dictionary is None or len(self._dictionary) != len(words):
             array = words.words
-            if self._kind == _KINDS[int]:
+            if self._kind is _INTEGERS:
                 array = np.frombuffer(array.buffers()[2] or b"", np.int64)[: len(words)]
             self._dictionary = array
         return self._dictionary
@@ -388,8 +389,9 @@ def _at(ids: pa.Array | list[Any], position: int) -> Any:
 
 def _put(names: _Names, words: pa.Array | list[Any], rows: NDArray[Any]) -> None:
     codes = names.words.add(words)
-    names.rows.fill(max(len(names.words) - len(names.rows.values), 0), _NONE)
-    names.codes.fill(max(int(rows.max()) + 1 - len(names.codes.values), 0), _NONE)
+    for column, size in ((names.rows, len(names.words)), (names.codes, int(rows.max()) + 1)):
+        if size > len(column.values):
+            column.fill(size - len(column.values), _NONE)
     names.rows.values[codes] = rows
     names.codes.values[rows] = codes
 

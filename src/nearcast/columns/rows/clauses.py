@@ -117,8 +117,12 @@ class ClauseStore(Rows):
 
     def append(self, table: SubscriptionTable, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Add the clauses of *table* for the given subscription rows, which have none; return the clause rows."""
-        one_each = len(table.owners) == table.size and not (table.owners[1:] == table.owners[:-1]).any()
-        owners = rows[table.owners].astype(np.int32, copy=False)
+        one_each = len(table.owners) == table.size
+        if one_each and table.size == 1:
+            owners = rows.astype(np.int32, copy=False)
+        else:
+            one_each = one_each and not (table.owners[1:] == table.owners[:-1]).any()
+            owners = rows[table.owners].astype(np.int32, copy=False)
         return self._add_parts(table.clauses._asdict(), table.shapes, owners, one_each=one_each)
 
     def _name(self, rows: NDArray[np.int32], ids: pa.Array, size: int) -> None:
