@@ -212,7 +212,7 @@ class TestMatch:
                 ["{m}", "{s}", "--index", "r-tree"],
                 "there is no index 'r-tree'; there are auto, scan, ranked-list",
             ),
-            (["{m}", "{s}", "-o", "out.xlsx"], "cannot tell in which format to write out.xlsx"),
+            (["{m}", "{s}", "-o", "out.xlsx"], "the format of out.xlsx is unknown"),
             (["{m}", "{s}", "-o", "/no/such/out.csv"], "cannot write '/no/such/out.csv': No such file"),
             (["nope.csv", "{s}"], "there is no file or directory nope.csv"),
             (["{m}", "nope.geojson"], "there is no file or directory nope.geojson"),
