@@ -140,8 +140,14 @@ def test_nothing_good_is_a_failure(tmp_path):
         (("messages", "raw.txt", "out"), "the ending of raw.txt tells no format"),
         (("messages", "raw.txt", "out", "--format", "xml"), "there is no format 'xml'"),
         (("messages", "missing.csv", "out"), "missing.csv"),
-        (("messages", "missing.csv", "out", "--column", "id"), "--column 'id' has the wrong form; write NAME=SQL"),
-        (("messages", "missing.csv", "out", "--conf", "x"), "--conf 'x' has the wrong form; write NAME=VALUE"),
+        (
+            ("messages", "missing.csv", "out", "--column", "id"),
+            "--column 'id' has the wrong form; write NAME=SQL",
+        ),
+        (
+            ("messages", "missing.csv", "out", "--conf", "x"),
+            "--conf 'x' has the wrong form; write NAME=VALUE",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(spark, tmp_path, monkeypatch, arguments, said):

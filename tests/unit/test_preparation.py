@@ -210,7 +210,11 @@ def test_columns_that_are_left_out_are_named():
         ({"id": [1]}, "messages", "no place"),
         ({"id": [1], "lon": [1.0]}, "messages", "there is no lat"),
         ({"id": [1.5], "lon": [1.0], "lat": [1.0]}, "messages", "id must be a column of strings"),
-        ({"id": [1], "lon": [1.0], "lat": [1.0], "reason": ["x"]}, "messages", "as the output will; rename it"),
+        (
+            {"id": [1], "lon": [1.0], "lat": [1.0], "reason": ["x"]},
+            "messages",
+            "as the output will; rename it",
+        ),
         (
             {"id": [1], "lon": [1.0], "lat": [1.0], "published_at": [NOW.replace(tzinfo=None)]},
             "messages",
