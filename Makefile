@@ -1,5 +1,5 @@
 # Nearcast: `make demo` shows what it does, `make test` proves that it does it.
-# Both create the environment in .venv first, from the pinned versions in requirements.lock, and re-use it afterwards.
+# Both first create the environment in .venv from the pinned versions in requirements.lock, and reuse it afterwards.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -28,10 +28,10 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Match sample messages against sample subscriptions on local Spark, and draw the map
 	@$(BIN)/nearcast demo
 
-test: $(READY) ## Run the tests, but for the few that take long
+test: $(READY) ## Run the tests, except the few that take long
 	@$(BIN)/python -m pytest -n 2 --durations=20
 
-long: $(READY) ## Run the tests that take long too: kills, figures, rivals at size
+long: $(READY) ## Run all tests, also those that take long: kills, figures, rivals at full size
 	@$(BIN)/python -m pytest -n 2 --durations=20 --long
 
 lint: $(READY) ## Check style and types
@@ -39,12 +39,12 @@ lint: $(READY) ## Check style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-wheel: $(READY) ## Build a wheel that brings its kernels compiled, into dist
+wheel: $(READY) ## Build a wheel with compiled kernels, into dist
 	@$(BIN)/python tools/build_wheel.py
 
 lock: $(READY) ## Pin the newest versions that fit pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 	  --group dev --extra spark --extra bench pyproject.toml --output-file requirements.lock
 
-clean: ## Remove the environment and what the commands made
+clean: ## Remove the environment and everything that the commands created
 	@rm -rf $(VENV) nearcast-demo .mypy_cache .ruff_cache .hypothesis

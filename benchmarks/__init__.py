@@ -1,1 +1,1 @@
-"""The papers' experiments, beside the package: ``python -m benchmarks`` from a checkout; and floors for all."""
+"""The experiments of the papers, outside the package: run ``python -m benchmarks`` in a checkout."""

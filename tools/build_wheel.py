@@ -1,10 +1,10 @@
-"""Build a wheel that brings compiled kernels, so that a first call on another machine compiles nothing.
+"""Build a wheel with compiled kernels, so that the first call on another machine compiles nothing.
 
     python tools/build_wheel.py [DIRECTORY]
 
-The kernels are compiled for x86-64-v3 (processors of about 2015 and later), for the Python and the Numba that run this
-tool: the wheel is tagged for that Python; with another Numba it works, and compiles as any wheel does. On an aarch64
-machine the same tool compiles for every processor of that kind; nobody has run it there yet.
+The kernels are compiled for x86-64-v3 (processors since about 2015), and for the versions of Python and Numba that run
+this tool. The wheel is tagged for that version of Python; with another version of Numba it works, but compiles like any
+other wheel. On an aarch64 machine the same tool compiles for all aarch64 processors, but nobody has run it there yet.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def main(target: Path) -> Path:
 
 
 def plain_wheel(room: Path) -> Path:
-    """Build the wheel of the sources alone."""
+    """Build a wheel of only the sources."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(room)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return next(room.glob("*.whl"))
 
 
 def compiled_kernels(plain: Path, room: Path) -> list[Path]:
-    """Install the wheel in a folder of its own, use every door, and return the kernels that this compiled."""
+    """Install the wheel in a directory of its own, use the whole public API, and return the kernels compiled for it."""
     package, kept = room / "package", room / "kernels"
     kept.mkdir(mode=0o700)
     with zipfile.ZipFile(plain) as archive:

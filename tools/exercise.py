@@ -1,4 +1,4 @@
-"""Use every door of the package once, in small and in large: what `tools/build_wheel.py` compiles kernels for."""
+"""Use the whole public API once, with few rows and with many; `build_wheel.py` ships the kernels that this compiles."""
 
 import tempfile
 from pathlib import Path
@@ -27,7 +27,7 @@ from nearcast import (
 )
 
 HERE = Point(lon=-73.99, lat=40.73)
-LARGE = 30_000  # more subscriptions than a scan is used for
+LARGE = 30_000  # too many subscriptions for a scan
 
 
 def readme() -> None:
@@ -70,7 +70,7 @@ def tables(count: int) -> tuple[pa.Table, pa.Table]:
 
 
 def engines() -> None:
-    """Subscribe, publish, match and leave, as objects and as tables, few and many."""
+    """Subscribe, publish, match and unsubscribe, with objects and with tables, few and many."""
     triangle = Polygon("POLYGON ((-75 40, -73 40, -73 42, -75 40))")
     regions = [Box(-75, 40, -73, 42), Circle(lon=-73.99, lat=40.73, radius=900), triangle]
     for count in (50, LARGE):
@@ -95,7 +95,7 @@ def engines() -> None:
 
 
 def indexes() -> None:
-    """Build, change, save and open what a user may name."""
+    """Build, change, save and open every index and store that a user may name."""
     for count in (50, LARGE):
         subscriptions, messages = tables(count)
         table = SubscriptionTable.from_arrow(subscriptions)
@@ -141,7 +141,7 @@ def ranking() -> None:
 
 
 def covering() -> None:
-    """Ask what covers what."""
+    """Query which subscriptions cover which."""
     subscriptions, _ = tables(3000)
     table = SubscriptionTable.from_arrow(subscriptions)
     graph = RelationGraph()

@@ -1,13 +1,13 @@
 """Make the sample data of ``nearcast demo``: one invented day around New York.
 
-The place names are real: GNIS, the US government's gazetteer, public domain. Everything else is invented by a
-seeded generator: the same places and seed give the same tables. Run it from the repository's root::
+The place names are real: they are from GNIS, the US government's gazetteer, which is in the public domain. Everything
+else is invented by a seeded generator: the same places and seed give the same tables. Run it from the repository root::
 
     python tools/make_sample_data.py [directory with places_gn.parquet] [--output DIR] [--seed N]
 
 It writes ``places.parquet`` (the base map), ``messages.parquet`` and ``subscriptions.parquet``. Messages and
-subscriptions of a theme speak with the same words, around the same places, so that most messages find a
-handful of takers.
+subscriptions of a theme use the same words, around the same places, so that most messages reach a handful of
+subscribers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def word_lists(text: str) -> dict[str, list[str]]:
-    """Return the lists of *text*: each begins with its name and a colon, its entries stand between commas."""
+    """Return the lists of *text*: each begins with its name and a colon, and commas separate its entries."""
     _, *parts = re.split(r"(\w+): ", " ".join(text.split()))
     return {name: words.strip(" ,").split(", ") for name, words in zip(parts[::2], parts[1::2])}
 
@@ -91,7 +91,7 @@ WORDS = word_lists("""
 
 @dataclass(frozen=True)
 class Theme:
-    """One kind of message, and the interests that it meets."""
+    """One kind of message, and the interests that it matches."""
 
     category: str
     share: float  # of the messages and of the subscriptions

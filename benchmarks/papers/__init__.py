@@ -1,1 +1,1 @@
-"""The figures of each paper as experiments, and what shows them."""
+"""The figures of each paper as experiments, and the commands and tables for them."""

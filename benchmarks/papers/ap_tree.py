@@ -1,7 +1,8 @@
-"""Section 5.1 of the AP-Tree paper as experiments: Figures 10 to 18.
+"""Figures 10 to 18 of the AP-Tree paper as experiments.
 
-The datasets are those of :mod:`nearcast.bench.scenes`. Where the number of subscriptions grows, it does so in steps of
-the scene's own, as the paper's 1 to 20 million are of its default of 5 million.
+The paper is Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe" (2015),
+section 5.1. The datasets are those of :mod:`nearcast.bench.datasets`. Where the number of subscriptions grows, it grows
+in multiples of the scene's number, as the paper's 1 to 20 million are multiples of its default of 5 million.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from nearcast.workloads import Recipe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nearcast.bench.scenes import Scene, Setting
+    from nearcast.bench.datasets import DatasetSetting, Scene
 
 __all__ = ["FIGURES"]
 
-OPTIMAL_SHARE = 0.1  # of the subscriptions, where the optimal partition takes part
-MAINTENANCE_SHARE = 0.25  # of the subscriptions, where most of them are inserted
+OPTIMAL_SHARE = 0.1  # of the subscriptions, in comparisons with the optimal partition
+MAINTENANCE_SHARE = 0.25  # of the subscriptions, in figures where most of them are inserted
 SMALL_AREA = (0.000_005, 0.000_015)  # Fig. 11: 0.001% of the space on average
 GROWTH = (0.2, 0.5, 1.0, 2.0, 4.0)  # Figs. 15 and 18: 1 to 20 million, by default 5
 
@@ -170,7 +171,7 @@ def subscriptions(scene: Scene) -> Experiment:
 
 
 def divergence(scene: Scene) -> Experiment:
-    """Figure 16: matching and maintenance by the KL divergence θ_KL from which a node is built anew."""
+    """Figure 16: matching and maintenance by the KL divergence θ_KL at which a node is rebuilt."""
     return Experiment(
         "16",
         "AP-Tree: effect of the KL-divergence threshold θKL",
@@ -193,7 +194,7 @@ def divergence(scene: Scene) -> Experiment:
 
 
 def maintenance(scene: Scene) -> Experiment:
-    """Figure 17: matching and insertion by the share δ that the index was built over at first."""
+    """Figure 17: matching and insertion by the share δ that the index was first built over."""
     lines: dict[str, tuple[str, dict[str, float]]] = {
         "ap-tree": ("ap-tree", {}),
         "ap-tree-NR": ("ap-tree", {"divergence": math.inf}),
@@ -249,7 +250,7 @@ def boolean_subscriptions(scene: Scene) -> Experiment:
     )
 
 
-def _arriving(scene: Scene) -> Setting:
+def _arriving(scene: Scene) -> DatasetSetting:
     return scene.setting(scene.tweets, Recipe(drifting=True), times=MAINTENANCE_SHARE)
 
 

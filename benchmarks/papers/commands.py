@@ -1,7 +1,7 @@
 """``python -m benchmarks``: the experiments of the papers, figure by figure, from a checkout.
 
-Exit codes: 0 all well; 1 an index answered wrongly, or something outside is lacking; 2 the command cannot be run as
-given.
+The exit code is 0 for success, 1 if an index answered wrongly or something outside Nearcast is missing, and 2 if the
+command cannot be run as given.
 """
 
 from __future__ import annotations
@@ -12,15 +12,22 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.papers.running import (
-    ExperimentMessages,
-    ExperimentSubscriptions,
-    Format,
-    OutDirectory,
-    run_figures,
-)
+from benchmarks.papers.running import Format, OutDirectory, run_figures
 from nearcast import config
-from nearcast.bench.running import JsonFile, RealData, Repeat, Seed
+from nearcast.bench.options import (
+    CommandCount,
+    JsonFile,
+    Messages,
+    PublishThreads,
+    Queries,
+    RealData,
+    Repeat,
+    ResultCount,
+    Seed,
+    Subscriptions,
+    TrialSeconds,
+    WindowSize,
+)
 from nearcast.cli import Commands
 
 __all__ = ["app"]
@@ -31,7 +38,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Repeat the papers' experiments on this machine: a table for each figure, all answers checked.",
+    help="Repeat the experiments of the papers on this machine: a table for each figure, all answers checked.",
 )
 
 
@@ -40,11 +47,11 @@ def ap_tree(
     figure: Annotated[
         str | None,
         typer.Option(
-            metavar="N[,N…]", help="10a, 10b, 11, 12, 13, 14, 15, 16, 17, 18a, 18b; all unless given."
+            metavar="N[,N…]", help="10a, 10b, 11, 12, 13, 14, 15, 16, 17, 18a, 18b; by default all."
         ),
     ] = None,
-    subscriptions: ExperimentSubscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
-    messages: ExperimentMessages = config.EXPERIMENT_MESSAGES,
+    subscriptions: Subscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
+    messages: Messages = config.EXPERIMENT_MESSAGES,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     data: RealData = None,
@@ -54,16 +61,17 @@ def ap_tree(
 ) -> None:
     """Run the experiments of the AP-Tree paper (Figures 10 to 18).
 
-    Fan-out and threshold, variants of the tree, datasets, keywords, areas,
-    number of subscriptions, maintenance, boolean subscriptions. All indexes of
-    a figure must give the same answers.
+    They vary fan-out and threshold, variants of the tree, datasets, keywords,
+    areas, number of subscriptions, maintenance, and Boolean subscriptions. All
+    indexes of a figure must give the same answers. --subscriptions is their
+    number in figures that do not vary it.
 
     For example:
 
     python -m benchmarks ap-tree --figure 13,15 --subscriptions 50000 --out figures
     """
     from benchmarks.papers.ap_tree import FIGURES
-    from nearcast.bench.scenes import scene
+    from nearcast.bench.datasets import scene
 
     sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
     where = scene(subscriptions, messages, data)
@@ -75,10 +83,10 @@ def ap_tree(
 @app.command()
 def lfilter(
     figure: Annotated[
-        str | None, typer.Option(metavar="N[,N…]", help="7, 8, 9, 10, 11; all unless given.")
+        str | None, typer.Option(metavar="N[,N…]", help="7, 8, 9, 10, 11; by default all.")
     ] = None,
-    subscriptions: ExperimentSubscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
-    messages: ExperimentMessages = config.EXPERIMENT_MESSAGES,
+    subscriptions: Subscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
+    messages: Messages = config.EXPERIMENT_MESSAGES,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     data: RealData = None,
@@ -88,16 +96,17 @@ def lfilter(
 ) -> None:
     """Run the experiments of the LFILTER paper (Figures 7 to 11).
 
-    Short and long messages, points and ranges: probing strategies of the
-    MBRTrie, the three filters, other indexes, number of subscriptions. All
-    indexes of a figure must give the same answers.
+    Short and long messages, points and ranges, are matched by the probing
+    strategies of the MBRTrie, the three filters and other indexes, and with
+    several numbers of subscriptions. All indexes of a figure must give the same
+    answers. --subscriptions is their number in figures that do not vary it.
 
     For example:
 
     python -m benchmarks lfilter --figure 8 --subscriptions 50000 --out figures
     """
     from benchmarks.papers.lfilter import FIGURES
-    from nearcast.bench.scenes import scene
+    from nearcast.bench.datasets import scene
 
     sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
     where = scene(subscriptions, messages, data)
@@ -110,19 +119,11 @@ def lfilter(
 def attributes(
     figure: Annotated[
         str | None,
-        typer.Option(
-            metavar="N[,N…]", help="4, 5, 6, 7, table5a, table5b, 8-9, 10-11, 12; all unless given."
-        ),
+        typer.Option(metavar="N[,N…]", help="4, 5, 6, 7, table5a, table5b, 8-9, 10-11, 12; by default all."),
     ] = None,
-    subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions are indexed, where they are the fewest.", min=1)
-    ] = config.EXPERIMENT_SUBSCRIPTIONS,
-    messages: Annotated[
-        int, typer.Option(help="How many messages are stored, likewise.", min=1)
-    ] = config.EXPERIMENT_SUBSCRIPTIONS,
-    queries: Annotated[
-        int, typer.Option(help="How many messages and subscriptions ask.", min=1)
-    ] = config.MO_QUERIES,
+    subscriptions: Subscriptions = config.EXPERIMENT_SUBSCRIPTIONS,
+    messages: Messages = config.EXPERIMENT_SUBSCRIPTIONS,
+    queries: Queries = config.MO_QUERIES,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     out: OutDirectory = None,
@@ -131,9 +132,11 @@ def attributes(
 ) -> None:
     """Run the experiments of the MO-Tree paper (Figures 4 to 12, Table 5).
 
-    Subscriptions with six intervals over 20 attributes and a region: messages
-    ask for subscriptions, subscriptions for stored messages; inserts, updates,
-    removals and memory. All must give the same answers.
+    Subscriptions have six intervals over 20 attributes, and a region. Messages
+    query an index of subscriptions, and subscriptions query a store of messages;
+    inserts, updates, removals and memory are measured, too. All structures must
+    give the same answers. Figures that vary the number of subscriptions or
+    messages begin with the given one.
 
     For example:
 
@@ -162,26 +165,15 @@ def topk(
     figure: Annotated[
         str | None,
         typer.Option(
-            metavar="N[,N…]", help="10a, 10b, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20; all unless given."
+            metavar="N[,N…]", help="10a, 10b, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20; by default all."
         ),
     ] = None,
-    subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions, where they are the fewest.", min=1)
-    ] = config.TOPK_SUBSCRIPTIONS,
-    window: Annotated[
-        int, typer.Option(help="How many messages the window holds, likewise.", min=1)
-    ] = config.TOPK_WINDOW,
-    messages: Annotated[
-        int, typer.Option(help="How many messages arrive when it is full.", min=1)
-    ] = config.TOPK_MESSAGES,
-    k: Annotated[
-        int, typer.Option("--k", help="How many results a subscription has.", min=1, max=config.RANKING_MAX_K)
-    ] = config.TOPK_K,
-    threads: Annotated[int, typer.Option(help="Threads of one publish call.", min=1)] = 1,
-    seconds: Annotated[
-        float,
-        typer.Option(help="A slow one publishes as many messages as it can in this time.", min=1),
-    ] = config.TOPK_SECONDS,
+    subscriptions: Subscriptions = config.TOPK_SUBSCRIPTIONS,
+    window: WindowSize = config.TOPK_WINDOW,
+    messages: Messages = config.TOPK_MESSAGES,
+    k: ResultCount = config.TOPK_K,
+    threads: PublishThreads = 1,
+    seconds: TrialSeconds = config.TOPK_SECONDS,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     data: RealData = None,
@@ -191,17 +183,18 @@ def topk(
 ) -> None:
     """Run the experiments of the Skype paper (Figures 10 to 20, Table 4).
 
-    Fills a window, subscribes, and lets messages arrive: the time of an
-    arriving message (AMP) and of an expired one (EMP), by index and by the kind
-    of buffers. All must give the same results.
+    Each trial fills a window, subscribes, and lets messages arrive. The time per
+    arriving message (AMP) and per expired message (EMP) is shown by index and by
+    kind of buffer. All must give the same results. Figures that vary the number
+    of subscriptions or the window begin with the given one.
 
     For example:
 
     python -m benchmarks topk --figure 14 --subscriptions 100000 --window 100000
     """
     from benchmarks.papers.skype import FIGURES
-    from nearcast.bench.streams import ranking_scene
     from nearcast.bench.topk import run
+    from nearcast.bench.topk_workloads import ranking_scene
 
     sizes = (
         f"--subscriptions {subscriptions} --window {window} --messages {messages} --k {k} --threads {threads} "
@@ -226,14 +219,10 @@ def topk(
 def covering(
     figure: Annotated[
         str | None,
-        typer.Option(metavar="N[,N…]", help="8, 9, table1, table2, 10, 11, 12, forwarded; all unless given."),
+        typer.Option(metavar="N[,N…]", help="8, 9, table1, table2, 10, 11, 12, forwarded; by default all."),
     ] = None,
-    commands: Annotated[
-        int, typer.Option(help="How many commands on rectangles, at the most.", min=1)
-    ] = config.COVERING_COMMANDS,
-    subscriptions: Annotated[
-        int, typer.Option(help="How many full subscriptions, likewise.", min=1)
-    ] = config.COVERING_SUBSCRIPTIONS,
+    commands: CommandCount = config.COVERING_COMMANDS,
+    subscriptions: Subscriptions = config.COVERING_SUBSCRIPTIONS,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     data: RealData = None,
@@ -243,8 +232,9 @@ def covering(
 ) -> None:
     """Run the experiments of the covering paper (Figures 8 to 12, Tables I and II).
 
-    Follows random commands on rectangles by each index; besides, which share
-    of full subscriptions must be forwarded. All must tell the same.
+    Each index executes random commands on rectangles. One more experiment shows
+    the share of full subscriptions that must be forwarded. All must give the
+    same answers. The given numbers are the largest in any figure.
 
     For example:
 
@@ -252,7 +242,7 @@ def covering(
     """
     from benchmarks.papers.covering import FIGURES
     from nearcast.bench.covering import run
-    from nearcast.bench.coverings import covering_scene
+    from nearcast.bench.covering_workloads import covering_scene
 
     sizes = f"--commands {commands} --subscriptions {subscriptions}{' --data DIR' if data else ''}"
     run_figures(
@@ -272,10 +262,10 @@ def covering(
 
 @app.command()
 def page(
-    directory: Annotated[Path, typer.Argument(help="What --out wrote, and the tables of nearcast bench.")],
+    directory: Annotated[Path, typer.Argument(help="Output of --out, and the tables of nearcast bench.")],
 ) -> None:
-    """Put the results of a directory into docs/experiments.md; the text around them stays."""
+    """Put the results of a directory into docs/experiments.md; the text around them is kept."""
     from benchmarks.papers.page import write_page
 
     for name in write_page(directory):
-        typer.echo(f"{name}: no {name}.json, kept as it is", err=True)
+        typer.echo(f"{name}: there is no {name}.json, so the table is kept", err=True)

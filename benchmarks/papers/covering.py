@@ -1,6 +1,8 @@
-"""Section V of the covering paper as experiments: Figures 8 to 12 and Tables I and II; and one of our own.
+"""Figures 8 to 12 and Tables I and II of the covering paper as experiments, and one experiment of our own.
 
-Where numbers grow, they do so in steps of the scene's own commands, of which the paper has 60,000 and 100,000.
+The paper is Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005),
+section V. Where the number of commands grows, it grows in shares of the scene's number; the paper has 60,000 and
+100,000.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from functools import partial
 
 from nearcast import config
 from nearcast.bench.covering import NAIVE, RECTANGLES, CoveringCell
-from nearcast.bench.coverings import CoveringScene, RectangleSetting
+from nearcast.bench.covering_workloads import CoveringScene, RectangleSetting
 from nearcast.bench.experiments import Experiment
 
 __all__ = ["FIGURES"]
@@ -22,7 +24,8 @@ GROWTH = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 INDEXED = RECTANGLES[:2]
 MODE = "reporting mode k"
-SHORT = {  # of the tables: nodes visited and point comparisons, in all, by subscriptions, by unsubscriptions
+# Columns of the tables: nodes visited and point comparisons, in all, by subscriptions, by unsubscriptions.
+SHORT = {
     "nv": "nodes",
     "nv_s": "nodes_subscribe",
     "nv_u": "nodes_unsubscribe",
@@ -37,7 +40,7 @@ def _load(leaving: float) -> str:
 
 
 def reporting(scene: CoveringScene) -> Experiment:
-    """Figure 8: how many covers are remembered, under a heavy and under a light load."""
+    """Figure 8: run time by the number of covers that are remembered, under a heavy and a light load."""
     return Experiment(
         "8",
         "Run time and reporting mode",
@@ -54,7 +57,7 @@ def reporting(scene: CoveringScene) -> Experiment:
 
 
 def queries(scene: CoveringScene) -> Experiment:
-    """Figure 9: queries that unsubscriptions make."""
+    """Figure 9: the number of queries caused by unsubscriptions."""
     return Experiment(
         "9",
         "Queries by unsubscriptions",
@@ -65,12 +68,12 @@ def queries(scene: CoveringScene) -> Experiment:
             for leaving in LOADS
         ],
         measures=("queries_unsubscribe",),
-        note="10 dimensions; every subscription makes one query besides, whatever k",
+        note="10 dimensions; every subscription also makes one query, whatever k",
     )
 
 
 def statistics(leaving: float, figure: str, title: str, scene: CoveringScene) -> Experiment:
-    """Tables I and II: what a k-d tree looks at."""
+    """Tables I and II: nodes and points that a k-d tree visits."""
     return Experiment(
         figure,
         title,
@@ -112,7 +115,7 @@ def indexes(attributes: int, figure: str, scene: CoveringScene) -> Experiment:
 
 
 def forwarded(scene: CoveringScene) -> Experiment:
-    """How many full subscriptions must be forwarded: what covering is for."""
+    """Our own: the share of full subscriptions that must be forwarded, which covering is meant to reduce."""
     return Experiment(
         "forwarded",
         "Subscriptions that must be forwarded",

@@ -1,8 +1,9 @@
-"""Section 6 of the LFILTER paper (cost-based filtering) as experiments: Figures 7 to 11.
+"""Figures 7 to 11 of the LFILTER paper as experiments.
 
-Four groups of messages: short (6 to 20 words) and long (100 to 1,000), points and ranges. Messages draw their words
-by frequency, so that a length can be asked for; subscriptions are made as in the AP-Tree paper. Tweets stand for the
-Twitter dataset, places for the USA dataset (see :mod:`nearcast.bench.scenes`).
+The paper is Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015), section 6.
+There are four groups of messages: short (6 to 20 words) and long (100 to 1,000), points and ranges. The words of a
+message are drawn by frequency, so that any length is possible; subscriptions are made as in the AP-Tree paper. Tweets
+stand in for the Twitter dataset, places for the USA dataset (see :mod:`nearcast.bench.datasets`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from nearcast.workloads import PLAIN, Recipe
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nearcast.bench.scenes import Dataset, Scene, Setting
+    from nearcast.bench.datasets import Dataset, DatasetSetting, Scene
 
 __all__ = ["FIGURES"]
 
-LONG_SHARE = 0.1  # of the messages, where they are long
+LONG_SHARE = 0.1  # of the messages, in groups of long ones
 GROWTH = (0.2, 0.4, 0.6, 0.8, 1.0)  # Fig. 11: 2 to 10 million, by default 10
-PLACES_KEYWORDS = (1, 6)  # Table 1: of a subscription in the USA dataset
+PLACES_KEYWORDS = (1, 6)  # Table 1: keywords of a subscription in the USA dataset
 AREA = (0.0001, 0.01)  # of a range message, as a share of the space; a guess
 SHORT = (6, 10, 15, 20)  # words of a message
 LONG = (100, 400, 700, 1_000)
@@ -42,7 +43,7 @@ class Group(NamedTuple):
 
     def setting(
         self, scene: Scene, dataset: Dataset, length: int, recipe: Recipe = PLAIN, times: float = 1.0
-    ) -> Setting:
+    ) -> DatasetSetting:
         """Return the setting with messages of this group and *length*."""
         asked = replace(recipe, message_keywords=length, message_area=self.area)
         return scene.setting(dataset, asked, times=times, message_share=self.share)
@@ -85,7 +86,7 @@ def probing(scene: Scene) -> Experiment:
 
 
 def filters(scene: Scene) -> Experiment:
-    """Figure 8: MBRTrie, PT-Quadtree, and LFILTER that chooses between them."""
+    """Figure 8: MBRTrie, PT-Quadtree, and LFILTER, which chooses between them."""
     lines: dict[str, tuple[str, dict[str, str]]] = {
         index: (index, {}) for index in ("lfilter", "mbr-trie", "pt-quadtree")
     }
@@ -100,7 +101,7 @@ def filters(scene: Scene) -> Experiment:
 
 
 def rivals(figure: str, scene: Scene, dataset: Dataset, recipe: Recipe) -> Experiment:
-    """Return Figure 9 or 10: LFILTER against the R^t++-Tree, and against what came after it."""
+    """Return Figure 9 or 10: LFILTER against the R^t++-Tree, and against later indexes."""
     lines: dict[str, tuple[str, dict[str, str]]] = {
         index: (index, {}) for index in ("lfilter", "rt-tree", "ap-tree", "auto")
     }

@@ -1,7 +1,8 @@
-"""Section 6 of the MO-Tree paper as experiments: Figures 4 to 12 and Table 5.
+"""Figures 4 to 12 and Table 5 of the MO-Tree paper as experiments.
 
-The paper's events are messages here. Where numbers grow, they do so in steps of the scene's own, as the paper's 1 to 5
-million are of its million.
+The paper is Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for Spatiotemporal-aware
+Pub/Sub Systems" (2021), section 6. Its events are our messages. Where numbers grow, they grow in multiples of the
+scene's numbers, as the paper's 1 to 5 million are multiples of a million.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ GROWTH = (1, 2, 3, 4, 5)  # Table 4: 1 to 5 million
 PREDICATES_TRIED = (4, 6, 8, 10)  # Figs. 5 and 7
 EXPONENTS_TRIED = (1.0, 0.75, 0.5, 0.25, 0.0)  # Table 5
 
-PAIRS = {  # Figure 12: an index and a store, which together are what one MO-Tree is in the paper
+PAIRS = {  # Figure 12: an index and a store, which together correspond to one MO-Tree in the paper
     "mo-tree": ("mo-tree", "mo-tree"),
     "tama + beq-tree": ("tama", "beq-tree"),
     "op-index + beq-tree": ("op-index", "beq-tree"),
@@ -36,7 +37,7 @@ CHANGES = (
 
 @dataclass(frozen=True)
 class AttributeScene:
-    """The sizes that the experiments of one run share: N_s, N_e, and how many of either ask."""
+    """The sizes that the experiments of one run share: N_s, N_e, and the number of queries of either kind."""
 
     subscriptions: int
     messages: int
@@ -48,7 +49,7 @@ class AttributeScene:
         predicates: int = config.MO_PREDICATES,
         exponent: float = config.MO_EXPONENT,
     ) -> AttributeSetting:
-        """Return the setting with subscriptions that messages ask for."""
+        """Return the setting with an index of subscriptions, queried by messages."""
         return AttributeSetting(self.subscriptions * times, 0, self.queries, predicates, exponent)
 
     def store(
@@ -57,7 +58,7 @@ class AttributeScene:
         predicates: int = config.MO_PREDICATES,
         exponent: float = config.MO_EXPONENT,
     ) -> AttributeSetting:
-        """Return the setting with messages that subscriptions ask for."""
+        """Return the setting with a store of messages, queried by subscriptions."""
         return AttributeSetting(0, self.messages * times, self.queries, predicates, exponent)
 
 
@@ -151,7 +152,7 @@ def message_changes(scene: AttributeScene) -> Experiment:
 
 
 def subscription_changes(scene: AttributeScene) -> Experiment:
-    """Figures 10 and 11: subscription insertion and deletion time by N_s; besides, updates (section 6.2.5)."""
+    """Figures 10 and 11: subscription insertion and deletion time by N_s; also updates (section 6.2.5)."""
     settings = {setting.subscriptions: setting for setting in map(scene.index, GROWTH)}
     return Experiment(
         "10-11",
@@ -181,8 +182,8 @@ def memory(scene: AttributeScene) -> Experiment:
         ],
         measures=("megabytes", "megabytes_of_structure"),
         baseline=BASE,
-        note="libspatialindex does not tell its memory: for r-star-tree the boxes and numbers of its entries count, "
-        "the least that it takes",
+        note="libspatialindex does not report its memory: for r-star-tree the boxes and numbers of its entries are "
+        "counted, which is the least that it takes",
     )
 
 

@@ -4,7 +4,7 @@
     for table in attributes topk covering; do nearcast bench $table --json figures/$table.json; done
     python -m benchmarks page figures
 
-A table stands between two comments that name its figure; what is written around them stays.
+Each table is between two comments, the first of which names its figure; the text around them is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 
 def write_page(directory: Path) -> list[str]:
-    """Replace every table whose figure is in *directory*; return the names of those that are not."""
+    """Replace every table whose figure is in *directory*; return the names of the figures that are not."""
     missing = []
     text = PAGE.read_text(encoding="utf-8")
     for name in re.findall(r"<!-- ((?:ap-tree|lfilter|attributes|topk|covering)[\w-]*) -->", text):

@@ -1,4 +1,4 @@
-"""What the commands of ``python -m benchmarks`` share: their options; how they run, show, write and draw figures."""
+"""Running the figures of a paper: measure, show, write and draw them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,11 @@ from nearcast.report import plots
 
 __all__ = ["figure_names", "run_figures"]
 
-_Scene = TypeVar("_Scene")  # what the experiments of one paper share
+_Scene = TypeVar("_Scene")  # the sizes and datasets that the experiments of one paper share
 
-ExperimentSubscriptions = Annotated[
-    int, typer.Option("--subscriptions", help="How many subscriptions, where they do not vary.", min=1)
-]
-ExperimentMessages = Annotated[int, typer.Option("--messages", help="How many messages.", min=1)]
 OutDirectory = Annotated[
     Path | None,
-    typer.Option(
-        "--out", metavar="DIR", help="Write the results (.json) and a picture (.svg) for each figure."
-    ),
+    typer.Option("--out", metavar="DIR", help="Write the results (.json) and a plot (.svg) of each figure."),
 ]
 Format = Annotated[
     Literal["table", "markdown"], typer.Option("--format", help="How the results are printed.")
@@ -49,9 +43,9 @@ def run_figures(
     format: str,
     run: Callable[..., dict[str, Any]] | None = None,
 ) -> None:
-    """Run the figures that were asked for, and show each as soon as it is there; *sizes* are the command's options.
+    """Run the figures named in *asked*, and show each as soon as it is done; *sizes* are the command's options.
 
-    *run* measures an experiment: ``experiments.run``, unless given.
+    *run* measures an experiment; by default it is ``experiments.run``.
     """
     measure = run or experiments.run
     names = figure_names(asked, list(figures))
@@ -95,7 +89,7 @@ def run_figures(
 
 
 def figure_names(asked: str | None, known: list[str]) -> list[str]:
-    """Return the figures of ``10,12``, each once; a number stands for all its letters, and for a pair like 8-9."""
+    """Return the distinct figures of ``10,12``; a number includes all its letters, and a pair like 8-9."""
     if asked is None:
         return known
     names: list[str] = []
@@ -109,5 +103,5 @@ def figure_names(asked: str | None, known: list[str]) -> list[str]:
 
 def _make_directory(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise InputError(f"cannot write to {shown(str(out))}: it is not a directory")
+        raise InputError(f"cannot write to {shown(str(out))}: it is not a directory; give another one")
     out.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Section 8.1 of the Skype paper (top-k over a sliding window) as experiments: Figures 10 to 20 and Table 4.
+"""Figures 10 to 20 and Table 4 of the Skype paper as experiments.
 
-The paper's Skype is IGPT with cost-based buffers. Here ``blocks``, the index that TopK uses, stands in its place, and
-``igpt`` is there besides where indexes are compared. Where numbers grow, they do so in steps of the scene's own.
+The paper is Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over Sliding Window" (2017),
+section 8.1. Its Skype is IGPT with cost-based buffers. Here ``blocks``, the index that TopK uses, takes its place;
+``igpt`` is included where indexes are compared. Where numbers grow, they grow in multiples of the scene's numbers.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nearcast.bench.experiments import Experiment
-from nearcast.bench.streams import RankingScene, RankingSetting
 from nearcast.bench.topk import BUFFER, INDEX, INDIVIDUAL, RankingCell
+from nearcast.bench.topk_workloads import RankingScene, RankingSetting
 
 __all__ = ["FIGURES"]
 
@@ -35,13 +36,13 @@ SYSTEM = f"{SKYPE}: {INDEX} with {BUFFER} buffers"
 
 
 def kmax(scene: RankingScene) -> Experiment:
-    """Figure 10a: how much kmax buffers hold."""
+    """Figure 10a: the size of kmax buffers."""
     tried = [(round(times * scene.k), {"times": times}) for times in KMAX_TRIED]
     return _tuning("10a", "kmax: effect of the size of buffers", "kmax", scene, tried)
 
 
 def skyband(scene: RankingScene) -> Experiment:
-    """Figure 10b: which share of the k-th score is the threshold of Skyband buffers."""
+    """Figure 10b: the threshold of Skyband buffers, as a share of the k-th score."""
     tried = [(share, {"share": share}) for share in SKYBAND_TRIED]
     return _tuning(
         "10b", "Skyband: effect of the threshold, in units of the k-th score", "skyband", scene, tried
@@ -55,7 +56,7 @@ def _tuning(
     scene: RankingScene,
     tried: Iterable[tuple[float, Mapping[str, float]]],
 ) -> Experiment:
-    """Return a figure of one kind of buffers at several sizes, beside the cost-based ones, which have none."""
+    """Return a figure of one kind of buffers at several sizes, and of cost-based buffers, which have no such size."""
     setting = scene.setting()
     return Experiment(
         figure,
@@ -76,7 +77,7 @@ def _tuning(
 
 
 def groups(scene: RankingScene) -> Experiment:
-    """Figure 11: how many α-partitions IGPT has."""
+    """Figure 11: the number of α-partitions of IGPT."""
     return Experiment(
         "11",
         "IGPT: effect of the number of α-partitions",
@@ -178,7 +179,7 @@ def zipf(scene: RankingScene) -> Experiment:
 def time_window(scene: RankingScene) -> Experiment:
     """Figure 20: a window of time, by k."""
     settings = [(k, scene.setting(k=k, timed=True)) for k in K_TRIED]
-    return _systems("20", "A window of time", K, settings, note="; messages come at equal distances")
+    return _systems("20", "A window of time", K, settings, note="; messages arrive at equal intervals")
 
 
 def _systems(

@@ -1,4 +1,4 @@
-"""The tables of a paper's figure: on a terminal, and as Markdown."""
+"""The tables of a figure, for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nearcast.report.plots import label
 __all__ = ["figure_markdown", "figure_tables"]
 
 
-class _Stored(NamedTuple):
-    """The figures of a point that tell its size, by what is stored."""
+class _SizeNames(NamedTuple):
+    """The names of the sizes of a point, by what is stored."""
 
     heading: str
     size: str
@@ -24,16 +24,16 @@ class _Stored(NamedTuple):
     asked: str
     matches: str
     found: str = "matches"
-    each: str = ""  # what that is of; of what asks, unless given
+    each: str = ""  # what the matches are counted for; by default a query
 
 
-_STORED = {
-    "subscriptions": _Stored("subs", "subscriptions", "message", "messages", "matches_per_message"),
-    "messages": _Stored(
+_SIZES = {
+    "subscriptions": _SizeNames("subs", "subscriptions", "message", "messages", "matches_per_message"),
+    "messages": _SizeNames(
         "messages", "stored_messages", "subscription", "asking_subscriptions", "matches_per_subscription"
     ),
-    "ranked": _Stored("subs", "subscriptions", "message", "messages", "entered_per_message", "entered"),
-    "covered": _Stored(
+    "ranked": _SizeNames("subs", "subscriptions", "message", "messages", "entered_per_message", "entered"),
+    "covered": _SizeNames(
         "subs", "subscriptions", "command", "commands", "forwarded_share", "forwarded", "subs"
     ),
 }
@@ -56,7 +56,7 @@ def figure_tables(figure: Mapping[str, Any]) -> RenderableType:
 
 
 def figure_markdown(figure: Mapping[str, Any]) -> str:
-    """Return the same as Markdown, for a page of documentation."""
+    """Return the same tables as Markdown, for a page of documentation."""
     lines = [f"### {_title(figure)}", ""]
     for title, headings, rows in _rows(figure):
         lines += [f"{title}:", "", *(f"| {' | '.join(row)} |" for row in (headings,))]
@@ -66,13 +66,13 @@ def figure_markdown(figure: Mapping[str, Any]) -> str:
 
 
 def _title(figure: Mapping[str, Any]) -> str:
-    """Return the paper's name of the experiment, and what it is about.
+    """Return the number of a figure in its paper, and its title.
 
     >>> _title({"figure": "8-9", "title": "Changes"}), _title({"figure": "table5a", "title": "α"})
     ('Figure 8-9. Changes', 'Table 5a. α')
     """
     name = figure["figure"]
-    if not any(map(str.isdigit, name)):  # none of a paper's
+    if not any(map(str.isdigit, name)):  # an experiment of our own
         return str(figure["title"])
     kind, number = ("Table", name.removeprefix("table")) if name.startswith("table") else ("Figure", name)
     return f"{kind} {number}. {figure['title']}"
@@ -80,7 +80,7 @@ def _title(figure: Mapping[str, Any]) -> str:
 
 def _rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Yield the title, the headings and the rows of each table."""
-    points, stored = figure["points"], _STORED[figure["stored"]]
+    points, stored = figure["points"], _SIZES[figure["stored"]]
     for panel in dict.fromkeys(point["panel"] for point in points):
         inside = [point for point in points if point["panel"] == panel]
         lines = list(dict.fromkeys(point["line"] for point in inside))
@@ -100,7 +100,7 @@ def _rows(figure: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list
 
 
 def _compared(value: float | None, base: float | None) -> str:
-    """Return a figure, and how many times the baseline it is."""
+    """Return a value, and its ratio to the baseline."""
     if value is None or not base:
         return three_digits(value)
     ratio = value / base
@@ -110,7 +110,7 @@ def _compared(value: float | None, base: float | None) -> str:
 
 
 def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
-    """Return the least and the most of a figure over several points, once if they are the same."""
+    """Return the minimum and maximum of a value over several points, once if they are equal."""
     values = [point[name] for point in points]
     written = label if all(isinstance(value, int) for value in values) else three_digits
     ends = dict.fromkeys(written(value) for value in (min(values), max(values)))
@@ -118,7 +118,7 @@ def _range(points: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def _notes(figure: Mapping[str, Any]) -> list[str]:
-    stored = _STORED[figure["stored"]]
+    stored = _SIZES[figure["stored"]]
     each = stored.each or f"a {stored.asking}"
     lines = [
         f"{_range(figure['points'], stored.asked)} {stored.asking}s, seed {figure['seed']}, "

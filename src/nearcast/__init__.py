@@ -1,7 +1,7 @@
 """Nearcast delivers geo-tagged, time-limited messages to the people who want them.
 
-By place, by words, by attribute values, as matches or as the best k, for millions of subscriptions. The first page of
-the tutorial:
+It matches by place, by words and by attribute values, for millions of subscriptions, and delivers all matches or the
+best k. The first page of the tutorial:
 
 >>> from nearcast import Circle, Engine, Message, Point, Subscription
 >>> engine = Engine()
@@ -11,7 +11,7 @@ the tutorial:
 ...     print(delivery.subscription_id, delivery.change, delivery.message_id)
 anna + m1
 
-Names are loaded at first use: ``import nearcast`` is light, and neither Numba nor Spark is imported before it is
+Names are loaded at first use. So ``import nearcast`` is fast, and neither Numba nor Spark is imported before it is
 needed.
 """
 

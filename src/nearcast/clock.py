@@ -1,8 +1,8 @@
-"""Time, passed in.
+"""Clocks, which are always passed in, and times.
 
-Time is an integer: microseconds since 1970-01-01 UTC. People write aware ``datetime`` objects or ISO 8601 strings
-with an offset; :func:`microseconds` turns either into the integer and refuses a time without a zone, which could
-mean anything.
+A time is an integer: microseconds since 1970-01-01 UTC. People write aware ``datetime`` objects or ISO 8601 strings
+with an offset; :func:`microseconds` turns either into the integer and refuses a time without a zone, which is
+ambiguous.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ManualClock:
     def advance(self, *, seconds: float) -> None:
         """Move forward; a negative step is refused."""
         if not seconds >= 0:
-            raise ModelError(f"a clock moves forward, not by {seconds!r} seconds")
+            raise ModelError(f"a clock cannot move by {seconds!r} seconds; give 0 or more")
         self._now += round(seconds * 1_000_000)
 
 
@@ -93,7 +93,7 @@ def microseconds(value: int | datetime | str, name: str = "time") -> int:
 
 
 def iso(value: int) -> str:
-    """Return microseconds since the epoch as ISO 8601 in UTC; a time outside the calendar stays an integer's digits.
+    """Return microseconds since the epoch as ISO 8601 in UTC, or as plain digits for a time outside the calendar.
 
     >>> iso(1_500_000)
     '1970-01-01T00:00:01.500000Z'

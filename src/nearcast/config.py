@@ -1,7 +1,16 @@
-"""Every default, limit and threshold, in one place.
+"""Every default, limit and threshold of Nearcast, in one place.
 
-Code elsewhere names these; it holds no such number of its own. Where a number comes from a paper, the comment says
-which.
+Other modules refer to these names and hold no such number of their own. A number that comes from a paper says which
+paper, and where in it.
+
+The papers, by the name that the headings below use:
+
+- AP-Tree: Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe" (2015)
+- MO-Tree: Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for Spatiotemporal-aware
+  Pub/Sub Systems" (2021)
+- LFILTER: Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015)
+- Skype: Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over Sliding Window" (2017)
+- covering: Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005)
 """
 
 from __future__ import annotations
@@ -9,453 +18,418 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-# --- Meaning -----------------------------------------------------------------------------------------------------
-EARTH_RADIUS_M: Final = (
-    6_371_008.8  # mean radius of WGS84 (IUGG R1): distances are great-circle distances on this sphere
-)
-OUTLINE_STEP_DEG: Final = (
-    0.1  # the longest straight piece of a polygon's edge when its distance to a circle is taken
-)
-CIRCLE_PAD_DEG: Final = 1e-7  # how much wider than a circle its boxes are, in degrees (about a centimetre)
-CIRCLE_PAD: Final = 1e-12  # the same, as a share of the size, where there are no degrees
+# --- Geometry -------------------------------------------------------------------------------------------------------
+# Mean radius of WGS84 (IUGG R1). Distances are great-circle distances on this sphere.
+EARTH_RADIUS_M: Final = 6_371_008.8
+# The longest straight piece of a polygon's edge when its distance to a circle is computed.
+OUTLINE_STEP_DEG: Final = 0.1
+CIRCLE_PAD_DEG: Final = 1e-7  # margin of a circle's bounding box, in degrees (about a centimetre)
+CIRCLE_PAD: Final = 1e-12  # the same on a plane, as a share of the size
 
-# --- Limits on what a user may ask, each reported by name when it is broken ----------------------------------------
-MAX_EXPRESSION_CHARS: Final = 65_536  # a written expression; longer ones are refused before they are read
+# --- Limits on what a user may ask for; an error names the limit that was broken ------------------------------------
+MAX_EXPRESSION_CHARS: Final = 65_536  # of a written expression; a longer one is refused before it is read
 MAX_EXPRESSION_DEPTH: Final = 64  # nested parentheses and NOTs
 MAX_CLAUSES: Final = 64  # conjunctions in the normal form of one expression
-MAX_NORMAL_FORM_WORK: Final = 262_144  # keywords, tests and clauses looked at on the way to one normal form
-MAX_RECORD_CHARS: Final = 8_388_608  # a whole written message or subscription: room for the largest polygon
+MAX_NORMAL_FORM_WORK: Final = 262_144  # keywords, tests and clauses visited while one normal form is made
+MAX_RECORD_CHARS: Final = 8_388_608  # of a whole written message or subscription: fits the largest polygon
 MAX_POLYGON_VERTICES: Final = 100_000  # of one region
 MAX_KEYWORD_CHARS: Final = 256  # of one keyword, after normalisation
 
-# --- Expressions in tables -----------------------------------------------------------------------------------------
-EXPRESSIONS_IN_BULK: Final = (
-    5_000  # different ones; for fewer the kernels that read them are not worth compiling
-)
+# --- Kernels --------------------------------------------------------------------------------------------------------
+CACHE_LINE: Final = 64  # bytes
+# A larger set of codes is searched by halving, a smaller one from front to back.
+BINARY_SEARCH_FROM: Final = 32
+INSERTION_SORT_UP_TO: Final = 32  # codes in a row; a longer row is sorted by NumPy
+RADIX_SORT_FROM: Final = 128  # tokens of a message; more are sorted digit by digit
+RADIX_SORT_BITS: Final = 10  # bits of such a digit
+HASH_BLOCK: Final = 128  # strings hashed together, so that their cache misses overlap
 
-# --- Indexes -------------------------------------------------------------------------------------------------------
+# --- Compiled kernels on disk ---------------------------------------------------------------------------------------
+KERNEL_CACHE_BYTES: Final = 1 << 30  # for all of them together; the least recently used are deleted first
+KERNEL_UNUSED_S: Final = 90 * 86_400  # a kernel that was not used for this long is deleted
+KERNEL_TOUCH_S: Final = 86_400  # precision of the time of last use
+
+# --- Storage --------------------------------------------------------------------------------------------------------
+STORAGE_ALWAYS_READ: Final = 1 << 20  # float arrays up to this many bytes are verified at every opening
+
+# --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
+HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
+# A larger table is prepared as soon as the present one is fuller than this share of what it may hold:
+HASH_AHEAD: Final = 0.5
+HASH_MOVES: Final = 4  # words that are put into it for each one that is added,
+HASH_MOVES_A_CALL: Final = 64  # and with each call
+# A shorter list of strings is coded without an Arrow array in between, which costs as much as 30 words.
+FEW_STRINGS: Final = 64
+ID_MIN_DEAD: Final = 4096  # below this many stored ids, the unused ones are not removed
+ID_WASTE: Final = 2  # unused ids are removed when there are this many times as many stored ids as used ones
+ID_MOVES: Final = 4  # ids copied to the new vocabulary for each id that is added or removed meanwhile,
+ID_MOVES_A_CALL: Final = 64  # and for each call
+# Different expressions in a table. For fewer, the kernels that read expressions are not worth compiling.
+EXPRESSIONS_IN_BULK: Final = 5_000
+
+# --- Indexes in general ---------------------------------------------------------------------------------------------
 DEFAULT_INDEX: Final = "auto"  # what the engine, the command line and the pipeline build
 MATCH_CHUNK: Final = 2_048  # the most messages that one kernel call matches
 MATCH_CHUNKS_A_THREAD: Final = 8  # several, so that no thread waits long for another
-MATCH_ROOM: Final = 1_024  # candidates a message that a search starts with room for; it grows as needed
-COMPACT_MIN_DEAD: Final = (
-    1_024  # fewer dead clause rows are not worth a compaction; more are when they are half of all
-)
-BULK_SHARE: Final = (
-    8  # rows that come at once are many if they are a share of all rows of at least one in so many
-)
-RENEWED_AT_ONCE: Final = (
-    16_384  # a structure of no more rows is laid out anew in the call that finds it outgrown
-)
-SUCCESSION_ROWS: Final = 512  # rows that the successor of a larger one takes in with each change,
+# Candidates per message that a search has room for at first; the room grows as needed.
+MATCH_ROOM: Final = 1_024
+# Where dropped rows linger in a structure, fewer do not make it worth building anew; more do once they are half of all.
+COMPACT_MIN_DEAD: Final = 1_024
+# Rows that come at once are bulk work if they are at least this share of all: one in eight.
+BULK_SHARE: Final = 8
+# A structure that was outgrown is laid out anew in the call that finds it so if it has at most this many rows.
+RENEWED_AT_ONCE: Final = 16_384
+SUCCESSION_ROWS: Final = 512  # rows that the successor of a larger structure takes in with each change,
 SUCCESSION_SHARE: Final = 4  # and for each row that changes
-SCAN_BLOCK: Final = 512  # clauses that a scan looks at before it sees whether there is still room for as many
-ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # room that nothing was written to takes no memory
-RESERVE_FROM_BYTES: Final = (
-    1 << 20
-)  # an array of this size that has to grow gets much more room than it needs:
-RESERVED_BYTES: Final = 1 << 30  # this much, so that it never has to be copied again
-UPDATE_AHEAD: Final = 16  # rows between asking for what an updated clause asks for and comparing it
-POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full
-COMPACT_WASTE: Final = (
-    0.5  # posting lists are compacted when more than this share of their pool is abandoned room
-)
+ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # memory that nothing was written to takes none
+# An array of this size that has to grow reserves so many bytes of addresses that it is never copied again.
+RESERVE_FROM_BYTES: Final = 1 << 20
+RESERVED_BYTES: Final = 1 << 30
+SCAN_BLOCK: Final = 512  # clauses that a scan tests before it checks that there is room for as many again
+UPDATE_AHEAD: Final = 16  # rows between prefetching the keywords of an updated clause and comparing them
+POSTING_START: Final = 4  # capacity of a posting list at first; it doubles when the list is full
+COMPACT_WASTE: Final = 0.5  # posting lists are compacted when more than this share of their pool is abandoned
 GRID_LEVELS: Final = 10  # the most levels of a grid pyramid (finest: 2^9 × 2^9 cells)
-GRID_FILL: Final = (
-    0.999  # of a cell's side, at most, is a box: rounding then never puts its end two cells away
-)
-GRID_GROWTH: Final = (
-    16  # a grid is laid out anew when it holds this many times the clauses that it was laid out for
-)
+# A box covers at most this share of a cell's side, so that rounding never puts its end two cells away.
+GRID_FILL: Final = 0.999
+# A grid is laid out anew when it holds this many times the clauses that it was laid out for.
+GRID_GROWTH: Final = 16
 
-# --- Stores of valid messages --------------------------------------------------------------------------------------
+# --- Stores of valid messages ---------------------------------------------------------------------------------------
 DEFAULT_STORE: Final = "auto"  # what the engine keeps messages in
-STORE_SCAN: Final = 2_048  # up to so many messages are scanned: a few microseconds a subscription
-STORE_EXPIRED_NOTED: Final = 1_024  # expired messages that one step of a search notes for removal, at most
-SWEEP_ROWS: Final = (
-    4  # looked at for each message published: in a steady flow, what is kept is at most 4/3 of what is valid
-)
+STORE_SCAN: Final = 2_048  # up to this many messages are scanned: a few microseconds per subscription
+STORE_EXPIRED_NOTED: Final = 1_024  # the most expired messages that one step of a search notes for removal
+# Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
+SWEEP_ROWS: Final = 4
 
-# --- The index "packed-list" --------------------------------------------------------------------------------------
-PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
+# --- The index "packed-list" ----------------------------------------------------------------------------------------
+PACKED_BLOCK_BITS: Final = 5  # a block has 2^5 postings, and a super-block as many blocks
 PACKED_FILL: Final = 27  # postings in a block when a list that has changed is packed anew
 PACKED_WEAR: Final = 0.125  # a list is packed anew after changes to this share of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
-PACKED_LIST_NS: Final = 25.0  # prices of the cost model: a list,
+# Prices of the cost model:
+PACKED_LIST_NS: Final = 25.0  # a list,
 PACKED_TEST_NS: Final = 1.0  # a box,
 PACKED_HIT_NS: Final = 3.0  # a posting whose box the message touches,
-PACKED_WORDS_NS: Final = 5.0  # and the same with further keywords to look at
+PACKED_WORDS_NS: Final = 5.0  # and such a posting with further keywords to compare
 
-# --- The index "auto" ---------------------------------------------------------------------------------------------
-AUTO_WORDS: Final = 0.4  # a trie is considered when words take more than this share of what packed lists cost
-AUTO_CHEAP_NS: Final = 2_000.0  # but not when they cost less than this a message
-AUTO_PROBES: Final = (
-    256  # messages that are made from the subscriptions to estimate costs, where none are given
-)
-AUTO_CLAUSES_A_PROBE: Final = 3  # each with the words of so many clauses
-AUTO_FAR: Final = 1e30  # regions without end reach so far when their centre is taken
-AUTO_LOOK_NS: Final = 1.5  # a look at an entry whose place fits, or whose cells do
-AUTO_DECIDE_NS: Final = 100.0  # a decision on the clause itself, out of memory
-AUTO_VALUES_SHARE: Final = (
-    0.5  # a clause goes by its values if that costs less than this share of the other path
-)
-AUTO_VALUES_NS: Final = 1_000.0  # what an MO-Tree beside the other structure must spare a message, at least
-AUTO_GROWTH: Final = 4  # the choice is made again when the clauses have become so many times as many
-AUTO_SCAN: Final = (
-    2_048  # up to so many clauses are scanned: 5 to 12 µs a message, about what a call takes by itself
-)
+# --- The index "auto" -----------------------------------------------------------------------------------------------
+# A trie is considered when words are more than this share of the cost of packed lists.
+AUTO_WORDS: Final = 0.4
+AUTO_CHEAP_NS: Final = 2_000.0  # but not when packed lists cost less than this per message
+AUTO_PROBES: Final = 256  # messages made from the subscriptions to estimate costs, where no sample is given;
+AUTO_CLAUSES_A_PROBE: Final = 3  # each has the words of this many clauses
+AUTO_FAR: Final = 1e30  # an unbounded region is cut off here when its centre is computed
+AUTO_LOOK_NS: Final = 1.5  # price of an entry whose place or cells fit
+AUTO_DECIDE_NS: Final = 100.0  # price of testing the clause itself, fetched from main memory
+# A clause is found by its values if that costs less than this share of the other path.
+AUTO_VALUES_SHARE: Final = 0.5
+AUTO_VALUES_NS: Final = 1_000.0  # an MO-Tree beside the other structure must save at least this per message
+AUTO_GROWTH: Final = 4  # the choice is made again when there are this many times as many clauses
+# Up to this many clauses are scanned: 5 to 12 µs per message, about what a call takes by itself.
+AUTO_SCAN: Final = 2_048
 
-# --- AP-Tree: f, θ_p, θ_KL and the cover from section 5.1 of its paper; the rest is measured -------------------------
+# --- AP-Tree: f, θ_p, θ_KL and the cover are from section 5.1 of the paper, the rest is measured --------------------
 AP_TREE_FANOUT: Final = 200  # f
 AP_TREE_LEAF: Final = 40  # θ_p
 AP_TREE_DIVERGENCE: Final = 0.001  # θ_KL
-AP_TREE_COVER: Final = (
-    0.001  # a node that holds a smaller share of all clauses is not built anew for its divergence
-)
-AP_TREE_LOOK: Final = 4  # the divergence is looked at when 1/4 of a node's clauses have come or gone
-AP_TREE_TOMBSTONES: Final = 8  # a leaf is freed of them when they are more than 1/8 of it
-AP_TREE_AHEAD: Final = 8  # clauses between asking for the ranks of a clause's words and reading them
-AP_TREE_ABREAST: Final = 1_024  # clauses that go down the tree side by side when they come or go
+AP_TREE_COVER: Final = 0.001  # a node with a smaller share of all clauses is not rebuilt for its divergence
+AP_TREE_LOOK: Final = 4  # the divergence is computed when 1/4 of a node's clauses have come or gone
+AP_TREE_TOMBSTONES: Final = 8  # a leaf is cleared of tombstones when they are more than 1/8 of it
+AP_TREE_AHEAD: Final = 8  # clauses between prefetching the ranks of a clause's words and reading them
+AP_TREE_ABREAST: Final = 1_024  # clauses that descend the tree side by side when they come or go
 AP_TREE_WASTE: Final = 0.25  # the tree is laid out anew when more of its postings belong to no leaf
-AP_TREE_VISIT: Final = 128.0  # looking into another node takes as long as looking at so many postings
-AP_TREE_PART: Final = 16  # clauses in a cut or cell, at least, on average
-AP_TREE_BUDGET: Final = 4.0  # postings of a clause, at most, on average, when a tree is built
-AP_TREE_LEAST_BUDGET: Final = 1.4  # a node with less is not partitioned by space
-AP_TREE_SPREAD: Final = 32  # a clause in more cells of one node is put into the dummy cell
+AP_TREE_VISIT: Final = 128.0  # visiting another node takes as long as reading this many postings
+AP_TREE_PART: Final = 16  # the fewest clauses in a cut or cell, on average
+AP_TREE_BUDGET: Final = 4.0  # the most postings of a clause, on average, when a tree is built
+AP_TREE_LEAST_BUDGET: Final = 1.4  # a node with a smaller budget is not partitioned by space
+AP_TREE_SPREAD: Final = 32  # a clause in more cells of one node goes into the dummy cell
 AP_TREE_SAMPLE: Final = 1_024  # clauses from which the borders of a grid are chosen
-AP_TREE_BORDERS: Final = 8  # places that are tried for a border where boxes begin, and as many where they end
+AP_TREE_BORDERS: Final = 8  # candidates for a border among the places where boxes begin, and where they end
 AP_TREE_LEAVES: Final = 64  # leaves that a search finds before it reads them
 AP_TREE_PLACES: Final = 4_096  # places of sampled messages that are kept
-AP_TREE_PRIOR: Final = 16.0  # sampled messages that what is assumed without a sample counts for
-AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where no sample tells (Table 2, TWEETS)
-AP_TREE_DP_WORDS: Final = 10_000  # words that are cut optimally; of more, groups are
+AP_TREE_PRIOR: Final = 16.0  # assumptions made without a sample weigh as much as this many sampled messages
+AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where there is no sample (Table 2, TWEETS)
+AP_TREE_DP_WORDS: Final = 10_000  # up to this many words are cut optimally; more are cut in groups
 
-# --- MO-Tree: L and η from section 6.1.3 of its paper; the rest is measured -------------------------------------------
-MO_TREE_LAYERS: Final = 10  # H, at most: two in the directory, eight in a code of 64 bits
+# --- MO-Tree: L and η are from section 6.1.3 of the paper, the rest is measured -------------------------------------
+MO_TREE_LAYERS: Final = 10  # the largest H: two layers in the directory, eight in a code of 64 bits
 MO_TREE_LEVELS: Final = 4  # L
 MO_TREE_THRESHOLD: Final = 6.5  # η
-MO_TREE_FINENESS: Final = 3.0  # cells of the directory to the width of intervals; η is as many times as large
+MO_TREE_FINENESS: Final = 3.0  # cells of the directory per width of an interval; η is multiplied by it, too
 MO_TREE_CELLS: Final = 256  # the most on one level
-MO_TREE_STEM: Final = 3  # a level has no more than the root of the clauses divided by this
-MO_TREE_SAMPLE: Final = 20_000  # clauses and messages that layers are chosen by
-MO_TREE_POINTS: Final = 512  # of them that the widths of cells are computed from,
-MO_TREE_STEPS: Final = 64  # out of so many widths
-MO_TREE_CANDIDATES: Final = 32  # attributes that are considered, the most tested ones
-MO_TREE_USEFUL: Final = 0.98  # a layer that leaves a larger share of the clauses is left out
-MO_TREE_GROWTH: Final = 4  # the layers are chosen again when the clauses have become so many times as many,
-MO_TREE_FIRST: Final = 1_024  # and at least so many
+MO_TREE_STEM: Final = 3  # a level has at most the square root of the number of clauses, divided by this
+MO_TREE_SAMPLE: Final = 20_000  # clauses and messages by which layers are chosen
+MO_TREE_POINTS: Final = 512  # of these, the points from which the widths of cells are computed,
+MO_TREE_STEPS: Final = 64  # out of this many widths
+MO_TREE_CANDIDATES: Final = 32  # attributes that are considered: those with the most tests
+MO_TREE_USEFUL: Final = 0.98  # a layer is dropped if more than this share of the clauses remains after it
+MO_TREE_GROWTH: Final = 4  # the layers are chosen again when there are this many times as many clauses,
+MO_TREE_FIRST: Final = 1_024  # and at least this many
 MO_TREE_SPARE: Final = 16  # a list is laid out with room for 1/16 more
-MO_STORE_STEM: Final = 8  # cells of a layer of messages: the root of their number divided by this
-SCALE_KNOT_BITS: Final = 6  # a scale has 2 to this power of pieces; it is linear in each
+MO_STORE_STEM: Final = 8  # cells of a layer of messages: the square root of their number, divided by this
+SCALE_KNOT_BITS: Final = 6  # a scale has 2 to this power pieces, and is linear in each
+
+# --- MBRTrie, PT-Quadtree and LFILTER -------------------------------------------------------------------------------
+TRIE_BLOCK: Final = 32  # postings that share one bounding box, so that a long list is read in steps
+FOLD_MIN: Final = 256  # fewer newcomers are not folded into the structure;
+FOLD_SHARE: Final = 0.1  # more are when they are this share of all clauses
+# Tokens are ordered anew when there are this many times the clauses that they were ordered for.
+REORDER_GROWTH: Final = 2
+TRIE_BINARY_NS: Final = 3.0  # price of one step of a binary search among the children of a node
+TRIE_BIT_NS: Final = 1.0  # price of looking up one child in the bitmap of a message's tokens
+TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-level cache
+QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with at most this many clauses to hand down is a leaf
+QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is a region with less than this share of the whole area
+# The tree is rebuilt when newcomers leave a leaf with more than this many times τ_num clauses to hand down.
+QUADTREE_CROWDED: Final = 4
+QUADTREE_SPAN: Final = 2  # cells that a box may be wide and high on its deepest level
+QUADTREE_CARD: Final = 8  # integers on the card of a clause: its row and up to seven tokens
+QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
+LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which the candidates of an area are estimated
+# Prices of the cost model, in nanoseconds, for the AP-Tree recipe with messages of 6 to 1,000 tokens, points and areas.
+# Those of the trie are a least-squares fit to a million subscriptions. Those of the quadtree are chosen between the
+# fits to 200,000 and to a million subscriptions; each message was timed with both filters in a stream of others. Only
+# the ratios of the prices matter.
+LFILTER_CHEAP_NS: Final = 25_000.0  # a trie expected to cost less is used without estimating the quadtree
+LFILTER_TOP_NS: Final = 875.0  # a child of the trie's root that the message reaches, with all that follows
+LFILTER_NODE_NS: Final = 34.0  # a clause below it whose next token is expected in the message
+LFILTER_POSTING_NS: Final = 0.22  # a posting in the list of such a child
+LFILTER_TOKEN_NS: Final = 35.0  # a token of the message, when the quadtree is used
+LFILTER_REGION_NS: Final = 700.0  # a node of the quadtree
+LFILTER_ENTRY_NS: Final = 0.1  # an entry of its list
+LFILTER_SEEN_NS: Final = 11.0  # an entry whose first token is expected in the message
+# Prices of verification. These are estimates, not fits.
+LFILTER_LOOK_NS: Final = 1.2  # an entry whose first token is compared
+LFILTER_HIT_NS: Final = 8.0  # an entry whose first token the message has
+LFILTER_HALVING_NS: Final = 4.0  # one step of narrowing a list to a range of ids
 
 # --- Rival indexes: IQ-Tree, RQ-Tree, R^t++-Tree --------------------------------------------------------------------
-CELL_COST: Final = 1e-5  # what it takes to keep a clause in one more cell, in verifications a message
-COVER_CELLS: Final = 64  # the most cells that a clause stands in
+CELL_COST: Final = 1e-5  # cost of keeping a clause in one more cell, in verifications per message
+COVER_CELLS: Final = 64  # the most cells that a clause is listed in
 COVER_SAMPLE: Final = 100_000  # messages of a sample whose places are kept
 RQ_QUADTREE_FROM: Final = 64  # clauses in a posting list from which it gets a quadtree
-RT_FANOUT: Final = 32  # entries of a node of the R-tree, which is split when it has so many
-RT_FILL: Final = 0.75  # of a node's places are taken when the tree is packed
-RT_REPRESENTATIVES: Final = 2  # the most keywords that stand for a clause in the filters of nodes
-RT_FILTER_START: Final = 2  # a filter begins with 2 to this power of slots
-RT_FILTER_ROOM: Final = 65_536  # slots by which the pool of filters grows at least while the tree is packed
+RT_FANOUT: Final = 32  # a node of the R-tree is split when it has this many entries
+RT_FILL: Final = 0.75  # share of a node that is used when the tree is packed
+RT_REPRESENTATIVES: Final = 2  # the most keywords that represent a clause in the filters of nodes
+RT_FILTER_START: Final = 2  # a filter begins with 2 to this power slots
+RT_FILTER_ROOM: Final = 65_536  # the fewest slots that the pool of filters grows by while the tree is packed
 
-# --- BEQ-Tree, a rival store: all measured ---------------------------------------------------------------------------
+# --- Rival store: BEQ-Tree, all measured ----------------------------------------------------------------------------
 BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
-BEQ_DEPTH: Final = 24  # a leaf so deep is not split: its messages are all in one place
-BEQ_COUNTED: Final = 64  # tests of a clause that are counted, at most (a count fits into a byte)
-BEQ_SEARCH_COST: Final = 100  # finding a range takes as long as counting so many messages,
-BEQ_VERIFY_COST: Final = 100  # and verifying one as long as so many
-BEQ_GROWTH: Final = 4  # the cells are laid out anew when the messages have become so many times as many,
-BEQ_FIRST: Final = 1_024  # and at least so many
-BLOCK_ROOM: Final = 1.25  # room of a block when it moves, in sizes
+BEQ_DEPTH: Final = 24  # a leaf at this depth is not split: its messages are all in one place
+BEQ_COUNTED: Final = 64  # the most tests of a clause that are counted (a count fits into a byte)
+BEQ_SEARCH_COST: Final = 100  # finding a range takes as long as counting this many messages,
+BEQ_VERIFY_COST: Final = 100  # and verifying a message as long as counting this many
+BEQ_GROWTH: Final = 4  # the cells are laid out anew when there are this many times as many messages,
+BEQ_FIRST: Final = 1_024  # and at least this many
+BLOCK_ROOM: Final = 1.25  # capacity of a block when it moves, as a multiple of its size
 
 # --- Rival indexes that match attributes: TAMA, OpIndex, R*-Tree ----------------------------------------------------
-COUNTED_PREDICATES: Final = 100  # of a clause, at most: two operators each, and some to spare, fit a byte
+# The most predicates of a clause: two operators each, and some to spare, fit into a byte.
+COUNTED_PREDICATES: Final = 100
 COUNTING_CHUNK: Final = 65_536  # clauses that are posted at a time
-COUNTING_SLACK: Final = 0.125  # room for newcomers in a list that is laid out, as a share of it
+COUNTING_SLACK: Final = 0.125  # room for newcomers in a list when it is laid out, as a share of the list
 RIVAL_GROWTH: Final = 4  # domains are measured anew when there are this many times the clauses,
-RIVAL_FIRST: Final = 64  # and at least so many
-TAMA_LEVEL: Final = 8  # the finest level: 2^8 cells a domain
-OP_TAIL: Final = 32  # newcomers of a list of OpIndex that are always left unsorted;
-OP_TAIL_SHARE: Final = 0.125  # and as a share of what is sorted
-R_STAR_ATTRIBUTES: Final = (
-    30  # dimensions of an R*-Tree beside x and y, at most: the most frequent attributes
-)
-R_STAR_STEPS: Final = 2.0**40  # of a domain: it takes boxes of less extent than 2^-52 for points
-R_STAR_CAPACITY: Final = 32  # entries of its nodes
-R_STAR_FEW: Final = 64  # so many changes at once are always made one by one,
-R_STAR_FEW_SHARE: Final = 0.02  # and this share of the clauses; for more the tree is packed anew
-R_STAR_BLOCK: Final = 64  # messages that it is asked for at a time
-R_STAR_ROOM: Final = 1_048_576  # candidates that a search starts with room for
-R_STAR_TOLD: Final = 10_000  # inserts between two words about the progress of a tree that is built by them
+RIVAL_FIRST: Final = 64  # and at least this many
+TAMA_LEVEL: Final = 8  # the finest level: 2^8 cells per domain
+OP_TAIL: Final = 32  # newcomers in a list of OpIndex that may always stay unsorted;
+OP_TAIL_SHARE: Final = 0.125  # more may, up to this share of the sorted part
+# The most dimensions of an R*-Tree beside x and y: the most frequent attributes.
+R_STAR_ATTRIBUTES: Final = 30
+R_STAR_STEPS: Final = 2.0**40  # steps of a domain: the library takes boxes smaller than 2^-52 for points
+R_STAR_CAPACITY: Final = 32  # entries of a node
+R_STAR_FEW: Final = 64  # this many changes at once are always made one by one,
+R_STAR_FEW_SHARE: Final = 0.02  # and this share of the clauses; for more, the tree is packed anew
+R_STAR_BLOCK: Final = 64  # messages that are searched for at a time
+R_STAR_ROOM: Final = 1_048_576  # candidates that a search has room for at first
+R_STAR_TOLD: Final = 10_000  # inserts between two reports of progress while a tree is built by inserts
 
-# --- Kernels -------------------------------------------------------------------------------------------------------
-BINARY_SEARCH_FROM: Final = 32  # a set of more codes is searched by halving, a shorter one from front to back
-INSERTION_SORT_UP_TO: Final = 32  # codes in a row; longer rows are sorted by NumPy
-RADIX_SORT_FROM: Final = 128  # tokens of a message; more are sorted digit by digit
-RADIX_SORT_BITS: Final = 10  # of such a digit
-HASH_BLOCK: Final = 128  # strings whose cache misses overlap
+# --- Ranking: top-k over a window -----------------------------------------------------------------------------------
+RANKING_BLOCK: Final = 32  # postings that share one box
+RANKING_GROUP: Final = 16  # blocks that are skipped together
+# Levels of the weight of a message's words, for each of which a block knows its reach.
+RANKING_LEVELS: Final = 16
+RANKING_LEAST_ALPHA: Final = 1 / 256  # a smaller α counts as this one in the reach of a block
+RANKING_SLACK: Final = 4e-6  # margin of bounds in single precision; scores are at most 1
+# The largest error of a distance in single precision, in units of the largest coordinate.
+RANKING_ROUNDING: Final = 5e-7
+RANKING_BULK: Final = 4_096  # from this many new subscriptions on, all are laid out anew; fewer are inserted
+RANKING_SEGMENT_BLOCK: Final = 64  # messages of a word in the message index that share one box
+RANKING_SEGMENT: Final = 256  # the fewest messages in a segment that was never merged
+RANKING_MERGE: Final = 8  # segments of a level that are merged into one
+RANKING_SPARE: Final = 8  # entries by which any buffer may grow before it is cut
+RANKING_SPARE_ROOM: Final = 0.125  # share of tables kept free for subscriptions that follow a large batch
+RANKING_TOUCH: Final = 200.0  # opening a buffer costs as much as reading this many of its entries,
+RANKING_REEVALUATION: Final = 80_000.0  # and finding the best messages of the window as much as this many
+RANKING_CHUNK: Final = 1_024  # the most messages that arrive before the old ones leave
+RANKING_PIECE: Final = 128  # messages that a thread searches for at once
+RANKING_EVALUATED: Final = 32_768  # subscriptions whose first results are searched for at once
+# Changes of results in one call. When there are more, the changes of each row are combined.
+RANKING_EVENTS: Final = 1_048_576
+# The number by which replaced messages, and ids without a message, may exceed the others.
+RANKING_GAPS: Final = 1_024
+RANKING_PAIRS: Final = 262_144  # subscriptions affected by messages, found at once; one message may exceed it
+RANKING_MAX_K: Final = 10_000  # the most results of a subscription
+RANKING_KMAX: Final = 3.0  # kmax, in units of k: the best in Figure 10a of the Skype paper
+RANKING_SKYBAND: Final = 0.95  # θ of Skyband, in units of the k-th score: the best in Figure 10b
+RANKING_SKYBAND_WANTED: Final = 6  # messages that Skyband asks for, in units of k
+RANKING_WAITING: Final = 1_024  # newcomers that a static index may always scan beside what it has laid out
+RANKING_GROUPS: Final = 10  # α-partitions of IGPT (section 8.1.1)
+RANKING_LEAF: Final = 1_000  # subscriptions in a leaf of IGPT (section 8.1.1)
+# Levels of the cells that cover the space for a CIQ subscription: 13 in the plane.
+RANKING_CIQ_LEVELS: Final = 4
 
-# --- Compiled kernels on disk --------------------------------------------------------------------------------------
-KERNEL_CACHE_BYTES: Final = 1 << 30  # all of them; the ones that were not used for longest go first
-KERNEL_UNUSED_S: Final = 90 * 86_400  # a kernel that nobody used for so long goes
-KERNEL_TOUCH_S: Final = 86_400  # how fine the time of last use is known
+# --- Covering -------------------------------------------------------------------------------------------------------
+# The margin by which a circle on the globe must contain another region: distances are inexact near the antipode.
+COVERING_PAD_M: Final = 1.0
+COVERING_BUCKET: Final = 32  # points in a bucket of an index before it is split (overflow)
+COVERING_UNDERFLOW: Final = 8  # a bucket with fewer points is merged with its neighbour
+# Pairs of dimensions for tests. If there are more attributes than the largest number, they share dimensions.
+COVERING_SLOTS: Final = (2, 4, 8, 16)
+COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
+COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
+COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
+COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal depth is rebuilt
 
-# --- Arrays at rest ------------------------------------------------------------------------------------------------
-STORAGE_ALWAYS_READ: Final = 1 << 20  # bytes of floats that are compared with their checksum at every opening
+# --- Engine ---------------------------------------------------------------------------------------------------------
+ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
 
-# --- Vocabulary ----------------------------------------------------------------------------------------------------
-HASH_LOAD: Final = 0.5  # the fullest that a vocabulary's hash table becomes
-HASH_AHEAD: Final = 0.5  # a larger table is prepared from this share of that on:
-HASH_MOVES: Final = 4  # words that are put into it for each one that is added,
-HASH_MOVES_A_CALL: Final = 64  # and with each call
-FEW_STRINGS: Final = (
-    64  # a list of fewer is coded without an Arrow array between, which costs as much as 30 words
-)
-
-# --- Engine --------------------------------------------------------------------------------------------------------
-ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not look for those that nobody uses
-
-# --- Ids -----------------------------------------------------------------------------------------------------------
-ID_MIN_DEAD: Final = 4096  # so many words of ids, at least, before those that name nothing are left behind
-ID_WASTE: Final = 2  # that many times as many words as ids are too many
-ID_MOVES: Final = 4  # ids that are moved to new words for each one that comes or goes meanwhile
-ID_MOVES_A_CALL: Final = 64  # and for each call
-
-# --- Spark ---------------------------------------------------------------------------------------------------------
-SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker hands back
-SPARK_MATCHES: Final = (
-    1_048_576  # about so many a worker finds at once, by the number of messages that it matches:
-)
-SPARK_FIRST_MESSAGES: Final = 1_024  # it begins with these,
-SPARK_GROWTH: Final = 4  # and takes at most so many times more with the next step
-SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the latest used ones
-LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions are not worth a new version
-LIVE_DELTA_SHARE: Final = 0.1  # nor are fewer than this share of all
-LIVE_VALID_MESSAGES: Final = (
-    1_000_000  # that are kept for subscriptions to come; of more, those that expire last,
-)
-LIVE_VALID_SLACK: Final = 0.25  # which is put right when there are so many times more rows
-LIVE_VALID_SEGMENTS: Final = 8  # directories of valid messages; of more, the newest are merged
-LIVE_VALID_FILE_ROWS: Final = 65_536  # messages in a file of a merged one
-LIVE_VALID_CELL_BITS: Final = (
-    8  # rows and columns, as a power of two, of the grid that orders messages in files
-)
-LIVE_VALID_BOXES: Final = 32  # that stand for the regions of newcomers when near messages are looked for
-SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # what the documentation of Spark 4.3 names
-SPARK_SCALA: Final = "2.13"  # that PySpark's Java side is made with: part of the names of its Maven artifacts
-JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not tell its version within this time is passed over
-
-# --- Distribution over shards ----------------------------------------------------------------------------------------
+# --- Distribution over shards ---------------------------------------------------------------------------------------
 SHARDS_MOST: Final = 1_024  # of one distribution
-SHARD_SAMPLE: Final = 20_000  # messages that a distribution is fitted to, at most
-SHARD_MESSAGE_NS: Final = 3_000.0  # to send a message to a shard and to begin with it there
-SHARD_DELIVERY_NS: Final = 800.0  # to find a delivery and to hand it back
-SHARD_COPIES: Final = 4.0  # a distribution that stores subscriptions more often is not picked by itself
+SHARD_SAMPLE: Final = 20_000  # the most messages that a distribution is fitted to
+SHARD_MESSAGE_NS: Final = 3_000.0  # price of sending a message to a shard and starting on it there
+SHARD_DELIVERY_NS: Final = 800.0  # price of finding a delivery and returning it
+SHARD_COPIES: Final = 4.0  # `auto` does not choose a distribution that stores more copies of a subscription
 SHARD_ROW_GROUP: Final = 65_536  # subscriptions that one task reads at a time when shards are built
-SHARD_EVEN: Final = (
-    0.02  # two cuts of a cell that divide the cost as wanted but for this share are equally good
-)
+# Two cuts of a cell are equally good if both divide the cost as wanted, give or take this share.
+SHARD_EVEN: Final = 0.02
 
-# --- Profiles --------------------------------------------------------------------------------------------------------
+# --- Spark ----------------------------------------------------------------------------------------------------------
+SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker returns
+# A worker chooses how many messages to match at once so that it finds about this many matches:
+SPARK_MATCHES: Final = 1_048_576
+SPARK_FIRST_MESSAGES: Final = 1_024  # it begins with this many messages,
+SPARK_GROWTH: Final = 4  # and takes at most this many times as many in the next step
+SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
+LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions do not make a new version,
+LIVE_DELTA_SHARE: Final = 0.1  # nor does a smaller share of all
+# Messages kept for future subscriptions. Of more, those that expire last are kept;
+LIVE_VALID_MESSAGES: Final = 1_000_000
+LIVE_VALID_SLACK: Final = 0.25  # the others are removed when the rows exceed the limit by this share
+LIVE_VALID_SEGMENTS: Final = 8  # directories of valid messages; when there are more, the newest are merged
+LIVE_VALID_FILE_ROWS: Final = 65_536  # messages in a file of a merged directory
+# Rows and columns, as a power of two, of the grid by which messages are ordered in files.
+LIVE_VALID_CELL_BITS: Final = 8
+LIVE_VALID_BOXES: Final = 32  # boxes that represent the regions of newcomers in a search for nearby messages
+SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # as the documentation of Spark 4.3 lists them
+SPARK_SCALA: Final = "2.13"  # the Scala version of PySpark's JARs: part of the names of its Maven artifacts
+JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not print its version within this time is skipped
+
+# --- Profiles -------------------------------------------------------------------------------------------------------
 PROFILE_CELLS: Final = 256  # rows of the grid in which places are counted; there are twice as many columns
 PROFILE_SAMPLE: Final = 20_000  # messages that a profile keeps
 
-# --- Command line --------------------------------------------------------------------------------------------------
-CLI_SHARDS: Final = "4,16,64,256,1024"  # simulated unless asked otherwise
-CLI_SHARD_SUBSCRIPTIONS: Final = 200_000  # made up where no file is given
-CLI_PROFILE_WORDS: Final = 10  # most frequent words that a profile's summary shows
-CLI_POLL_SECONDS: Final = 0.05  # between two looks at a stream that runs
-CLI_DRAIN_SECONDS: Final = 60.0  # that a stream which is told to stop has to finish its micro-batch
-FILE_ROWS: Final = 1_048_576  # of a table that are made into text, or a row group, at once
-CLI_CHUNK: Final = 32_768  # messages between two movements of the progress bar, and two writes of deliveries
+# --- Files and the command line -------------------------------------------------------------------------------------
+FILE_ROWS: Final = 1_048_576  # rows of a table that are written as text, or as one row group, at a time
+CLI_SHARDS: Final = "4,16,64,256,1024"  # simulated by default
+CLI_SHARD_SUBSCRIPTIONS: Final = 200_000  # generated where no file is given
+CLI_PROFILE_WORDS: Final = 10  # most frequent words in the summary of a profile
+CLI_POLL_SECONDS: Final = 0.05  # between two checks of a running stream
+CLI_DRAIN_SECONDS: Final = 60.0  # for a stream to finish its micro-batch when it is told to stop
+CLI_CHUNK: Final = 32_768  # messages between two updates of the progress bar, and two writes of deliveries
 CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
-DEMO_FILES: Final = 10  # files that the sample messages come in, one a micro-batch
-DEMO_POLL_SECONDS: Final = 1  # how often the progress of the stream is looked at
+DEMO_FILES: Final = 10  # files that the sample messages arrive in, one per micro-batch
+DEMO_POLL_SECONDS: Final = 1  # between two checks of the progress of the stream
 
-# --- Benchmarks: how long to measure -------------------------------------------------------------------------------
+# --- Benchmarks: sizes and durations --------------------------------------------------------------------------------
 BENCH_SUBSCRIPTIONS: Final = 1_000_000
 BENCH_MESSAGES: Final = 20_000
 BENCH_ENGINE_SINGLES: Final = 2_000  # messages and subscriptions that go through an engine one at a time
-BENCH_REPEAT: Final = 3  # runs over all messages; the best counts
-BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many of the messages as it can match in this time
+BENCH_REPEAT: Final = 3  # runs over all messages; the best one counts
+BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many messages as it can match in this time
 BENCH_SINGLES: Final = 500  # messages matched one by one, for the latency percentiles
-BENCH_WARM_UP: Final = (
-    AUTO_SCAN + 1_000
-)  # rows that everything is compiled on before it is timed: too many for a scan
+# Rows on which everything is compiled before it is timed: too many for a scan.
+BENCH_WARM_UP: Final = AUTO_SCAN + 1_000
 BENCH_BATCH: Final = 1_000  # subscriptions in one insert or removal
-BENCH_BATCHES: Final = 20  # of such inserts, and of such removals
-BENCH_OPERATIONS: Final = 1_000_000  # inserts and removals of a turnover
+BENCH_BATCHES: Final = 20  # such inserts, and as many such removals
+BENCH_OPERATIONS: Final = 1_000_000  # inserts and removals in the turnover benchmark
 BENCH_WORDS: Final = 200_000  # size of the vocabulary that is looked up
 BENCH_KEYWORDS: Final = 5_000_000  # keywords looked up in one run
 
-# --- Benchmarks: the AP-Tree paper's workload (section 5.1.1), places tuned to about 160 matches in a million --------
+# --- Benchmarks: the pipeline on Spark ------------------------------------------------------------------------------
+BENCH_SPARK_MESSAGES: Final = 1_000_000
+# Area of a region, as a share of the space: about ten deliveries per message.
+BENCH_SPARK_AREA: Final = (0.00001, 0.0004)
+BENCH_SPARK_FILES: Final = 40  # files that hold the messages
+BENCH_SPARK_BATCHES: Final = 10  # micro-batches in which a stream reads them
+BENCH_STREAM_SECONDS: Final = 20.0  # for which messages arrive at a given rate
+BENCH_STREAM_RATE: Final = 10_000  # messages per second
+BENCH_STREAM_STEP: Final = 0.1  # seconds between two files of arriving messages
+
+# --- Benchmarks: the workload of the AP-Tree paper (section 5.1.1); places are tuned to about 160 matches in a million
 AP_VOCABULARY: Final = 1_700_000  # Table 2, TWEETS
 AP_EXPONENT: Final = 1.0  # of the Zipf law of the words
 AP_MESSAGE_KEYWORDS: Final = 9  # Table 2, TWEETS
 AP_KEYWORDS: Final = (1, 5)  # keywords of a subscription
 AP_AREA: Final = (0.0001, 0.01)  # area of a region, as a share of the data space
-AP_CITIES: Final = 500  # places cluster around so many centres, the r-th with a weight of 1/r
+AP_CITIES: Final = 500  # centres that places cluster around, the r-th with a weight of 1/r
 AP_CITY_SPREAD: Final = 0.02  # standard deviation of a place around its centre, in widths of the data space
 AP_BACKGROUND: Final = 0.25  # share of the places that lie anywhere
 
-# --- Benchmarks: the MO-Tree paper's workload (Table 4), places tuned to about 4.7 matches in a million ---------------
+# --- Benchmarks: the workload of the MO-Tree paper (Table 4); places are tuned to about 4.7 matches in a million ----
 MO_ATTRIBUTES: Final = 20  # M
 MO_EVENT_ATTRIBUTES: Final = (15, 20)  # K_e
 MO_PREDICATES: Final = 6  # K_s
 MO_EXPONENT: Final = 1.0  # α, of the Zipf law by which attributes are chosen
-MO_RADIUS_KM: Final = (0.5, 2.0)  # r: a region reaches so far from its centre
+MO_RADIUS_KM: Final = (0.5, 2.0)  # r: the distance from the centre of a region to its border
 MO_CITY_KM: Final = 100.0  # side of the city
 MO_HOT_SPOTS: Final = 150
 MO_HOT_SPOT_SPREAD: Final = 0.02
 MO_BACKGROUND: Final = 0.2
 
-# --- Benchmarks: the experiments of the papers -----------------------------------------------------------------------
+# --- Benchmarks: the experiments of the AP-Tree, MO-Tree and LFILTER papers -----------------------------------------
 EXPERIMENT_SUBSCRIPTIONS: Final = 200_000  # the papers have 5 and 10 million
 EXPERIMENT_MESSAGES: Final = 10_000
-EXPERIMENT_SECONDS: Final = 0.5  # an index gets as many of the messages as it can match in this time
-EXPERIMENT_CHECKED: Final = 20  # messages on which every index must equal the scan
-EXPERIMENT_HISTORY_WORDS: Final = 100_000  # in the messages that cost models learn from
+EXPERIMENT_SECONDS: Final = 0.5  # an index gets as many messages as it can match in this time
+EXPERIMENT_CHECKED: Final = 20  # messages on which every index must agree with the scan
+EXPERIMENT_HISTORY_WORDS: Final = 100_000  # words in the messages that cost models learn from
 EXPERIMENT_CHANGES: Final = 10_000  # inserts, updates and removals of each kind, where these are measured,
 EXPERIMENT_CHANGE_SHARE: Final = 0.05  # but no more than this share of what is stored
 EXPERIMENT_CHANGE_SECONDS: Final = 10.0  # for each kind of change; a slow structure makes fewer
-EXPERIMENT_NUDGE: Final = 0.01  # by how much of its size an updated region moves at most
-AP_DATASETS: Final = {  # AP-Tree, Table 2: words, words of a message; guessed: cities, their spread, background
+EXPERIMENT_NUDGE: Final = 0.01  # the most that an updated region moves, as a share of its size
+# Table 2 of the AP-Tree paper: words, words per message; our guesses: cities, their spread, background.
+AP_DATASETS: Final = {
     "tweets": (AP_VOCABULARY, AP_MESSAGE_KEYWORDS, AP_CITIES, AP_CITY_SPREAD, AP_BACKGROUND),
     "gn": (208_000, 7, 500, 0.02, 0.8),
     "cars": (81_000, 30, 20, 0.05, 0.05),
     "ais": (81_000, 50, 100, 0.01, 0.25),
 }
-MO_QUERIES: Final = 10_000  # of either kind; the paper's number
-MO_HISTORY: Final = 10_000  # before them, that cost models learn from
-MO_SECONDS: Final = 5.0  # in the table of all, a structure gets as many queries as it can answer in this time
+MO_QUERIES: Final = 10_000  # of either kind, as in the MO-Tree paper
+MO_HISTORY: Final = 10_000  # messages before them, from which cost models learn
+# In the table of all structures, each gets as many queries as it can answer in this time.
+MO_SECONDS: Final = 5.0
 
-# --- Benchmarks: the experiments of the Skype paper, top-k over a window (section 8.1.1) ------------------------------
-TOPK_SUBSCRIPTIONS: Final = 20_000  # the paper has a million,
-TOPK_WINDOW: Final = 20_000  # a million,
-TOPK_MESSAGES: Final = 5_000  # and 100,000 that arrive
+# --- Benchmarks: the experiments of the Skype paper (section 8.1.1) -------------------------------------------------
+TOPK_SUBSCRIPTIONS: Final = 20_000  # a million in the paper
+TOPK_WINDOW: Final = 20_000  # a million in the paper
+TOPK_MESSAGES: Final = 5_000  # that arrive; 100,000 in the paper
 TOPK_K: Final = 20
 TOPK_BATCH: Final = 1_000  # messages in one publish
 TOPK_SUBSCRIBED: Final = 20_000  # subscriptions in one subscribe, which bounds the memory of an evaluation
 TOPK_SECONDS: Final = 30.0  # a trial publishes as many batches as it can in this time, and at least one
-TOPK_FAR_M: Final = (
-    6_000_000.0  # where nearness ends in the contiguous United States: from one end to the other
-)
-TOPK_ZIPF_EXPONENT: Final = 1.0  # Fig. 19, of the words of subscriptions
+# The distance at which nearness ends: from one end of the contiguous United States to the other.
+TOPK_FAR_M: Final = 6_000_000.0
+TOPK_ZIPF_EXPONENT: Final = 1.0  # of the words of subscriptions (Figure 19)
 
-# --- Benchmarks: the experiments of the covering paper (section V) ----------------------------------------------------
+# --- Benchmarks: the experiments of the covering paper (section V) --------------------------------------------------
 COVERING_COMMANDS: Final = 100_000
-COVERING_SUBSCRIPTIONS: Final = 100_000  # full ones
-COVERING_NEWCOMERS: Final = 20_000  # among these, at the most
-COVERING_TRIED: Final = (3, 6, 8)  # attributes, Figs. 10 to 12
+COVERING_SUBSCRIPTIONS: Final = 100_000  # full ones, with regions, keywords and tests
+COVERING_NEWCOMERS: Final = 20_000  # the most of these that are searched for
+COVERING_TRIED: Final = (3, 6, 8)  # numbers of attributes (Figures 10 to 12)
 COVERING_LEAVING: Final = 0.15  # p, the share of unsubscriptions
 COVERING_ATTRIBUTES: Final = 6  # of full subscriptions
-COVERING_TESTS: Final = (0, 3)  # of one of them
-COVERING_SECONDS: Final = 5.0  # a trial that took longer has one turn
-COVERING_SCANNED: Final = 20  # newcomers for which all are scanned
+COVERING_TESTS: Final = (0, 3)  # tests of a full subscription
+COVERING_SECONDS: Final = 5.0  # a trial that takes longer is not repeated
+COVERING_SCANNED: Final = 20  # newcomers for which all subscriptions are scanned
 COVERING_SINGLE: Final = 200  # calls with one subscription each
-
-# --- Benchmark of the pipeline ------------------------------------------------------------------------------------
-BENCH_SPARK_MESSAGES: Final = 1_000_000
-BENCH_SPARK_AREA: Final = (
-    0.00001,
-    0.0004,
-)  # of a region, as a share of the space: about ten deliveries a message
-BENCH_SPARK_FILES: Final = 40  # that hold the messages
-BENCH_SPARK_BATCHES: Final = 10  # micro-batches in which a stream reads them
-BENCH_STREAM_SECONDS: Final = 20.0  # that messages arrive at a given rate
-BENCH_STREAM_RATE: Final = 10_000  # messages a second
-BENCH_STREAM_STEP: Final = 0.1  # seconds between two files of arriving messages
-
-# --- MBRTrie, PT-Quadtree, LFILTER ---------------------------------------------------------------------------------
-TRIE_BLOCK: Final = 32  # postings that share one bounding box, so that a long list is read in steps
-FOLD_MIN: Final = 256  # fewer newcomers are not worth folding into the structure
-FOLD_SHARE: Final = 0.1  # more are when they are this share of all clauses
-REORDER_GROWTH: Final = (
-    2  # the order of tokens is made anew when there are this many times the clauses it was made for
-)
-TRIE_BINARY_NS: Final = 3.0  # of one step of a binary search among the children of a node
-TRIE_BIT_NS: Final = 1.0  # of one look of a child at the bitmap of a message's tokens
-TOKEN_BITS: Final = 65_536  # size of that bitmap, which stays in the first-level cache
-QUADTREE_TAU_NUM: Final = 64  # τ_num: a region with so many clauses to hand down, or fewer, is a leaf
-QUADTREE_TAU_AREA: Final = 4.0**-9  # τ_area: so is one with less than this share of the whole area
-QUADTREE_CROWDED: Final = (
-    4  # times τ_num clauses to hand down, that newcomers brought: the tree is built anew
-)
-QUADTREE_SPAN: Final = 2  # cells that a box may be wide and high on its deepest level
-QUADTREE_CARD: Final = 8  # integers on the card of a clause: its row and up to seven tokens
-QUADTREE_LEVELS: Final = 16  # the finest level on which cells are compared
-LFILTER_LEVEL: Final = 5  # k: the level of the quadtree on which candidates of an area are estimated
-# The prices of the cost model, in nanoseconds, on the AP-Tree recipe, messages of 6 to 1,000 tokens, points and areas.
-# Those of the trie are a least-squares fit to a million subscriptions; those of the quadtree are chosen between the
-# fits to 200,000 and to a million, each message timed with either filter in a stream of others. Only their proportions
-# count.
-LFILTER_CHEAP_NS: Final = (
-    25_000.0  # a trie that is expected to cost less is taken without a look at the quadtree
-)
-LFILTER_TOP_NS: Final = 875.0  # a child of the trie's root that the message meets, with what follows
-LFILTER_NODE_NS: Final = 34.0  # a clause below it whose next token is expected in the message
-LFILTER_POSTING_NS: Final = 0.22  # a posting of such a child's own list
-LFILTER_TOKEN_NS: Final = 35.0  # a token of the message, when the quadtree is taken
-LFILTER_REGION_NS: Final = 700.0  # a node of the quadtree
-LFILTER_ENTRY_NS: Final = 0.1  # an entry of its list
-LFILTER_SEEN_NS: Final = 11.0  # an entry whose first token is expected in the message
-# The prices of verification, by estimate: not fitted.
-LFILTER_LOOK_NS: Final = 1.2  # an entry of which the first token is asked
-LFILTER_HIT_NS: Final = 8.0  # an entry whose first token the message has
-LFILTER_HALVING_NS: Final = 4.0  # one step of narrowing a list to a range of ids
-
-# --- Ranking -------------------------------------------------------------------------------------------------------
-CACHE_LINE: Final = 64  # bytes
-RANKING_BLOCK: Final = 32  # postings that share one box
-RANKING_GROUP: Final = 16  # blocks that are skipped together
-RANKING_LEVELS: Final = 16  # of the weight of a message's words, for which a block knows its reach
-RANKING_LEAST_ALPHA: Final = 1 / 256  # below which α counts as this in the reach of a block
-RANKING_SLACK: Final = 4e-6  # by which bounds in single precision are widened; scores are at most 1
-RANKING_ROUNDING: Final = (
-    5e-7  # error of a distance in single precision, in units of the largest coordinate, at most
-)
-RANKING_BULK: Final = 4_096  # as many new subscriptions are laid out with the others anew, fewer are inserted
-RANKING_SEGMENT_BLOCK: Final = 64  # messages of a word in the message index that share one box
-RANKING_SEGMENT: Final = 256  # messages in a segment that was never merged, at least
-RANKING_MERGE: Final = 8  # segments of a level that are merged into one
-RANKING_SPARE: Final = 8  # entries by which a buffer may grow before it is cut, at least
-RANKING_SPARE_ROOM: Final = 0.125  # of tables, for those who subscribe after many did at once
-RANKING_TOUCH: Final = 200.0  # looking into a buffer costs as much as so many entries of it
-RANKING_REEVALUATION: Final = 80_000.0  # as much as so many entries: finding the best messages of the window
-RANKING_CHUNK: Final = 1_024  # messages that arrive before the old ones leave, at most
-RANKING_PIECE: Final = 128  # messages that a thread looks for at once
-RANKING_EVALUATED: Final = 32_768  # subscriptions whose first results are looked for at once
-RANKING_EVENTS: Final = (
-    1_048_576  # changes of results in a call; with more, those of one row are put together
-)
-RANKING_GAPS: Final = (
-    1_024  # by which messages that were replaced, and ids without one, may outnumber the others
-)
-RANKING_PAIRS: Final = 262_144  # subscriptions that messages concern, found at once; one message may pass it
-RANKING_MAX_K: Final = 10_000  # results of a subscription
-RANKING_KMAX: Final = 3.0  # kmax, in units of k: the best in the paper's Figure 10a
-RANKING_SKYBAND: Final = 0.95  # θ of Skyband, in units of the k-th score: the best in Figure 10b
-RANKING_SKYBAND_WANTED: Final = 6  # messages that Skyband asks for, in units of k
-RANKING_WAITING: Final = 1_024  # newcomers that an index which is laid out once scans, at least
-RANKING_GROUPS: Final = 10  # α-partitions of IGPT (section 8.1.1)
-RANKING_LEAF: Final = 1_000  # subscriptions in a leaf of IGPT (section 8.1.1)
-RANKING_CIQ_LEVELS: Final = 4  # of the cells that cover the space for a subscription of CIQ: 13 in the plane
-
-# --- Covering ---------------------------------------------------------------------------------------------------------
-
-COVERING_PAD_M: Final = (
-    1.0  # by which a circle on the globe must contain another region: distances err near the antipode
-)
-COVERING_BUCKET: Final = 32  # points in a bucket of an index before it is split (overflow)
-COVERING_UNDERFLOW: Final = 8  # points in a bucket below which it is merged with its neighbour
-COVERING_SLOTS: Final = (
-    2,
-    4,
-    8,
-    16,
-)  # pairs of dimensions for tests; more attributes than the most share them
-COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
-COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
-COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
-COVERING_DEPTH: Final = 3.0  # times its ideal depth: a k-d tree that is deeper is built anew

@@ -3,21 +3,21 @@
 ::
 
     NearcastError
-    ├── InputError (also ValueError)        what the caller gave is wrong
+    ├── InputError (also ValueError)        the caller passed something wrong
     │   ├── GeometryError                   a coordinate, box, circle or polygon
-    │   ├── ExpressionError                 keywords, predicates, or the written form around them
+    │   ├── ExpressionError                 keywords, predicates, or the written form of an expression
     │   ├── ModelError                      a field of a Message or a Subscription
     │   ├── ColumnError                     an array or a table: shape, type, missing column
     │   └── DuplicateError                  an id that is already in use
     ├── UnknownError (also LookupError)     an id, a row or a name that does not exist
     ├── IndexFileError                      a saved directory that is damaged, or of another kind or format
-    └── RuntimeUnavailableError (also RuntimeError)   something outside is missing: Java, an optional package
+    └── RuntimeUnavailableError (also RuntimeError)   something outside Nearcast is missing: Java, an optional package
 
-    NearcastWarning (a UserWarning)         what was given can be used, but perhaps not as it was meant
+    NearcastWarning (a UserWarning)         the input can be used, but perhaps not as it was meant
 
-The policy: a message names the offending value, the limit that it breaks and the way out. Errors of the libraries
-below (NumPy, Arrow, Shapely) never reach the caller for a mistake that the caller made: the layer that first sees
-the value checks it. Nothing is half-applied when an error is raised.
+The policy: a message names the offending value, the limit that it breaks and the way out. A caller's mistake never
+surfaces as an error of an underlying library (NumPy, Arrow, Shapely): the layer that first sees a value checks it.
+When an error is raised, nothing is half-applied.
 """
 
 from __future__ import annotations
@@ -46,15 +46,17 @@ __all__ = [
     "warn",
 ]
 
-NEAR = 0.87  # as difflib counts: a wrong letter in eight, a missing one in four; `published` is not `published_at`
+# How alike two names must be, as difflib counts: one wrong letter in eight or one missing letter in four passes;
+# `published` is not `published_at`.
+NEAR = 0.87
 
 
 class NearcastError(Exception):
-    """The root: catch this to catch everything that Nearcast raises on purpose."""
+    """The base class: catch this to catch everything that Nearcast raises on purpose."""
 
 
 class InputError(NearcastError, ValueError):
-    """What the caller gave cannot be used; the message says which value, and what to do."""
+    """An input that cannot be used; the message names the value and says what to do."""
 
 
 class GeometryError(InputError):
@@ -82,21 +84,21 @@ class UnknownError(NearcastError, LookupError):
 
 
 class IndexFileError(NearcastError):
-    """A saved directory, of an index or anything else, that is damaged, incomplete, or of another kind or format."""
+    """A saved directory, of an index or anything else, that is damaged, incomplete, or has another kind or format."""
 
 
 class RuntimeUnavailableError(NearcastError, RuntimeError):
-    """Something outside of Nearcast is missing: Java, or an optional package."""
+    """Something outside Nearcast is missing: Java, or an optional package."""
 
 
 class NearcastWarning(UserWarning):
-    """What the caller gave can be used, but perhaps not as it was meant."""
+    """An input that can be used, but perhaps not as it was meant."""
 
 
 def warn(sentence: str) -> None:
-    """Issue a :class:`NearcastWarning` that points at the line that called Nearcast.
+    """Issue a :class:`NearcastWarning` that points to the line that called Nearcast.
 
-    Python shows the same sentence about the same line once.
+    Python shows the same sentence once for each line.
     """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "nearcast":
@@ -105,10 +107,10 @@ def warn(sentence: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str], near: float = NEAR) -> str | None:
-    """Return the one of the *known* names that *name* is a misspelling of, if there is one.
+    """Return the *known* name that *name* is a misspelling of, if there is one.
 
-    Capitals and the marks between words do not count. Of names of three letters and less nothing else is near: they
-    are words of their own too easily. *near* is how alike names must be, from 0 to 1.
+    Case and punctuation between words are ignored. Names of up to three letters match in no other way: another short
+    name is too likely to be a word of its own. *near* is how alike two names must be, from 0 to 1.
 
     >>> nearest("Expresion", ["id", "expression"]), nearest("radius-M", ["radius_m"])
     ('expression', 'radius_m')
@@ -133,7 +135,7 @@ def _joined(name: str) -> str:
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """Return *value* as an error message shows it: its ``repr``, cut to *limit* characters.
+    """Return *value* as error messages show it: its ``repr``, cut to *limit* characters.
 
     >>> shown("coffee")
     "'coffee'"

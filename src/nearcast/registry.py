@@ -1,4 +1,4 @@
-"""Classes by name, each imported when it is named: a rival costs nothing to who does not ask for it."""
+"""Classes by name, each imported at first use: an index that nobody asks for costs nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class Registry(MutableMapping[str, _Class]):
-    """Names to classes, in the order given. A value is a class, or where it is: ``"module:Class"``.
+    """A mapping of names to classes, in the given order. A value is a class or its location, ``"module:Class"``.
 
     >>> numbers = Registry({"fraction": "fractions:Fraction"})
     >>> list(numbers), numbers["fraction"].__name__
@@ -36,7 +36,7 @@ class Registry(MutableMapping[str, _Class]):
         del self._classes[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes  # without importing it
+        return name in self._classes  # without importing the class
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._classes)

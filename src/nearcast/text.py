@@ -1,9 +1,8 @@
-"""From a text to its keywords.
+"""The keywords of a text.
 
-A keyword is a run of letters and digits, normalised: NFKC, then casefold. Combining marks stay with the
-letter that they follow, so that words of Hindi, Thai or Arabic are not torn; soft hyphens and joiners, which
-nobody sees, are dropped; everything else separates. The normal form is stable: the keyword of a keyword is
-itself.
+A keyword is a run of letters and digits, normalised: NFKC, then casefold. Combining marks stay with the letter that
+they follow, so that words in Hindi, Thai or Arabic are not split. Soft hyphens and joiners, which are invisible, are
+dropped. Everything else separates words. The normal form is stable: a keyword is its own keyword.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _INVISIBLE: Final = dict.fromkeys(map(ord, "\u00ad\u200c\u200d"))  # soft hyphen
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of *text*, normalised, in their order.
+    """Return the normalised words of *text*, in order.
 
-    A run of more than ``config.MAX_KEYWORD_CHARS`` characters is no word that anybody can ask for; it is left out.
+    A run of more than ``config.MAX_KEYWORD_CHARS`` characters is left out: nobody can ask for it.
 
     >>> tokens("Café: HALF-PRICE until 10 o'clock!")
     ['café', 'half', 'price', 'until', '10', 'o', 'clock']
@@ -35,7 +34,7 @@ def tokens(text: str) -> list[str]:
 
 
 def asked_words(text: str) -> list[str]:
-    """Return the words of *text* as a subscriber asks for them: a run that is too long is an error here."""
+    """Return the words of a subscriber's *text*; here a run that is too long is an error."""
     words = _words(text)
     for word in words:
         if len(word) > config.MAX_KEYWORD_CHARS:
@@ -47,7 +46,7 @@ def asked_words(text: str) -> list[str]:
 
 
 def keywords(text_or_words: str | Iterable[str]) -> frozenset[str]:
-    """Return the set of keywords of a text, or of each of several texts.
+    """Return the set of keywords of one text, or of several.
 
     >>> sorted(keywords("Half price coffee, coffee!"))
     ['coffee', 'half', 'price']
@@ -64,7 +63,7 @@ def keywords(text_or_words: str | Iterable[str]) -> frozenset[str]:
 
 
 def keyword(word: str) -> str:
-    """Return the one keyword that *word* is.
+    """Return *word* as a keyword; it must be exactly one.
 
     >>> keyword("Coffee")
     'coffee'
@@ -73,24 +72,27 @@ def keyword(word: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ExpressionError(f"{shown(word)} has no letter and no digit, so it is not a keyword")
+        raise ExpressionError(
+            f"{shown(word)} has no letter and no digit, so it is not a keyword; give a word"
+        )
     raise ExpressionError(
         f"{shown(word)} is {len(found)} words, not one keyword; use a phrase, which asks for all of them"
     )
 
 
 def letter_folds() -> array[int]:
-    """Return what each character up to U+FFFF becomes in a keyword, 0 where that is not one letter by itself.
+    """Return the character that each character up to U+FFFF becomes in a keyword, 0 where it has no such fold.
 
-    A word whose letters all have such a fold is normalised letter by letter. The others are no letters, become several
-    (``ß``), combine with the letter before them, or become what ASCII has but are no ASCII themselves (a dotless i).
+    A word whose letters all have a fold is normalised letter by letter. A character has none if it is not a letter,
+    becomes several letters (``ß``), combines with the letter before it, or becomes ASCII without being ASCII (a dotless
+    i).
 
     >>> folds = letter_folds()
     >>> chr(folds[ord("É")]), folds[ord("ß")], folds[ord("-")]
     ('é', 0, 0)
     """
     folds = array("H", bytes(2 * 0x10000))
-    combining = set(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))  # of Hangul
+    combining = set(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))  # in Hangul
     for char in map(chr, range(0x10000)):
         parts = unicodedata.decomposition(char).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
@@ -129,7 +131,7 @@ def _unicode_words(text: str) -> list[str]:
 
 
 def _normal(text: str) -> str:
-    """Return *text* in NFKC and casefolded. Each step can undo the other: they alternate until both hold."""
+    """Return *text* in NFKC and casefolded. Either step can undo the other, so they alternate until both hold."""
     while True:
         normal = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
         if normal == text:

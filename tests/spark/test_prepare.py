@@ -103,7 +103,7 @@ def test_the_summary_of_the_command(csv):
 def test_an_output_is_not_replaced_unasked(csv):
     again = run("messages", csv.home / "raw.csv", csv.home / "out")
     assert again.exit_code == 2
-    assert "has an earlier output in it; --overwrite replaces that" in again.stderr
+    assert "holds an earlier output; give --overwrite to replace it" in again.stderr
     assert len(again.stderr.strip().splitlines()) == 1
 
 
@@ -136,12 +136,18 @@ def test_nothing_good_is_a_failure(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("people", "raw.csv", "out"), "messages and subscriptions to prepare, not 'people'"),
+        (("people", "raw.csv", "out"), "does not know 'people'; give messages or subscriptions"),
         (("messages", "raw.txt", "out"), "the ending of raw.txt tells no format"),
         (("messages", "raw.txt", "out", "--format", "xml"), "there is no format 'xml'"),
         (("messages", "missing.csv", "out"), "missing.csv"),
-        (("messages", "missing.csv", "out", "--column", "id"), "--column 'id' is not of the form NAME=SQL"),
-        (("messages", "missing.csv", "out", "--conf", "x"), "--conf 'x' is not of the form NAME=VALUE"),
+        (
+            ("messages", "missing.csv", "out", "--column", "id"),
+            "--column 'id' has the wrong form; write NAME=SQL",
+        ),
+        (
+            ("messages", "missing.csv", "out", "--conf", "x"),
+            "--conf 'x' has the wrong form; write NAME=VALUE",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(spark, tmp_path, monkeypatch, arguments, said):

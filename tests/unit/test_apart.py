@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.cli import app
-from nearcast.cli.apart import keep_apart
+from nearcast.cli.paths import keep_apart
 from nearcast.errors import InputError
 
 MESSAGES, SUBSCRIPTIONS = "id,text,lon,lat\nm,tea,1,1\n", '{"id": "a", "expression": "tea"}\n'

@@ -201,18 +201,18 @@ class TestMatch:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (["-", "-"], "stdin is either the messages or the subscriptions"),
+            (["-", "-"], "stdin cannot be both the messages and the subscriptions"),
             (
                 ["{m}", "{s}", "--format", "xml"],
                 "there is no format 'xml'; there are jsonl, csv, parquet, table",
             ),
-            (["{m}", "{s}", "--format", "table", "-o", "x"], "a table is for reading on stdout"),
-            (["{m}", "{s}", "--json"], "--json prints the summary where the deliveries go"),
+            (["{m}", "{s}", "--format", "table", "-o", "x"], "a table can only go to stdout"),
+            (["{m}", "{s}", "--json"], "--json prints the summary to stdout, where the deliveries go"),
             (
                 ["{m}", "{s}", "--index", "r-tree"],
                 "there is no index 'r-tree'; there are auto, scan, ranked-list",
             ),
-            (["{m}", "{s}", "-o", "out.xlsx"], "cannot tell in which format to write out.xlsx"),
+            (["{m}", "{s}", "-o", "out.xlsx"], "the format of out.xlsx is unknown"),
             (["{m}", "{s}", "-o", "/no/such/out.csv"], "cannot write '/no/such/out.csv': No such file"),
             (["nope.csv", "{s}"], "there is no file or directory nope.csv"),
             (["{m}", "nope.geojson"], "there is no file or directory nope.geojson"),
@@ -276,7 +276,7 @@ class TestExplain:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            ([], "give the message either as an argument or by --messages FILE --message-id ID"),
+            ([], "give the message either as an argument or with --messages FILE --message-id ID"),
             (["m: x AT POINT (1 2)"], "give the subscription either as an argument"),
             (["m: x AT POINT (1 2)", "s: tea AND ("], "SUBSCRIPTION: "),
             (["m: x", "s: tea"], "MESSAGE: the message 'm: x' has no place"),
@@ -431,9 +431,9 @@ class TestShards:
         ("arguments", "said"),
         [
             (["-n", "0"], "shards must be a whole number from 1 to 1,024, not 0"),
-            (["-n", "few"], "--shards takes numbers such as 4,16,64, not 'few'"),
+            (["-n", "few"], "--shards 'few' is not a list of numbers"),
             (["-d", "random"], "there is no distribution 'random'; there are hash, location"),
-            (["--plot", "a.gif"], "a plot is written as .svg or .png"),
+            (["--plot", "a.gif"], "end the name in .svg or .png"),
         ],
     )
     def test_what_cannot_be_is_one_line(self, files, arguments, said):

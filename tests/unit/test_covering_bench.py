@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from benchmarks.papers import commands
 from benchmarks.papers.covering import FIGURES, MODES
 from nearcast.bench import covering, report
-from nearcast.bench.coverings import FullSetting, RectangleSetting, covering_scene
+from nearcast.bench.covering_workloads import FullSetting, RectangleSetting, covering_scene
 from nearcast.bench.experiments import Experiment
 from nearcast.bench.floors import DEFAULT_FILE, read
 from nearcast.cli import app
@@ -103,7 +103,7 @@ def test_an_index_that_finds_too_much_is_caught(tiny, monkeypatch):
     setting = tiny.rectangles(3, leaving=0.15)
     cells = [covering.CoveringCell(1, name, setting, name) for name in covering.RECTANGLES]
     body = covering.run(Experiment("0", "title", "x", cells, measures=("total_seconds",)), repeat=1)
-    assert body["mismatches"] == ["z-curve at 1: command 0 is not told as by kd-tree at 1"]
+    assert body["mismatches"] == ["z-curve at 1: command 0 is answered differently by kd-tree at 1"]
 
 
 def test_a_forest_that_finds_nothing_is_caught(tiny, monkeypatch):

@@ -16,8 +16,8 @@ from benchmarks.papers.tables import figure_markdown
 from nearcast import config, workloads
 from nearcast.bench import attributes, changes, experiments, report
 from nearcast.bench.attributes import AttributeSetting
+from nearcast.bench.datasets import scene
 from nearcast.bench.experiments import Cell, Experiment
-from nearcast.bench.scenes import scene
 from nearcast.cli import app
 from nearcast.matching import INDEXES, STORES, build_index
 from nearcast.matching.messages.scan import MessageScan

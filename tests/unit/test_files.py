@@ -380,7 +380,7 @@ class TestCompressed:
 
     def test_parquet_is_compressed_by_itself(self, tmp_path):
         (tmp_path / "m.parquet.gz").touch()
-        with pytest.raises(InputError, match=r"the ending '\.parquet\.gz' tells no format"):
+        with pytest.raises(InputError, match=r"the ending '\.parquet\.gz' is not that of a known format"):
             read_table(tmp_path / "m.parquet.gz", "message")
         with pytest.raises(
             InputError, match=r"Parquet is compressed already; end .*m\.parquet\.gz in \.parquet"
@@ -392,9 +392,9 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("name", "text", "kind", "error", "said"),
         [
-            ("a.xlsx", "", "message", InputError, r"the ending '\.xlsx' tells no format; there are \.parquet, \.csv"),
-            ("noending", "", "message", InputError, "the ending '' tells no format"),
-            ("a.gz", "", "message", InputError, r"the ending '\.gz' tells no format; .* with \.gz or \.zst behind"),
+            ("a.xlsx", "", "message", InputError, r"the ending '\.xlsx' is not that .*; use \.parquet, \.csv"),
+            ("noending", "", "message", InputError, "the ending '' is not that of a known format"),
+            ("a.gz", "", "message", InputError, r"the ending '\.gz' is not that .* followed by \.gz or \.zst"),
             ("a.csv", "", "message", ColumnError, "the file is empty"),
             ("a.csv", "id,id\n1,2\n", "message", ColumnError, "two columns have the name 'id'"),
             ("a.csv", "id,lon\n1,2\n3\n", "message", ColumnError, "Expected 2 columns, got 1"),
@@ -403,8 +403,8 @@ class TestMistakes:
             ("a.csv", "id,published_at\n1,noon\n", "message", ModelError, "row 0: published_at 'noon' is not a time"),
             ("a.csv", "id,expires_at\n1,2026-01-01T00:00:00\n", "message", ModelError, "row 0: .* has no time zone"),
             ("a.jsonl", '\n{"id": 1,}\n', "message", ModelError, "line 2: this is not JSON"),
-            ("a.jsonl", "[1]\n", "message", ModelError, r"line 1: a message is a JSON object, not \[1\]"),
-            ("a.jsonl", '{"id": NaN}', "message", ModelError, "line 1: NaN is not a number of JSON"),
+            ("a.jsonl", "[1]\n", "message", ModelError, r"line 1: \[1\] is not a message; give a JSON object"),
+            ("a.jsonl", '{"id": NaN}', "message", ModelError, "line 1: NaN is not a number in JSON"),
             ("a.jsonl", '{"x": ' + "[" * 100_000, "message", ModelError, "line 1: this JSON is nested too deeply"),
             ("a.jsonl", '{"x": ' + "1" * 10_000 + "}", "message", ModelError, "line 1: .*too long"),
             ("a.jsonl", '{"text": "' + "x" * 9_000_000 + '"}', "message", ModelError, "line 1: .*MAX_RECORD_CHARS"),
@@ -413,15 +413,15 @@ class TestMistakes:
             ("a.jsonl", '{"place": "Brooklyn"}', "message", GeometryError, "line 1: 'Brooklyn' is not a place"),
             ("a.jsonl", '{"bbox": [1, 2]}', "message", GeometryError, r"line 1: bbox is \[1, 2\]; give four numbers"),
             ("a.jsonl", '{"id": 1, "size": 3}\n{"size": null}\n{"size": "XL"}', "message", ColumnError,
-             "line 3: size is a text, 'XL', where it is a number in line 1"),
+             "line 3: size is a text, 'XL', but it is a number in line 1"),
             ("a.jsonl", '{"id": 1}\n{"id": "x"}', "message", ColumnError, "line 2: id is a text, 'x'"),
             ("a.jsonl", '{"id": 1, "n": 100000000000000000000}', "message", ColumnError, "the values of n, like 1000"),
             ("a.jsonl", '{"place": "POINT (1 2)", "attributes": {"lon": 3}}', "message", ModelError,
              "line 1: an attribute cannot have the name 'lon'"),
-            ("a.geojson", '{"type": "FeatureCollection"}', "message", ModelError, "features .* are an array, not None"),
+            ("a.geojson", '{"type": "FeatureCollection"}', "message", ModelError, "features .* are None; give"),
             ("a.geojson", '{"type": "FeatureCollection", "features": [{"type": "Feature", "properties": 3}]}',
              "message",
-             ModelError, "feature 0: the properties of a Feature are an object, not 3"),
+             ModelError, "feature 0: the properties of a Feature are 3; give an object"),
             ("a.geojson", '{"type": "FeatureCollection", "features": [], "crs": {"properties": {"name": "EPSG:3857"}}}',
              "message", GeometryError, "the coordinates are 'EPSG:3857'; transform them to WGS84"),
             ("a.parquet", "PAR1", "message", ColumnError, "this cannot be read as Parquet"),
@@ -587,7 +587,7 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("name", "said"),
         [
-            ("d.txt", r"cannot tell in which format.*\.parquet"),
+            ("d.txt", r"the format of .* is unknown.*\.parquet"),
             ("no/d.csv", "cannot write .*No such file or directory"),
         ],
     )

@@ -354,17 +354,17 @@ def test_a_message_line():
         (
             lambda: Message.from_text("m1: a WITH price = 3 b = 4 AT POINT (0 0)"),
             ExpressionError,
-            "comes a comma",
+            "write a comma",
         ),
         (lambda: Message.from_text("m1: a WITH b = 3, b = 4 AT POINT (0 0)"), ExpressionError, "two values"),
         (
             lambda: Message.from_text("m1: a WITH b = 3, c < 4 AT POINT (0 0)"),
             ExpressionError,
-            "is written c = ",
+            "as c = ",
         ),
         (lambda: Message.from_text("m1: a WITH b = 3"), ExpressionError, "AT and the place"),
         (lambda: Message.from_text('"\\x": a AT POINT (0 0)'), ModelError, "wrong escape"),
-        (lambda: Message.from_text('"": a AT POINT (0 0)'), ModelError, "an id is not empty"),
+        (lambda: Message.from_text('"": a AT POINT (0 0)'), ModelError, "the id is empty"),
     ],
 )
 def test_lines_that_cannot_be_read(read, error, says):
@@ -448,14 +448,14 @@ HERE = '"place": {"type": "Point", "coordinates": [1, 2]}'
     [
         ("", ModelError, "not JSON: Expecting value"),
         ('{"id": 1,\n  oops}', ModelError, r"not JSON: .* \(line 2, column 3\)"),
-        ("[]", ModelError, r"a message is a JSON object, not \[\]"),
-        ("5", ModelError, "a message is a JSON object, not 5"),
+        ("[]", ModelError, r"\[\] is not a message; give a JSON object"),
+        ("5", ModelError, "5 is not a message; give a JSON object"),
         (5, ModelError, "5 is not JSON"),
         (b"\xff\xfe{", ModelError, "not JSON"),
         ("[" * 100_000, ModelError, "nested too deeply|not JSON"),
         ("9" * 10_000, ModelError, "too long"),
-        ('{"id": NaN}', ModelError, "NaN is not a number of JSON"),
-        ('{"id": -Infinity}', ModelError, "-Infinity is not a number of JSON"),
+        ('{"id": NaN}', ModelError, "NaN is not a number in JSON"),
+        ('{"id": -Infinity}', ModelError, "-Infinity is not a number in JSON"),
         (
             f'{{"id": 1, {HERE}, "keyword": []}}',
             ModelError,

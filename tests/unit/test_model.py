@@ -41,7 +41,7 @@ def test_a_message_is_normalised():
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (lambda: Message("", "a", HERE), ModelError, "an id is not empty"),
+        (lambda: Message("", "a", HERE), ModelError, "the id is empty"),
         (lambda: Message(True, "a", HERE), ModelError, "id True is neither"),
         (lambda: Message(None, "a", HERE), ModelError, "id None is neither"),
         (lambda: Message(1.5, "a", HERE), ModelError, "id 1.5 is neither"),
@@ -71,7 +71,7 @@ def test_a_message_is_normalised():
         ),
         (lambda: Message(1, "a", HERE, published_at=datetime(2026, 1, 1)), ModelError, "no time zone"),
         (lambda: Message(1, "a", HERE, expires_at="soon"), ModelError, "expires_at 'soon' is not a time"),
-        (lambda: Subscription("", "a"), ModelError, "an id is not empty"),
+        (lambda: Subscription("", "a"), ModelError, "the id is empty"),
         (lambda: Subscription(1, ""), ExpressionError, r"the expression is empty; write \* \(or give None\)"),
         (lambda: Subscription(1, "  "), ExpressionError, "the expression is empty"),
         (lambda: Subscription(1, 5), ModelError, "5 is not an expression"),

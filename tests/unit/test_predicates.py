@@ -53,7 +53,7 @@ def test_holds(interval, holding, failing, unknown):
     ("make", "says"),
     [
         (lambda: Interval(256, 100), "low end 256.0 is above its high end 100.0; swap"),
-        (lambda: Interval(math.nan, 1), "nan is not a value"),
+        (lambda: Interval(math.nan, 1), "nan cannot be compared"),
         (lambda: Interval("a", "b"), "strings have no order here"),
         (lambda: Interval("a", 1), "strings have no order here"),
         (lambda: Interval(1, 1, low_open=True), "no number lies between 1.0 and 1.0"),
@@ -62,7 +62,7 @@ def test_holds(interval, holding, failing, unknown):
         (lambda: Interval(10**400, 10**401), "too large for a number"),
         (lambda: price < "3", "'price' cannot be above or below '3'"),
         (lambda: price.between(5, 1), "low end 5.0 is above"),
-        (lambda: price.one_of(), "at least one value"),
+        (lambda: price.one_of(), "give at least one"),
         (lambda: attribute(""), "'' is not the name of an attribute"),
         (lambda: attribute("x" * 300), "is not the name of an attribute"),
         (lambda: word("happy hour"), "2 words"),
@@ -73,9 +73,9 @@ def test_holds(interval, holding, failing, unknown):
         (lambda: AllOf((a, "b")), "'b' is not an expression"),
         (lambda: Not("b"), "'b' is not an expression"),
         (lambda: Test("price", 3), "3 is not an Interval"),
-        (lambda: bool(a), "combine with &"),
+        (lambda: bool(a), "combine expressions with &"),
         (lambda: 1 < price < 3, "between"),
-        (lambda: a and b, "combine with &"),
+        (lambda: a and b, "combine expressions with &"),
     ],
 )
 def test_bad_values_are_named(make, says):

@@ -151,7 +151,7 @@ def test_strings_become_what_their_names_say():
             "published_at 'yesterday' is not a time; write ISO 8601 with an offset",
         ),
         ("published_at", "2026-11-16T00:00:00", "has no time zone"),
-        ("expires_at", "99999999999999999999", "outside of the years 1 to 9999"),
+        ("expires_at", "99999999999999999999", "outside the years 1 to 9999"),
         ("expires_at", "9" * 5000, "(5000 characters), which cannot be read"),
     ],
 )
@@ -210,7 +210,11 @@ def test_columns_that_are_left_out_are_named():
         ({"id": [1]}, "messages", "no place"),
         ({"id": [1], "lon": [1.0]}, "messages", "there is no lat"),
         ({"id": [1.5], "lon": [1.0], "lat": [1.0]}, "messages", "id must be a column of strings"),
-        ({"id": [1], "lon": [1.0], "lat": [1.0], "reason": ["x"]}, "messages", "rename the one that goes in"),
+        (
+            {"id": [1], "lon": [1.0], "lat": [1.0], "reason": ["x"]},
+            "messages",
+            "as the output will; rename it",
+        ),
         (
             {"id": [1], "lon": [1.0], "lat": [1.0], "published_at": [NOW.replace(tzinfo=None)]},
             "messages",
@@ -348,7 +352,7 @@ def test_of_good_rows_with_one_id_the_first_stays():
         batches = [table.slice(start, size) for start in range(0, 6, size)]
         done = pa.concat_tables(preparation.apply_by_id(batches))
         assert done["reason"].to_pylist() == [None, "duplicate-id", "place", None, "duplicate-id", None]
-        assert done["detail"][1].as_py() == "another message has the id 'a', and comes first"
+        assert done["detail"][1].as_py() == "an earlier message has the same id 'a'"
         assert json.loads(done["original"][4].as_py()) == {"id": "b", "lon": 0.0, "lat": 3.0}
 
 

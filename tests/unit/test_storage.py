@@ -87,7 +87,7 @@ class TestRoundTrip:
 
     @pytest.mark.parametrize("name", ["", "A", "a.b", "../a", "a//b", "/a"])
     def test_a_name_that_is_no_file(self, tmp_path, name):
-        with pytest.raises(ValueError, match="no name of an array"):
+        with pytest.raises(ValueError, match="not the name of an array"):
             write(tmp_path / "a", "thing", {name: np.zeros(1)}, {})
         assert list(tmp_path.iterdir()) == []
 
@@ -217,7 +217,7 @@ class TestOtherDirectories:
 def test_a_current_version_that_is_no_name(tmp_path):
     for content in (b"", b"../a", b"/etc", b"a/b", b"a\0b", b"..", b"\n"):
         (tmp_path / CURRENT).write_bytes(content)
-        with pytest.raises(IndexFileError, match="no version"):
+        with pytest.raises(IndexFileError, match="not a version"):
             current(tmp_path)
 
 

@@ -17,8 +17,8 @@ from nearcast import config
 from nearcast.bench import report, topk, topk_answers
 from nearcast.bench.experiments import Experiment
 from nearcast.bench.floors import DEFAULT_FILE, read
-from nearcast.bench.streams import ranking_scene
 from nearcast.bench.topk import RankingCell
+from nearcast.bench.topk_workloads import ranking_scene
 from nearcast.cli import app
 from nearcast.ranking.blocks import Blocks
 from nearcast.ranking.choices import FINDERS
@@ -170,7 +170,7 @@ def test_naive_results_catch_what_all_have_in_common(tiny, monkeypatch):
     cell = RankingCell(1, "blocks", tiny.setting(), "blocks")
     start = topk.Start(stream, cell, 1)
     answers = topk_answers.RankedAnswers(stream)
-    assert topk.Trial(stream, cell, start, math.inf).turn(start.top, answers) == []
+    assert topk.RankingTrial(stream, cell, start, math.inf).turn(start.top, answers) == []
     row = next(row for row in range(300) if len(start.top.results(row)[0]) == 5)
     assert topk_answers._wrong(stream, start.top, row, 200) is None
     held = start.top._results.buffers.held

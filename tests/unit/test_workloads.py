@@ -207,5 +207,5 @@ def test_real_data_that_is_not_there(tmp_path):
 def test_bad_requests():
     with pytest.raises(UnknownError, match=r"'nope'.*ap-tree, mo-tree, misses, tweets, places"):
         workloads.make("nope", 10, 10)
-    with pytest.raises(InputError, match="messages, not 0"):
+    with pytest.raises(InputError, match="cannot have 0 messages"):
         workloads.make("ap-tree", 10, 0)

@@ -19,10 +19,8 @@ __all__ = ["INDEXES", "STORES", "AttributeSetting", "run"]
 INDEXES = ("mo-tree", "auto", "tama", "op-index", "r-star-tree", "scan")
 STORES = ("mo-tree", "beq-tree", "r-star-tree", "scan")
 
-CHANGED = (
-    "mo-tree",
-    "auto",
-)  # of which inserts, updates and removals are measured; the figures have the others
+# The structures whose inserts, updates and removals are measured here; the figures of the paper measure the others.
+CHANGED = ("mo-tree", "auto")
 
 INSERTED = "r-star-tree-inserted"
 
@@ -32,7 +30,7 @@ _Part = TypeVar("_Part", bound=Columns)
 
 @dataclass(frozen=True)
 class AttributeSetting:
-    """The workload of Table 4, with so many subscriptions in an index, and so many messages in a store (0: no such)."""
+    """The workload of the MO-Tree paper's Table 4, with subscriptions in an index and messages in a store (0: none)."""
 
     subscriptions: int
     messages: int
@@ -46,7 +44,7 @@ class AttributeSetting:
         return "mo-tree"
 
     def make(self, seed: int) -> Case:
-        """Return what asks, samples of it from before, what is stored, and newcomers, all drawn alike."""
+        """Return the queries, earlier samples of them, what is stored, and newcomers, all drawn alike."""
         asking = (self.queries, config.MO_HISTORY)
         sizes = [
             (*asking, stored, _changes(stored)) if stored else asking
@@ -74,10 +72,10 @@ def run(
     seconds: float = config.MO_SECONDS,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure every index, which messages ask, and every store, which subscriptions ask; return the report's body.
+    """Measure every index, queried by messages, and every store, queried by subscriptions; return the report's body.
 
-    A slow one answers as many of the first queries as it can in *seconds*. ``speedup_over`` compares within a side.
-    With *inserted* the R*-Trees are also built by inserts, as the paper does.
+    A slow structure answers as many of the first queries as it can in *seconds*. ``speedup_over`` compares indexes with
+    indexes and stores with stores. With *inserted* the R*-Trees are also built by inserts, as in the paper.
     """
     setting = AttributeSetting(subscriptions, messages, queries)
     cells = [Cell(1, name, setting, name, changes=name in CHANGED) for name in INDEXES]
@@ -114,7 +112,7 @@ def _result(point: dict[str, Any]) -> dict[str, Any]:
         else ("store", "subscription", "asking_subscriptions")
     )
     return {
-        "index": point["line"],  # floors find it by this
+        "index": point["line"],  # the name by which floors find it
         "side": side,
         "name": point["line"].removesuffix("-store"),
         "queries": point[queries],
@@ -136,12 +134,12 @@ def _result(point: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changes(stored: int) -> int:
-    """Return how many newcomers there are for so many rows that are stored."""
+    """Return the number of newcomers for a given number of stored rows."""
     return min(config.EXPERIMENT_CHANGES, max(2, round(stored * config.EXPERIMENT_CHANGE_SHARE)))
 
 
 def _cut(columns: _Part, sizes: Sequence[int]) -> list[_Part]:
-    """Return the first rows, those that follow, and so on."""
+    """Return the rows cut into consecutive parts of the given sizes."""
     return [
         columns.take(np.arange(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What it costs to change an index or a store: batches of inserts, updates and removals, and the clock beside them."""
+"""Timing changes of an index or a store: batches of inserts, updates and removals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Call", "apply", "make", "nudged"]
 
 
 class Call(NamedTuple):
-    """One change of a structure, and how many rows it concerns."""
+    """One change of a structure, and the number of rows that it affects."""
 
     rows: int
     change: Callable[[Any], object]
@@ -28,9 +28,9 @@ class Call(NamedTuple):
 def make(
     stored: SubscriptionTable | MessageBatch, newcomers: SubscriptionTable | MessageBatch
 ) -> dict[str, list[Call]]:
-    """Return the changes, by kind: the newcomers are inserted; as many of the stored are updated, and others removed.
+    """Return the changes by kind: newcomers are inserted, as many stored rows are updated, and as many others removed.
 
-    The latter are drawn at random. Messages are not updated.
+    The stored rows are drawn at random. Messages are not updated.
     """
     rng = np.random.default_rng(0)
     count = min(len(newcomers), len(stored) // 2)
@@ -46,9 +46,10 @@ def make(
 def apply(
     structure: Structure, made: Mapping[str, Sequence[Call]], seconds: float
 ) -> tuple[dict[str, float | None], dict[str, int]]:
-    """Apply the changes, of each kind as many as there is time for; return the µs a row, and how many were made.
+    """Apply as many changes of each kind as there is time for; return the µs per row, and their number.
 
-    The first of a kind does not count: with it a structure copies what it has borrowed. One more is made at least.
+    The first change of a kind does not count, since a structure then copies the arrays that it has borrowed. At least
+    one more is made.
     """
     times: dict[str, float | None] = {}
     done: dict[str, int] = {}
@@ -66,7 +67,7 @@ def apply(
 
 
 def nudged(table: SubscriptionTable, rng: np.random.Generator) -> SubscriptionTable:
-    """Return the same subscriptions with boxes moved by a little of their size: most stay in their bucket."""
+    """Return the same subscriptions with boxes moved by a small share of their size: most stay in their bucket."""
     boxes = table.clauses.boxes
     sides = boxes[:, 2:] - boxes[:, :2]
     shift = sides * rng.uniform(-config.EXPERIMENT_NUDGE, config.EXPERIMENT_NUDGE, sides.shape)
@@ -74,7 +75,7 @@ def nudged(table: SubscriptionTable, rng: np.random.Generator) -> SubscriptionTa
 
 
 def _parts(count: int) -> list[NDArray[np.int64]]:
-    """Return the numbers below *count*: the first alone, the others a batch at a time."""
+    """Return the numbers below *count*: the first one alone, the others in batches."""
     return np.split(np.arange(count), np.arange(1, count, config.BENCH_BATCH))
 
 

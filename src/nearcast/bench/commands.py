@@ -1,29 +1,36 @@
-"""The commands under ``nearcast bench``: tables and JSON on stdout, talk and progress on stderr.
+"""The commands of ``nearcast bench``: tables and JSON on stdout, messages and progress on stderr.
 
-Exit codes: 0 all well; 1 an index answered wrongly, a floor was missed, or something outside is lacking; 2 the
-command cannot be run as given. Errors become a line and an exit code in :mod:`nearcast.cli`.
+The exit code is 0 for success, 1 if an index answered wrongly, a floor was missed or something outside Nearcast is
+missing, and 2 if the command cannot be run as given. :mod:`nearcast.cli` turns errors into a line and an exit code.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nearcast import config
-from nearcast.bench.covering_command import covering
-from nearcast.bench.running import (
+from nearcast.bench.options import (
     Check,
+    CommandCount,
     FloorsFile,
+    Indexes,
     JsonFile,
+    Messages,
     PlotFile,
+    PublishThreads,
+    Queries,
+    RealData,
     Repeat,
+    ResultCount,
     Seed,
-    floors_file,
-    run_table,
+    Subscriptions,
+    TrialSeconds,
+    WindowSize,
+    WorkloadName,
 )
-from nearcast.bench.topk_command import topk
+from nearcast.bench.running import floors_file, run_table
 from nearcast.errors import UnknownError, shown
 
 if TYPE_CHECKING:
@@ -40,19 +47,12 @@ app = typer.Typer(
 
 @app.command()
 def matching(
-    subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions.", min=1)
-    ] = config.BENCH_SUBSCRIPTIONS,
-    messages: Annotated[int, typer.Option(help="How many messages.", min=1)] = config.BENCH_MESSAGES,
-    index: Annotated[
-        str,
-        typer.Option(metavar="NAME[,NAME…]", help="The indexes to measure; the scan is always among them."),
-    ] = config.DEFAULT_INDEX,
-    workload: Annotated[
-        str, typer.Option(metavar="NAME", help="ap-tree, mo-tree, misses, or real data: tweets, places.")
-    ] = "ap-tree",
+    subscriptions: Subscriptions = config.BENCH_SUBSCRIPTIONS,
+    messages: Messages = config.BENCH_MESSAGES,
+    index: Indexes = config.DEFAULT_INDEX,
+    workload: WorkloadName = "ap-tree",
     seed: Seed = 0,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the real data is.")] = None,
+    data: RealData = None,
     threads: Annotated[int, typer.Option(help="Threads of one match call.", min=1)] = 1,
     repeat: Repeat = config.BENCH_REPEAT,
     json: JsonFile = None,
@@ -62,10 +62,10 @@ def matching(
 ) -> None:
     """Measure matching: which subscriptions want each message.
 
-    Builds each index, matches all messages, one message at a time too, then
-    inserts and removes. The naive scan and the floor (verifying and writing
-    answers that are known) run beside them, and the answers of all are
-    compared with the scan's.
+    Builds each index, matches all messages, also one at a time, then inserts
+    and removes. The naive scan and the floor (verifying and writing known
+    answers) are always measured, too, and all answers are compared with those
+    of the scan.
 
     For example:
 
@@ -94,10 +94,8 @@ def matching(
 
 @app.command()
 def engine(
-    subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions.", min=1)
-    ] = config.BENCH_SUBSCRIPTIONS,
-    messages: Annotated[int, typer.Option(help="How many messages.", min=1)] = config.BENCH_MESSAGES,
+    subscriptions: Subscriptions = config.BENCH_SUBSCRIPTIONS,
+    messages: Messages = config.BENCH_MESSAGES,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     json: JsonFile = None,
@@ -105,11 +103,11 @@ def engine(
     check: Check = False,
     floors: FloorsFile = None,
 ) -> None:
-    """Measure the engine: what users meet, beside the bare index.
+    """Measure the engine, which users call, and the bare index below it.
 
-    Publishes tables, one message and one row at a time; subscribes tables of
-    keywords, tables of distinct expressions, and one at a time. The index
-    alone runs beside it on the same messages.
+    Publishes tables, single messages and tables of one row; subscribes tables
+    of keywords, tables of distinct expressions, and single subscriptions. The
+    bare index is measured in the same run on the same messages.
 
     For example:
 
@@ -131,21 +129,15 @@ def engine(
 
 @app.command()
 def turnover(
-    subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions there are.", min=1)
-    ] = config.BENCH_SUBSCRIPTIONS,
+    subscriptions: Subscriptions = config.BENCH_SUBSCRIPTIONS,
     operations: Annotated[
-        int, typer.Option(help="Inserts and removals in all, in batches of 1,000 by turns.", min=2)
+        int, typer.Option(help="Inserts and removals in all, in alternating batches of 1,000.", min=2)
     ] = config.BENCH_OPERATIONS,
-    messages: Annotated[int, typer.Option(help="How many messages.", min=1)] = config.BENCH_MESSAGES,
-    index: Annotated[
-        str, typer.Option(metavar="NAME[,NAME…]", help="The indexes to measure.")
-    ] = config.DEFAULT_INDEX,
-    workload: Annotated[
-        str, typer.Option(metavar="NAME", help="ap-tree, mo-tree, misses, or real data: tweets, places.")
-    ] = "ap-tree",
+    messages: Messages = config.BENCH_MESSAGES,
+    index: Indexes = config.DEFAULT_INDEX,
+    workload: WorkloadName = "ap-tree",
     seed: Seed = 0,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the real data is.")] = None,
+    data: RealData = None,
     repeat: Repeat = config.BENCH_REPEAT,
     json: JsonFile = None,
     plot: PlotFile = None,
@@ -155,8 +147,8 @@ def turnover(
     """Measure inserts and removals, and matching after many of them.
 
     Subscriptions come and go in batches, so that their number stays the
-    same. Then the index is compared with one that is built anew over what
-    is left, in answers and in speed.
+    same. Then the index is compared with one that is newly built over the
+    remaining subscriptions, in answers and in speed.
 
     For example:
 
@@ -197,8 +189,9 @@ def vocabulary(
 ) -> None:
     """Measure how fast strings become codes, on one core.
 
-    Looks up keywords of an Arrow array, drawn by a Zipf law and uniformly,
-    some of them unknown, beside pyarrow's own ways and a loop over a dict.
+    Looks up the keywords of an Arrow array, drawn by a Zipf law and uniformly,
+    some of them unknown, and compares with pyarrow's own functions and a loop
+    over a dict.
 
     For example:
 
@@ -218,17 +211,13 @@ def vocabulary(
 
 @app.command()
 def spark(
-    subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions there are.", min=1)
-    ] = config.BENCH_SUBSCRIPTIONS,
-    messages: Annotated[
-        int, typer.Option(help="How many messages are matched.", min=1)
-    ] = config.BENCH_SPARK_MESSAGES,
+    subscriptions: Subscriptions = config.BENCH_SUBSCRIPTIONS,
+    messages: Messages = config.BENCH_SPARK_MESSAGES,
     seconds: Annotated[
-        float, typer.Option(help="How long messages arrive at the given rate.", min=1)
+        float, typer.Option(help="Seconds for which messages arrive at the given rate.", min=1)
     ] = config.BENCH_STREAM_SECONDS,
     rate: Annotated[
-        int, typer.Option(help="Messages a second that arrive.", min=10)
+        int, typer.Option(help="Messages that arrive per second.", min=10)
     ] = config.BENCH_STREAM_RATE,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
@@ -239,9 +228,10 @@ def spark(
 ) -> None:
     """Measure the pipeline on local Spark, two cores.
 
-    Batch and stream beside the same work in one process with two threads, from
-    the same files and with the deliveries thrown away; the time of a
-    micro-batch while messages arrive; what a worker needs to open the index.
+    Batch and stream are compared with the same work in one process with two
+    threads, from the same files, with the deliveries thrown away. Also measures
+    the time of a micro-batch while messages arrive, and what a worker needs to
+    open the index.
 
     For example:
 
@@ -264,20 +254,14 @@ def spark(
 
 @app.command()
 def attributes(
-    subscriptions: Annotated[
-        int, typer.Option(help="How many subscriptions are indexed.", min=1)
-    ] = config.BENCH_SUBSCRIPTIONS,
-    messages: Annotated[
-        int, typer.Option(help="How many messages are stored.", min=1)
-    ] = config.BENCH_SUBSCRIPTIONS,
-    queries: Annotated[
-        int, typer.Option(help="How many messages and subscriptions ask.", min=1)
-    ] = config.MO_QUERIES,
+    subscriptions: Subscriptions = config.BENCH_SUBSCRIPTIONS,
+    messages: Messages = config.BENCH_SUBSCRIPTIONS,
+    queries: Queries = config.MO_QUERIES,
     inserted: Annotated[
         bool,
         typer.Option(
             "--inserted",
-            help="Also build the R*-Trees by inserts, as the paper does; minutes at a million.",
+            help="Also build the R*-Trees by inserts, as the paper does; takes minutes at a million.",
         ),
     ] = False,
     seed: Seed = 0,
@@ -287,11 +271,12 @@ def attributes(
     check: Check = False,
     floors: FloorsFile = None,
 ) -> None:
-    """Compare the MO-Tree with its rivals: attribute values beside places.
+    """Compare the MO-Tree with its rivals: attribute values and places.
 
-    Subscriptions with six intervals over 20 attributes and a region: messages
-    ask for subscriptions, subscriptions for stored messages; inserts, updates,
-    removals and memory. All must give the same answers.
+    Subscriptions have six intervals over 20 attributes, and a region. Messages
+    query an index of subscriptions, and subscriptions query a store of messages;
+    inserts, updates, removals and memory are measured, too. All structures must
+    give the same answers.
 
     For example:
 
@@ -312,12 +297,93 @@ def attributes(
     run_table("attributes", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
-app.command()(topk)
-app.command()(covering)
+@app.command()
+def topk(
+    subscriptions: Subscriptions = config.TOPK_SUBSCRIPTIONS,
+    window: WindowSize = config.TOPK_WINDOW,
+    messages: Messages = config.TOPK_MESSAGES,
+    k: ResultCount = config.TOPK_K,
+    threads: PublishThreads = 1,
+    seconds: TrialSeconds = config.TOPK_SECONDS,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Only these rows of the table: indexes and kinds of buffers."),
+    ] = None,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    data: RealData = None,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure the best k messages of a window.
+
+    Fills a window, subscribes, and lets messages arrive. Measures the time per
+    arriving message (AMP) and per expired message (EMP), by index and by kind
+    of buffer. All must give the same results.
+
+    For example:
+
+    nearcast bench topk --subscriptions 100000 --window 100000 --threads 2
+    """
+    from nearcast.bench import topk as benchmark
+    from nearcast.bench.topk_workloads import ranking_scene
+
+    where = ranking_scene(subscriptions, window, messages, k, data)
+
+    def run(tell: Progress) -> dict[str, Any]:
+        return benchmark.compare(
+            where, seed=seed, repeat=repeat, threads=threads, seconds=seconds, only=only, progress=tell
+        )
+
+    command = (
+        f"nearcast bench topk --subscriptions {subscriptions} --window {window} --messages {messages} --k {k} "
+        f"--threads {threads} --seconds {seconds:g}{f' --only {only}' if only else ''}"
+        f"{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
+    )
+    run_table("topk", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+
+
+@app.command()
+def covering(
+    commands: CommandCount = config.COVERING_COMMANDS,
+    subscriptions: Subscriptions = config.COVERING_SUBSCRIPTIONS,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    data: RealData = None,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure which subscriptions need not be forwarded.
+
+    Each index executes random commands on rectangles of 3, 6 and 8 attributes,
+    and on full subscriptions with a box, words and tests. All must give the
+    same answers.
+
+    For example:
+
+    nearcast bench covering --commands 20000 --subscriptions 50000
+    """
+    from nearcast.bench import covering as benchmark
+    from nearcast.bench.covering_workloads import covering_scene
+
+    where = covering_scene(commands, subscriptions, data)
+
+    def run(tell: Progress) -> dict[str, Any]:
+        return benchmark.compare(where, seed=seed, repeat=repeat, progress=tell)
+
+    command = (
+        f"nearcast bench covering --commands {commands} --subscriptions {subscriptions}"
+        f"{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
+    )
+    run_table("covering", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
 def _index_names(given: str) -> list[str]:
-    """Return the names in ``a,b,c``, each once; one that does not exist is refused."""
+    """Return the distinct names in ``a,b,c``; raise if one does not exist."""
     from nearcast.matching import INDEXES
 
     names = list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))

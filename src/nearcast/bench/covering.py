@@ -1,4 +1,4 @@
-"""``nearcast bench covering``: who need not be forwarded, by index; and the loop of its figures."""
+"""``nearcast bench covering``: which subscriptions need not be forwarded, by index; and the loop of its figures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import config
-from nearcast.bench.coverings import Commands, Wanted
+from nearcast.bench.covering_workloads import CommandLog, FullSubscriptions
 from nearcast.bench.experiments import Cell, Experiment, Setting, body, place
 from nearcast.bench.measure import Progress, timed
 from nearcast.covering import RelationGraph
 
 if TYPE_CHECKING:
-    from nearcast.bench.coverings import CoveringScene
+    from nearcast.bench.covering_workloads import CoveringScene
     from nearcast.covering import Replayed
 
 __all__ = ["FULL", "NAIVE", "RECTANGLES", "CoveringCell", "compare", "run"]
@@ -29,32 +29,32 @@ FULL = ("forest", "clause-scan")  # indexes of all subscriptions
 
 @dataclass(frozen=True)
 class CoveringCell(Cell):
-    """One point of the picture: an index, with the reporting mode k. With *of*, one figure of it alone."""
+    """One point of a plot: an index with the reporting mode k. With *of*, only one of its figures."""
 
     k: int = 1
-    of: str | None = None  # written as "figure"
+    of: str | None = None  # reported as "figure"
 
     @property
     def system(self) -> str:
-        """What is measured; points that differ in x or line only are measured once."""
+        """What is measured; points that differ only in x or line are measured once."""
         return f"{self.index} {self.k}"
 
 
 class _Trial:
     """One index over one log of commands."""
 
-    def __init__(self, commands: Commands, cell: CoveringCell) -> None:
+    def __init__(self, commands: CommandLog, cell: CoveringCell) -> None:
         self.cell = cell
         self.figures: dict[str, Any] = {}
-        self.told: Replayed | None = None
+        self.replay: Replayed | None = None
         self._commands = commands
 
     def turn(self) -> None:
-        """Follow the log; the best time of all turns counts. One that is slow has one turn."""
+        """Execute the log; the best time of all turns counts. A slow index has only one turn."""
         if self.figures.get("total_seconds", 0.0) > config.COVERING_SECONDS:
             return
         graph = RelationGraph(self.cell.index or NAIVE, self.cell.k)
-        took, self.told = timed(partial(graph.replay, *self._commands))
+        took, self.replay = timed(partial(graph.replay, *self._commands))
         best = min(took, self.figures.get("total_seconds", math.inf))
         self.figures = _figures(graph.stats(), best, len(self._commands.log))
 
@@ -91,9 +91,9 @@ def _figures(stats: dict[str, Any], seconds: float, commands: int) -> dict[str, 
 
 
 def _replayed(
-    commands: Commands, cells: Sequence[CoveringCell], repeat: int
+    commands: CommandLog, cells: Sequence[CoveringCell], repeat: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Let cells follow a log in turns; return their figures, and where they tell different things."""
+    """Let cells execute a log in turns; return their figures, and where their answers differ."""
     few = commands.first(config.BENCH_WARM_UP)
     for name in dict.fromkeys(cell.index or NAIVE for cell in cells):  # compile what is going to be timed
         RelationGraph(name).replay(*few)
@@ -105,17 +105,17 @@ def _replayed(
 
 
 def _differences(trials: Sequence[_Trial]) -> list[str]:
-    """Say who forwards, or exposes, what others do not; k decides nothing there."""
+    """Describe where indexes forward or expose different subscriptions; k makes no difference to either."""
     problems = []
     first = trials[0]
-    assert first.told
+    assert first.replay
     for other in trials[1:]:
-        assert other.told
-        if not np.array_equal(first.told.forward, other.told.forward):
-            at = int(np.flatnonzero(first.told.forward != other.told.forward)[0])
-            problems.append(f"{other.cell.where}: command {at} is not told as by {first.cell.where}")
-        elif not np.array_equal(np.sort(first.told.exposed), np.sort(other.told.exposed)):
-            problems.append(f"{other.cell.where}: others are exposed than by {first.cell.where}")
+        assert other.replay
+        if not np.array_equal(first.replay.forward, other.replay.forward):
+            at = int(np.flatnonzero(first.replay.forward != other.replay.forward)[0])
+            problems.append(f"{other.cell.where}: command {at} is answered differently by {first.cell.where}")
+        elif not np.array_equal(np.sort(first.replay.exposed), np.sort(other.replay.exposed)):
+            problems.append(f"{other.cell.where}: {first.cell.where} exposes different subscriptions")
     return problems
 
 
@@ -134,7 +134,7 @@ def run(
         tell(f"{setting.name}, a workload", len(points) / len(experiment.cells))
         case = setting.make(seed)
         systems = _systems(experiment, setting)
-        if isinstance(case.covering, Commands):
+        if isinstance(case.covering, CommandLog):
             measured, problems = _replayed(case.covering, [same[0][1] for same in systems], repeat)
             mismatches += problems
         else:
@@ -150,7 +150,7 @@ def run(
 
 
 def _systems(experiment: Experiment, setting: Setting) -> list[list[tuple[int, CoveringCell]]]:
-    """Return the cells of a workload with their numbers, by what is measured."""
+    """Return the cells of a workload with their numbers, grouped by what is measured."""
     systems: dict[str, list[tuple[int, CoveringCell]]] = {}
     for number, cell in enumerate(experiment.cells):
         assert isinstance(cell, CoveringCell), f"{cell} covers nothing"
@@ -159,10 +159,10 @@ def _systems(experiment: Experiment, setting: Setting) -> list[list[tuple[int, C
     return list(systems.values())
 
 
-def _subscribed(wanted: Wanted, cell: CoveringCell) -> dict[str, Any]:
+def _subscribed(full: FullSubscriptions, cell: CoveringCell) -> dict[str, Any]:
     graph = RelationGraph(cell.index or FULL[0], cell.k)
-    took, _ = timed(partial(graph.subscribe, wanted.subscriptions))
-    return _figures(graph.stats(), took, len(wanted.subscriptions))
+    took, _ = timed(partial(graph.subscribe, full.subscriptions))
+    return _figures(graph.stats(), took, len(full.subscriptions))
 
 
 def compare(
@@ -174,7 +174,7 @@ def compare(
 ) -> dict[str, Any]:
     """Measure the indexes of rectangles on the paper's commands, and those of full subscriptions; return the report.
 
-    ``speedup_over`` compares all that ran on the same.
+    ``speedup_over`` compares all indexes that ran on the same workload.
     """
     tell = progress or (lambda _text, _share: None)
     results: list[dict[str, Any]] = []
@@ -183,7 +183,7 @@ def compare(
         tell(f"rectangles of {attributes} attributes", number / (len(config.COVERING_TRIED) + 1))
         setting = scene.rectangles(attributes, leaving=config.COVERING_LEAVING)
         case = setting.make(seed)
-        assert isinstance(case.covering, Commands)
+        assert isinstance(case.covering, CommandLog)
         cells = [CoveringCell(2 * attributes, index, setting, index) for index in RECTANGLES]
         measured, problems = _replayed(case.covering, cells, repeat)
         mismatches += problems
@@ -204,7 +204,7 @@ def compare(
     tell("full subscriptions", len(config.COVERING_TRIED) / (len(config.COVERING_TRIED) + 1))
     for dataset in scene.datasets:
         case = scene.full(dataset).make(seed)
-        assert isinstance(case.covering, Wanted)
+        assert isinstance(case.covering, FullSubscriptions)
         rows, problems = _full(case.covering, dataset.name, seed, repeat)
         results += rows
         mismatches += problems
@@ -219,24 +219,26 @@ def compare(
     }
 
 
-def _full(wanted: Wanted, name: str, seed: int, repeat: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Subscribe all; ask for covers, and let newcomers come and go. The scan, which is slow, only asks."""
-    newcomers = wanted.newcomers
+def _full(
+    full: FullSubscriptions, name: str, seed: int, repeat: int
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Subscribe all, query covers, and let newcomers come and go. The scan, which is slow, only queries."""
+    newcomers = full.newcomers
     count = len(newcomers)
     for index in FULL:
         small = RelationGraph(index)
         small.unsubscribe(small.subscribe(newcomers.take(np.arange(min(count, 64)))).rows[:8])
         small.covering(newcomers.take(np.arange(min(count, 8))))
     graph = RelationGraph()
-    building, _ = timed(partial(graph.subscribe, wanted.subscriptions))
-    figures = _figures(graph.stats(), building, len(wanted.subscriptions))
+    building, _ = timed(partial(graph.subscribe, full.subscriptions))
+    figures = _figures(graph.stats(), building, len(full.subscriptions))
     asking, found = min(
         (timed(partial(graph.covering, newcomers)) for _ in range(repeat)), key=lambda one: one[0]
     )
     single = newcomers.take([0])
     coming, made = timed(partial(graph.subscribe, newcomers))
     leaving, _ = timed(partial(graph.unsubscribe, made.rows))
-    gone = np.random.default_rng(seed).permutation(len(wanted.subscriptions))[:count]
+    gone = np.random.default_rng(seed).permutation(len(full.subscriptions))[:count]
     leaving_others, _ = timed(partial(graph.unsubscribe, gone))
     one_at_a_time = [timed(partial(graph.subscribe, single))[0] for _ in range(config.COVERING_SINGLE)]
     fast = {
@@ -245,7 +247,7 @@ def _full(wanted: Wanted, name: str, seed: int, repeat: int) -> tuple[list[dict[
         "name": f"forest, {name}",
         "index": "forest",
         **figures,
-        "subscribe_microseconds": building / len(wanted.subscriptions) * 1e6,
+        "subscribe_microseconds": building / len(full.subscriptions) * 1e6,
         "microseconds": asking / count * 1e6,
         "insert_microseconds": coming / count * 1e6,
         "remove_microseconds": max(leaving, leaving_others) / count * 1e6,

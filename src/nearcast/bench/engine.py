@@ -1,7 +1,7 @@
-"""``nearcast bench engine``: what users meet, beside the bare index in the same run.
+"""``nearcast bench engine``: the engine, which users call, and the bare index in the same run.
 
-Tables in and a table of deliveries out, one message object, a table of one row; subscriptions as tables of keywords
-and of distinct expressions, and one at a time. Ids are strings.
+It publishes tables and reads tables of deliveries, publishes one message object, and a table of one row. It subscribes
+tables of keywords, tables of distinct expressions, and one subscription at a time. Ids are strings.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(
     batches = [batch.take(np.arange(start, min(start + _BATCH, batch.size))) for start in starts]
     tables = [messages.slice(start, _BATCH) for start in starts]
     bare, found = best_of(repeat, lambda: [index.match(part) for part in batches])
-    full, told = best_of(repeat, lambda: [engine.publish(part).to_arrow() for part in tables])
+    full, deliveries = best_of(repeat, lambda: [engine.publish(part).to_arrow() for part in tables])
     matches = sum(len(part.rows) for part in found)
     add("the index: batches of 1,000", microseconds=bare / batch.size * 1e6)
     add("publish tables of 1,000", microseconds=full / batch.size * 1e6, over_index=full / bare)
@@ -81,8 +81,8 @@ def run(
         add(name, **_latency(call, arguments, repeat if "subscribe" not in name else 1))
     wrong = (
         []
-        if sum(len(part) for part in told) == matches
-        else ["the engine tells other deliveries than the index"]
+        if sum(len(part) for part in deliveries) == matches
+        else ["the engine and the index differ in their deliveries"]
     )
     return {
         "workload": {"name": workload.name, "seed": workload.seed, "facts": workload.facts},
@@ -95,7 +95,7 @@ def run(
 
 
 def _latency(call: Callable[[Any], Any], arguments: Iterable[Any], repeat: int) -> dict[str, float]:
-    """Return percentiles of single calls in microseconds, of the best of several rounds; garbage is collected."""
+    """Return percentiles of single calls in microseconds, in the best of several rounds; garbage is collected."""
     best: NDArray[np.float64] | None = None
     clock = time.perf_counter
     for _ in range(repeat):
@@ -115,7 +115,7 @@ def _words(codes: NDArray[np.int32]) -> pa.Array:
 
 
 def _boxes(workload: Workload) -> NDArray[np.float64]:
-    """Return the boxes of the subscriptions, cut off at the ends of the space."""
+    """Return the boxes of the subscriptions, clipped to the space."""
     boxes, space = workload.subscriptions.clauses.boxes, workload.subscriptions.space
     if not isinstance(space, Planar):
         return boxes
@@ -124,7 +124,7 @@ def _boxes(workload: Workload) -> NDArray[np.float64]:
 
 
 def _subscription_tables(workload: Workload) -> tuple[pa.Table, pa.Table]:
-    """Return the subscriptions with keywords, and with an expression each that no other has."""
+    """Return the subscriptions with keywords, and with an expression that is unique to each."""
     table = workload.subscriptions
     offsets, words = keyword_offsets(table.clauses), _words(table.clauses.keywords)
     boxes = dict(zip(("xmin", "ymin", "xmax", "ymax"), _boxes(workload).T))
@@ -159,7 +159,7 @@ def _message_objects(workload: Workload, count: int) -> list[Message]:
 
 
 def _subscription_objects(workload: Workload, count: int) -> list[Subscription]:
-    """Return further subscriptions: the regions of the first ones, two words each."""
+    """Return further subscriptions, with the regions of the first ones and two words each."""
     clauses, space = workload.subscriptions.clauses, workload.subscriptions.space
     words = clauses.keywords[: 2 * count].tolist()
     made = []

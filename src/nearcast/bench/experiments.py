@@ -1,9 +1,9 @@
-"""Experiments of the papers as data, and the one loop that runs them.
+"""The experiments of the papers as data, and the loop that runs them.
 
-An :class:`Experiment` is a list of cells: one index or store with its parameters (a *line* of the picture) over one
-workload at one x of one panel. Cells over the same workload must give the same answers, whatever their structure or
-parameters, and those of the scan on the first queries; ``mismatches`` tells where they do not. Times compare within one
-run only.
+An :class:`Experiment` is a list of cells. A cell is one index or store with its parameters (a *line* of the plot) over
+one workload at one x of one panel. Cells over the same workload must give the same answers, whatever their structure
+or parameters, and on the first queries those of the scan; ``mismatches`` says where they do not. Times can be compared
+only within one run.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from nearcast.report.plots import label
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.coverings import Commands, Wanted
-    from nearcast.bench.streams import Stream
+    from nearcast.bench.covering_workloads import CommandLog, FullSubscriptions
+    from nearcast.bench.topk_workloads import Stream
 
 __all__ = [
     "MEASURES",
@@ -43,7 +43,7 @@ __all__ = [
     "summed",
 ]
 
-# what can be plotted, with the name of its axis
+# The measures that can be plotted, with the names of their axes.
 MEASURES = {
     "microseconds_per_message": "µs a message",
     "microseconds_per_subscription": "µs a subscription",
@@ -65,16 +65,12 @@ MEASURES = {
     "figure": "thousands",
     "forwarded_share": "share that is forwarded",
 }
-_ADDED = (
-    "build_seconds",
-    "megabytes",
-    "megabytes_of_structure",
-    "resident_megabytes",
-)  # of an index and a store
+# Figures that are added up for an index and a store.
+_ADDED = ("build_seconds", "megabytes", "megabytes_of_structure", "resident_megabytes")
 
 
 class Side(NamedTuple):
-    """What one structure is measured with: an index holds subscriptions and messages ask it, a store the reverse."""
+    """What one structure is measured with: messages query an index of subscriptions; a store is the reverse."""
 
     stored: SubscriptionTable | MessageBatch
     sample: SubscriptionTable | MessageBatch  # queries before the measured ones, for cost models
@@ -83,26 +79,26 @@ class Side(NamedTuple):
 
     @property
     def nouns(self) -> tuple[str, str]:
-        """What is stored, and what asks."""
+        """The nouns for what is stored and for the queries."""
         index = isinstance(self.stored, SubscriptionTable)
         return ("subscription", "message") if index else ("message", "subscription")
 
     @property
     def checked(self) -> SubscriptionTable | MessageBatch:
-        """The first queries, on which every structure must equal the scan."""
+        """The first queries, on which every structure must agree with the scan."""
         return self.queries.take(np.arange(min(config.EXPERIMENT_CHECKED, len(self.queries))))
 
     def built(
         self, name: str, stored: SubscriptionTable | MessageBatch | None = None, **parameters: Any
     ) -> Structure:
-        """Return the index or the store of this name over what is stored, or over *stored* instead."""
+        """Return the index or store of this name, built over what is stored or over *stored* instead."""
         held = self.stored if stored is None else stored
         if isinstance(held, SubscriptionTable):
             return build_index(name, held, messages=self.sample, **parameters)  # type: ignore[arg-type]
         return build_store(name, held, subscriptions=self.sample, **parameters)  # type: ignore[arg-type]
 
     def first(self, rows: int) -> Side:
-        """Return the same with so few rows of each kind at most."""
+        """Return the same with at most *rows* rows of each kind."""
         return Side(*(None if part is None else part.take(np.arange(min(rows, len(part)))) for part in self))  # type: ignore[arg-type]
 
 
@@ -114,15 +110,15 @@ class Case:
     index: Side | None = None
     store: Side | None = None
     ranking: Stream | None = None
-    covering: Commands | Wanted | None = None
+    covering: CommandLog | FullSubscriptions | None = None
 
 
 class Setting(Protocol):
-    """All that decides a workload but the seed. Equal settings share one; they are hashable."""
+    """Everything that determines a workload except the seed. Settings are hashable; equal ones share a workload."""
 
     @property
     def name(self) -> str:
-        """What the data is called."""
+        """The name of the data."""
 
     def make(self, seed: int) -> Case:
         """Return the workload."""
@@ -130,10 +126,10 @@ class Setting(Protocol):
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the picture: an index over the subscriptions of a workload, a store of its messages, or both.
+    """One point of a plot: an index of the subscriptions of a workload, a store of its messages, or both.
 
-    The structure is built over the first *built* of what is stored; the others are inserted before matching begins.
-    With *changes*, newcomers are inserted after it, and others updated and removed.
+    The structure is built over the share *built* of what is stored; the rest is inserted before matching begins. With
+    *changes*, newcomers are inserted afterwards, and others updated and removed.
     """
 
     x: float | str
@@ -148,13 +144,13 @@ class Cell:
 
     @property
     def where(self) -> str:
-        """Which point it is, in a sentence."""
+        """The position of the point, in words."""
         return f"{self.panel} {self.line} at {label(self.x)}".strip()
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure of a paper: its cells, what is shown of them, and how."""
+    """A figure of a paper: its cells, the measures that are shown, and how."""
 
     figure: str
     title: str
@@ -167,19 +163,19 @@ class Experiment:
 
 
 class Digest(NamedTuple):
-    """What is kept of the answers: how many each query has, and a sum over them."""
+    """A digest of answers: for each query, their number and a sum over them."""
 
     counts: NDArray[np.int64]
     sums: NDArray[np.uint64]
 
 
 def digest(found: Matches) -> Digest:
-    """Return the digest of answers, the same in any order."""
+    """Return the digest of answers; their order does not matter."""
     return summed(found.offsets, found.rows.astype(np.uint64))
 
 
 def summed(offsets: NDArray[np.int64], values: NDArray[np.uint64]) -> Digest:
-    """Return the digest of values, of which those of query i are ``values[offsets[i]:offsets[i + 1]]``."""
+    """Return the digest of values; those of query i are ``values[offsets[i]:offsets[i + 1]]``."""
     mixed = (values + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed * mixed, dtype=np.uint64)])
@@ -187,13 +183,13 @@ def summed(offsets: NDArray[np.int64], values: NDArray[np.uint64]) -> Digest:
 
 
 class Answers:
-    """The answers to one workload, by what asks: those of the scan, then those of whoever answered more queries."""
+    """The answers to one workload, by kind of query: those of the scan, then of a structure that answered more."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[tuple[str, Digest]]] = {}
 
     def compared(self, where: str, side: Side, found: Digest) -> list[str | None]:
-        """Return how the answers given at *where* differ from each of those that are known."""
+        """Return how the answers given at *where* differ from each set of known answers."""
         asking = side.nouns[1]
         if asking not in self._known:
             self._known[asking] = [("scan", digest(side.built("scan").match(side.checked)))]
@@ -205,7 +201,7 @@ class Answers:
 
 
 class Trial:
-    """One structure of a cell: it is built, asked in turns with the others over the same workload, and changed."""
+    """One structure of a cell: it is built, queried in turns with the others over the same workload, and changed."""
 
     def __init__(self, cell: Cell, name: str, side: Side, seconds: float) -> None:
         self.cell, self.side = cell, side
@@ -222,13 +218,13 @@ class Trial:
         self._resident = after - before if before and after else 0
         inserting, _ = timed(lambda: [self._structure.insert(batch) for batch in late])
         self._insert_microseconds = inserting / (size - first) * 1e6 if late else None
-        # or the guess would count what a first call costs
+        # Otherwise the estimate would include the cost of a first call.
         self._structure.match(side.queries.take(np.arange(min(8, len(side.queries)))))
         self._queries = affordable(self._structure, side.queries, 1, seconds)
         self._matching = math.inf
 
     def ask(self) -> None:
-        """Ask all queries once more; the best time counts."""
+        """Run all queries once more; the best time counts."""
         seconds, found = timed(lambda: self._structure.match(self._queries))
         self._matching, self._found = min(self._matching, seconds), found
 
@@ -265,8 +261,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure every cell of *experiment*; return the body of its report.
 
-    The structures over one workload are all built, and then asked in turns: what else the machine does meanwhile
-    must not decide between them.
+    All structures over one workload are built first and then queried in turns, so that other load on the machine does
+    not favour one of them.
     """
     tell = progress or (lambda _text, _share: None)
     points: dict[int, dict[str, Any]] = {}
@@ -317,7 +313,7 @@ def run(
 
 
 def place(cell: Cell, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what a report says of a point before its figures."""
+    """Return the description of a point that precedes its figures in a report."""
     return {
         "panel": cell.panel,
         "x": cell.x,
@@ -340,7 +336,7 @@ def body(
     repeat: int,
     threads: int = 1,
 ) -> dict[str, Any]:
-    """Return the body of an experiment's report; points by the number of their cell."""
+    """Return the body of an experiment's report; *points* maps the number of a cell to its point."""
     return {
         "figure": experiment.figure,
         "title": experiment.title,
@@ -358,7 +354,7 @@ def body(
 
 
 def _changed(structure: Structure, side: Side) -> tuple[dict[str, float | None], str | None]:
-    """Return what changes cost, and where the answers after them differ from those of the scan after the same."""
+    """Return the cost of changes, and where the answers then differ from those of a scan with the same changes."""
     assert side.newcomers is not None, "no newcomers to insert"
     made = changes.make(side.stored, side.newcomers)
     times, done = changes.apply(structure, made, config.EXPERIMENT_CHANGE_SECONDS)
@@ -375,7 +371,7 @@ def _sizes(side: Side, asked: int) -> dict[str, int]:
 
 
 def difference(asking: str, found: Digest, other: str, expected: Digest) -> str | None:
-    """Say on which of the queries that both answered the answers differ first, if they do."""
+    """Describe the first query that both answered differently, if there is one."""
     both = min(len(found.counts), len(expected.counts))
     differ = (found.counts[:both] != expected.counts[:both]) | (found.sums[:both] != expected.sums[:both])
     if not differ.any():
@@ -384,5 +380,5 @@ def difference(asking: str, found: Digest, other: str, expected: Digest) -> str 
     return (
         f"{int(differ.sum()):,} of {both:,} {asking}s differ from {other}; "
         f"{asking} {query} has {found.counts[query]} matches, not {expected.counts[query]}"
-        + (" (others of the same number)" if found.counts[query] == expected.counts[query] else "")
+        + (" (equally many, but different ones)" if found.counts[query] == expected.counts[query] else "")
     )

@@ -1,7 +1,7 @@
-"""Floors: the least that a run must reach, kept in ``benchmarks/floors.toml``.
+"""Floors: the limits that a run must keep, stored in ``benchmarks/floors.toml``.
 
-A floor applies to a run when everything it says about the run is so; a floor about something that the run did
-not measure is left out. The file's header documents its keys.
+A floor applies to a run that meets all of its conditions; a floor for something that the run did not measure is left
+out. The header of the file documents its keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEYS = {*_EXACT, *_SIZES, *(f"{size}_up_to" for size in _SIZES), "measure", "at
 
 @dataclass(frozen=True)
 class Floor:
-    """One entry: to which runs it applies, what is measured, and the limits."""
+    """One entry of the file: the runs that it applies to, the measure, and the limits."""
 
     conditions: Mapping[str, Any]
     measure: str
@@ -33,7 +33,7 @@ class Floor:
     at_most: float | None
 
     def applies(self, run: Mapping[str, Any]) -> bool:
-        """Say whether *run*, as described by :func:`check`, fulfils every condition."""
+        """Return whether *run*, as described by :func:`check`, meets every condition."""
         for key, wanted in self.conditions.items():
             value = run.get(key.removesuffix("_up_to"))
             if value is None:
@@ -61,7 +61,7 @@ class Floor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A floor, what it was applied to, the figure that the run measured, and whether it holds."""
+    """A floor, the result it was applied to, the figure that the run measured, and whether the floor holds."""
 
     floor: Floor
     workload: str | None
@@ -76,7 +76,7 @@ class Verdict:
 
 
 def read(path: Path) -> list[Floor]:
-    """Read a file of floors; an entry that could never apply because of a slip of the pen is an error."""
+    """Read a file of floors; an entry that could never apply because of a typing error is refused."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def _floor(entry: Mapping[str, Any], name: str) -> Floor:
         )
     for key in ("benchmark", "measure"):
         if key not in entry:
-            raise InputError(f"{name} has no {key!r}")
+            raise InputError(f"{name} has no {key!r}; add it")
     limits = [entry.get("at_least"), entry.get("at_most")]
     if not any(isinstance(limit, (int, float)) for limit in limits):
         raise InputError(f"{name} has no limit; give at_least or at_most as a number")
@@ -134,7 +134,7 @@ def check(document: Mapping[str, Any], floors: Sequence[Floor]) -> list[Verdict]
 
 
 def _figure(result: Mapping[str, Any], measure: str) -> float | None:
-    """Look up ``name`` or ``group.member``; an unknown name is an error, an absent member is not."""
+    """Look up ``name`` or ``group.member``; an unknown name is an error, a missing member is not."""
     name, _, member = measure.partition(".")
     if name not in result:
         raise InputError(f"no measure {shown(measure)}; there are {', '.join(sorted(result))}")

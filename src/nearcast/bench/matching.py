@@ -1,4 +1,4 @@
-"""``nearcast bench matching``: build, match, insert and remove, beside the scan and the floor."""
+"""``nearcast bench matching``: build, match, insert and remove, in comparison with the scan and the floor."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def run(
 ) -> dict[str, Any]:
     """Measure the *indexes* by name, and always ``scan`` and the floor; return the body of the report.
 
-    The scan matches as many of the messages as it can in *scan_seconds*, and every index must give its
-    answers on these; indexes must also agree with each other on all messages, and the floor verifies each
-    match. ``mismatches`` tells where they do not.
+    The scan matches as many messages as it can in *scan_seconds*, and every index must agree with it on these. Indexes
+    must also agree with each other on all messages, and the floor verifies each match. ``mismatches`` says where they
+    do not.
     """
     names = ["scan", *(name for name in dict.fromkeys(indexes) if name != "scan")]
     tell = progress or (lambda _text, _share: None)
@@ -52,8 +52,8 @@ def run(
     results: list[dict[str, Any]] = []
     mismatches: list[str] = []
     truth: Matches | None = None  # the scan's answers on the first messages
-    told: Matches | None = None  # the answers of the first index that matched the most messages
-    teller = "scan"
+    answers: Matches | None = None  # the answers of the first index that matched the most messages
+    answerer = "scan"
     for number, name in enumerate(names):
 
         def step(what: str, share: float, name: str = name, number: int = number) -> None:
@@ -70,7 +70,7 @@ def run(
         runs = 1 if name == "scan" else repeat
         seconds, found = best_of(runs, lambda index=index, batch=batch: index.match(batch, threads=threads))  # type: ignore[misc]
         alone = None
-        if threads > 1 and name != "scan":  # by turns: what else the machine does must not decide
+        if threads > 1 and name != "scan":  # in turns, so that other load on the machine favours neither
             alone = np.inf
             for _ in range(runs):
                 alone = min(alone, timed(lambda index=index, batch=batch: index.match(batch))[0])  # type: ignore[misc]
@@ -79,14 +79,14 @@ def run(
                     timed(lambda index=index, batch=batch: index.match(batch, threads=threads))[0],  # type: ignore[misc]
                 )
         found = found.sorted()
-        if truth is None or told is None:
-            truth = told = found
+        if truth is None or answers is None:
+            truth = answers = found
         else:
             mismatches += [f"{name} against scan: {text}" for text in _differences(found, truth)]
-            if len(told) < len(found):
-                told, teller = found, name
-            elif teller != "scan":
-                mismatches += [f"{name} against {teller}: {text}" for text in _differences(found, told)]
+            if len(answers) < len(found):
+                answers, answerer = found, name
+            elif answerer != "scan":
+                mismatches += [f"{name} against {answerer}: {text}" for text in _differences(found, answers)]
         step("match one by one", 0.7)
         latency = _latency(index, batch, singles)
         stats = index.stats()
@@ -113,14 +113,14 @@ def run(
         del index
 
     assert truth is not None
-    assert told is not None
+    assert answers is not None
     tell("floor", len(names) / (len(names) + 1))
-    floor, refused = _floor(workload, told, threads, repeat)
+    floor, refused = _floor(workload, answers, threads, repeat)
     if refused:
-        mismatches.append(f"{refused:,} of {len(told.rows):,} matches do not satisfy their subscription")
+        mismatches.append(f"{refused:,} of {len(answers.rows):,} matches do not satisfy their subscription")
     _add_ratios(results, floor)
     tell("done", 1.0)
-    pairs = len(workload.subscriptions) * len(told)
+    pairs = len(workload.subscriptions) * len(answers)
     return {
         "workload": {
             "name": workload.name,
@@ -131,8 +131,8 @@ def run(
         "sizes": {"subscriptions": len(workload.subscriptions), "messages": len(workload.messages)},
         "threads": threads,
         "repeat": repeat,
-        "selectivity": len(told.rows) / pairs,
-        "matches_per_message": len(told.rows) / len(told),
+        "selectivity": len(answers.rows) / pairs,
+        "matches_per_message": len(answers.rows) / len(answers),
         "checked_messages": len(truth),
         "results": results,
         "floor": floor,
@@ -152,8 +152,8 @@ def touch(
 ) -> int:
     """Verify the known matches of the messages from *start* to *stop* and write them; return how many hold.
 
-    This is the floor of matching: no index can do less than to check and to write its answers. It works on a
-    table and a batch without several rows of one owner, as all workloads are.
+    This is the floor of matching: every index must at least check and write its answers. It works for a table and a
+    batch in which each owner has one row, as in all workloads.
     """
     written = offsets[start]
     for p in range(start, stop):
@@ -166,7 +166,7 @@ def touch(
 
 
 def _floor(workload: Workload, found: Matches, threads: int, repeat: int) -> tuple[dict[str, Any], int]:
-    """Return the figures of the floor, and how many matches it refused."""
+    """Return the figures of the floor, and the number of matches that it refused."""
     clauses, probes = workload.subscriptions.clauses, workload.messages.probes
     out = np.empty_like(found.rows)
     edges = np.linspace(0, len(found), threads + 1).astype(np.int64)
@@ -185,7 +185,7 @@ def _floor(workload: Workload, found: Matches, threads: int, repeat: int) -> tup
 
 
 def _warm_up(workload: Workload, names: Sequence[str], threads: int, build: Build) -> None:
-    """Compile everything that is going to be timed, on a few rows."""
+    """Compile everything that will be timed, on a few rows."""
     few = workload.subscriptions.take(np.arange(min(config.BENCH_WARM_UP, len(workload.subscriptions))))
     more = workload.newcomers.take(np.arange(min(10, len(workload.newcomers))))
     batch = workload.messages.take(np.arange(min(10, len(workload.messages))))
@@ -196,7 +196,7 @@ def _warm_up(workload: Workload, names: Sequence[str], threads: int, build: Buil
 
 
 def _latency(index: Index, batch: MessageBatch, count: int) -> dict[str, float]:
-    """Return percentiles of the microseconds that the public call takes for one message."""
+    """Return percentiles of the time of the public call for one message, in microseconds."""
     ones = [batch.take([row]) for row in range(min(count, len(batch)))]
     times = each([lambda one=one: index.match(one) for one in ones]) * 1e6  # type: ignore[misc]
     p50, p99 = np.percentile(times, [50, 99])
@@ -204,7 +204,7 @@ def _latency(index: Index, batch: MessageBatch, count: int) -> dict[str, float]:
 
 
 def _changes(index: Index, newcomers: SubscriptionTable) -> tuple[float | None, float | None]:
-    """Return the microseconds a subscription of inserting the newcomers, and of removing them, in batches."""
+    """Return the microseconds per subscription of inserting the newcomers and of removing them, in batches."""
     if not len(newcomers):
         return None, None
     starts = range(0, len(newcomers), config.BENCH_BATCH)
@@ -222,7 +222,7 @@ def _changes(index: Index, newcomers: SubscriptionTable) -> tuple[float | None, 
 
 
 def _differences(found: Matches, expected: Matches) -> list[str]:
-    """Say on which of the messages that both have matched they differ; both are sorted."""
+    """Describe on which messages two sorted sets of matches differ, among those that both have matched."""
     texts = []
     for message in range(min(len(found), len(expected))):
         if not np.array_equal(found[message], expected[message]):
@@ -235,7 +235,7 @@ def _differences(found: Matches, expected: Matches) -> list[str]:
 
 
 def _add_ratios(results: list[dict[str, Any]], floor: dict[str, Any]) -> None:
-    """Add to each result, and to the floor, how it compares with the others of the run."""
+    """Add to each result, and to the floor, its ratios to the others of the run."""
     for result in [*results, floor]:
         own = result["microseconds_per_message"]
         result["speedup_over"] = {
@@ -246,5 +246,5 @@ def _add_ratios(results: list[dict[str, Any]], floor: dict[str, Any]) -> None:
 
 
 def _plain(stats: dict[str, Any]) -> dict[str, Any]:
-    """Return *stats* as JSON can hold them."""
+    """Return *stats* as values that JSON has."""
     return {key: value.item() if isinstance(value, np.generic) else value for key, value in stats.items()}

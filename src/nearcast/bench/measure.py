@@ -1,4 +1,4 @@
-"""How to measure: the best of several runs, single calls, memory, and on what machine it was."""
+"""Measuring: the best of several runs, single calls, memory, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = [
     "versions",
 ]
 
-Progress = Callable[[str, float], None]  # what is being done, and the share of it that is over (0 to 1)
+Progress = Callable[[str, float], None]  # called with the current step and the share that is done (0 to 1)
 
-_CALIBRATION = 8  # queries from which the speed of a slow structure is guessed
-_CALIBRATIONS = 3  # times that they are asked; the best counts
+_CALIBRATION = 8  # queries by which the speed of a slow structure is estimated
+_CALIBRATIONS = 3  # runs of these queries; the best one counts
 
 _T = TypeVar("_T")
 
@@ -41,14 +41,14 @@ class Columns(Protocol):
     """Rows of one kind: a ``SubscriptionTable`` or a ``MessageBatch``."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of rows."""
 
     def take(self, rows: Any, /) -> Self:
         """Return the given rows."""
 
 
 class Structure(Protocol):
-    """What is measured: a ``Index``, which messages ask, or a ``MessageStore``, which subscriptions ask."""
+    """What is measured: an ``Index``, queried by messages, or a ``MessageStore``, queried by subscriptions."""
 
     def match(self, queries: Any, /, *, threads: int = 1) -> Matches:
         """Return the rows that each query matches."""
@@ -67,7 +67,7 @@ _Queries = TypeVar("_Queries", bound=Columns)
 
 
 def timed(call: Callable[[], _T]) -> tuple[float, _T]:
-    """Return the seconds that one call took, and its answer. The garbage collector rests meanwhile."""
+    """Return the seconds that one call took, and its answer. The garbage collector is off meanwhile."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -82,7 +82,7 @@ def timed(call: Callable[[], _T]) -> tuple[float, _T]:
 def best_of(repeat: int, call: Callable[[], _T]) -> tuple[float, _T]:
     """Return the seconds of the fastest of *repeat* calls, and the last answer.
 
-    The best says what the code can do; the others say what else the machine did.
+    The best run shows what the code can do; the others show what else the machine did.
     """
     best, answer = timed(call)
     for _ in range(repeat - 1):
@@ -92,12 +92,12 @@ def best_of(repeat: int, call: Callable[[], _T]) -> tuple[float, _T]:
 
 
 def each(calls: Iterable[Callable[[], object]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the seconds of each call, made one after the other."""
+    """Make the calls one after the other; return the seconds of each."""
     return np.array([timed(call)[0] for call in calls])
 
 
 def affordable(structure: Structure, queries: _Queries, threads: int, seconds: float) -> _Queries:
-    """Return as many of the first queries as *structure* can answer in so many seconds, but at least a few."""
+    """Return as many of the first queries as *structure* can answer in *seconds*, but at least a few."""
     few = min(_CALIBRATION * threads, len(queries))
     first = queries.take(np.arange(few))
     took, _ = best_of(_CALIBRATIONS, lambda: structure.match(first, threads=threads))
@@ -106,7 +106,7 @@ def affordable(structure: Structure, queries: _Queries, threads: int, seconds: f
 
 
 def resident_bytes() -> int | None:
-    """Return the memory that the process occupies now, or None where the system does not tell."""
+    """Return the memory that the process occupies now, or None if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -115,7 +115,7 @@ def resident_bytes() -> int | None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that decide the speed."""
+    """Return the versions of Python and of the packages that determine the speed."""
     found = {"python": platform.python_version()}
     for package in ("nearcast", "numpy", "numba", "pyarrow"):
         found[package] = importlib.metadata.version(package)

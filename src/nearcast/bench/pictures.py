@@ -1,4 +1,4 @@
-"""Pictures of the benchmarks: the document of each, as bars."""
+"""Plots of the benchmarks: each document as bars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["draw"]
 
 
 def draw(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the document of a benchmark into *path*, as SVG or PNG by its ending."""
+    """Draw the document of a benchmark to *path*, as SVG or PNG by its ending."""
     pictures = {
         "matching": _matching,
         "turnover": _turnover,
@@ -134,14 +134,14 @@ def _topk(report: Mapping[str, Any], path: Path) -> None:
 
 
 def _covering(report: Mapping[str, Any], path: Path) -> None:
-    """Draw the microseconds of a command, and of a question for a cover, of each index."""
+    """Draw the microseconds of a command, and of a query for a cover, of each index."""
     sizes = report["sizes"]
     draw_bars(
         path,
         names=[result["name"] for result in report["results"]],
         values=[result["microseconds"] for result in report["results"]],
         title=f"{sizes['operations']:,} commands on rectangles; {sizes['subscriptions']:,} full subscriptions",
-        axis="µs a command, or a question for a cover (logarithmic)",
+        axis="µs a command, or a query for a cover (logarithmic)",
         line=None,
         highlight=lambda name: "scan" not in name,
     )

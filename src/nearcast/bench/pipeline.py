@@ -1,8 +1,8 @@
-"""``nearcast bench spark``: the pipeline on local Spark beside the same work in one process.
+"""``nearcast bench spark``: the pipeline on local Spark, compared with the same work in one process.
 
 The subscriptions are those of the AP-Tree paper with smaller regions, so that a message has about ten deliveries. All
-read the same Parquet files of messages and throw the deliveries away (Spark's sink ``noop``). Starting Spark, building
-the index and the first, unmeasured run are in no figure.
+contestants read the same Parquet files of messages and throw the deliveries away (Spark's sink ``noop``). No figure
+includes starting Spark, building the index, or the first, unmeasured run.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ def _in_process(version: Path, directory: Path) -> int:
         batch = MessageBatch.from_arrow(pq.read_table(file), like=index)
         assert batch.ids is not None
         assert index.store.ids is not None
-        told = Deliveries.of(index.match(batch, threads=THREADS), batch.ids, index.store.ids).to_arrow()
+        deliveries = Deliveries.of(index.match(batch, threads=THREADS), batch.ids, index.store.ids).to_arrow()
         plain = deliveries_schema(index.store.ids.type, batch.ids.type)  # as Spark has them
-        found += len(told.cast(plain))
+        found += len(deliveries.cast(plain))
     return found
 
 
@@ -168,7 +168,7 @@ def _batch(spark: SparkSession, version: Path, directory: Path, repeat: int) -> 
     from nearcast.spark import match
 
     deliveries = match(spark.read.parquet(str(directory)), version)
-    found = deliveries.count()  # also the run that does not count
+    found = deliveries.count()  # this is also the unmeasured run
     seconds, _ = best_of(repeat, lambda: deliveries.write.format("noop").mode("overwrite").save())
     return seconds, found
 
@@ -182,7 +182,7 @@ def _streamed(spark: SparkSession, version: Path, directory: Path, files: int) -
 
 
 def _batches(query: StreamingQuery) -> list[tuple[int, float]]:
-    """Return the messages and the seconds of each micro-batch that had any."""
+    """Return the number of messages and the seconds of each micro-batch that had any."""
     return [
         (int(progress["numInputRows"]), progress["durationMs"]["triggerExecution"] / 1e3)
         for progress in query.recentProgress
@@ -191,7 +191,7 @@ def _batches(query: StreamingQuery) -> list[tuple[int, float]]:
 
 
 def _sustained(spark: SparkSession, version: Path, home: Path) -> dict[str, Any]:
-    """Return how many messages a second a stream matches that always has more to read."""
+    """Return the messages per second of a stream that always has more to read."""
     files = max(1, config.BENCH_SPARK_FILES // config.BENCH_SPARK_BATCHES)
     stream = _streamed(spark, version, home / "messages", files)
     query = (
@@ -211,7 +211,7 @@ def _sustained(spark: SparkSession, version: Path, home: Path) -> dict[str, Any]
 def _paced(
     spark: SparkSession, version: Path, home: Path, table: pa.Table, seconds: float, rate: int
 ) -> dict[str, Any]:
-    """Return what a micro-batch takes from its trigger to the sink while messages arrive at a given rate."""
+    """Return the time of a micro-batch from its trigger to the sink while messages arrive at a given rate."""
     arriving = home / "arriving"
     arriving.mkdir()
     each = max(1, round(rate * config.BENCH_STREAM_STEP))
@@ -258,7 +258,7 @@ def _paced(
 
 
 def _workers(version: Path, directory: Path) -> dict[str, Any]:
-    """Return what two fresh processes need that open the index and match: time, compilations, memory of their own."""
+    """Return what two fresh processes need to open the index and match: time, compilations, private memory."""
     code = "import sys; from nearcast.bench.pipeline import worker; worker(*sys.argv[1:])"
     command = [sys.executable, "-c", code, str(version), str(directory)]
     running = [
@@ -268,7 +268,7 @@ def _workers(version: Path, directory: Path) -> dict[str, Any]:
     for process in running:
         assert process.stdout is not None
         process.stdout.readline()  # it is ready
-    for process in running:  # both are alive, and hold what they have read
+    for process in running:  # both are still alive, with everything they have read in memory
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("tell\n")
@@ -287,7 +287,7 @@ def _workers(version: Path, directory: Path) -> dict[str, Any]:
 
 
 def worker(version: str, directory: str) -> None:
-    """Open an index, match a file, and tell what that took; as a worker of Spark would, once its daemon is warm."""
+    """Open an index, match a file, and print the cost, as for a Spark worker whose daemon is warm."""
     from numba.core import event
 
     from nearcast.spark import daemon
@@ -300,18 +300,18 @@ def worker(version: str, directory: str) -> None:
         matching, _ = timed(lambda: list(spark_worker.deliveries(first, version)))
     _say("ready")
     sys.stdin.readline()
-    told = {
+    figures = {
         "open_seconds": opening,
         "match_seconds": matching,
         "compiled": len(recorder.buffer),
         **_mapped(version),
     }
-    _say(json.dumps(told))
+    _say(json.dumps(figures))
     sys.stdin.readline()
 
 
 def _mapped(directory: str) -> dict[str, int]:
-    """Return how many bytes of the files in a directory this process has in memory, and its share of them (PSS)."""
+    """Return the bytes of a directory's files that this process has in memory, and its share of them (PSS)."""
     found = {"rss": 0, "pss": 0}
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():

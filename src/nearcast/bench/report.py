@@ -1,4 +1,4 @@
-"""What a benchmark tells: one JSON document, and the table that a person reads."""
+"""The report of a benchmark: one JSON document, and a table for people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMA_VERSION = 1
 
 
 class _Sides(NamedTuple):
-    """A table of two sides, each with its rows, whose first cell is a name."""
+    """A table with two sides; the first cell of each row is a name."""
 
     title: str
     headings: list[str]
@@ -42,9 +42,9 @@ class _Sides(NamedTuple):
 
 
 def document(benchmark: str, command: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the whole report of a run: the benchmark's own *body*, the command, the versions, the machine.
+    """Return the whole report of a run: the benchmark's own *body*, the command, the versions and the machine.
 
-    The document holds no path and no name of a machine: it may be shown to anybody.
+    The document has no paths and does not name the machine, so it may be shown to anybody.
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -62,7 +62,7 @@ def to_json(report: Mapping[str, Any]) -> str:
 
 
 def floors_as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return the floors that applied as the document holds them."""
+    """Return the floors that applied, in the form of the document."""
     return [
         {
             **verdict.floor.conditions,
@@ -77,7 +77,7 @@ def floors_as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def table(report: Mapping[str, Any]) -> RenderableType:
-    """Return what a person reads of the document: title, table, and notes with the machine."""
+    """Return the document for people: title, table, and notes with the machine."""
     tables = {
         "matching": _matching_table,
         "engine": _engine_table,
@@ -92,7 +92,7 @@ def table(report: Mapping[str, Any]) -> RenderableType:
 
 
 def _spark_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each way to match, and what a worker needs below."""
+    """Return a table with a row for each way to match, and below it what a worker needs."""
     sizes = report["sizes"]
     by_name = {result["index"]: result for result in report["results"]}
     table = Table()
@@ -133,7 +133,7 @@ def _spark_table(report: Mapping[str, Any]) -> RenderableType:
 
 
 def _matching_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each index, and the floor as the last."""
+    """Return a table with a row for each index, and the floor as the last row."""
     sizes, workload = report["sizes"], report["workload"]
     threads = report["threads"]
     title = (
@@ -185,15 +185,15 @@ def _matching_notes(report: Mapping[str, Any]) -> list[str]:
             if report["mismatches"]
             else f"equal the scan's on {checked:,} messages"
         ),
-        "floor: the time to verify and write the matches when they are known beforehand",
+        "floor: the time to verify and write matches that are known beforehand",
     ]
     if checked < report["sizes"]["messages"]:
-        lines.append(f"* scan matched the first {checked:,} messages only, to keep the run short")
+        lines.append(f"* scan matched only the first {checked:,} messages, to keep the run short")
     return [*lines, machine_line(report)]
 
 
 def _engine_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each way to use the engine, those of the bare index among them."""
+    """Return a table with a row for each way to use the engine, and for the bare index."""
     sizes = report["sizes"]
     table = Table()
     table.add_column("", no_wrap=True)
@@ -220,7 +220,7 @@ def _engine_table(report: Mapping[str, Any]) -> RenderableType:
 
 
 def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each index: what changes cost, and what matching costs before and after them."""
+    """Return a table with a row for each index: the cost of changes, and of matching before and after them."""
     sizes, workload = report["sizes"], report["workload"]
     title = (
         f"{sizes['operations']:,} inserts and removals on {sizes['subscriptions']:,} subscriptions, "
@@ -249,7 +249,7 @@ def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
 
 
 def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each method, by the way in which words were drawn."""
+    """Return a table with a row for each method and each way of drawing words."""
     sizes = report["sizes"]
     title = f"{sizes['keywords']:,} keywords, {sizes['words']:,} words, seed {report['seed']}, one core"
     table = Table()
@@ -269,7 +269,7 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
 
 
 def _sided_table(report: Mapping[str, Any]) -> RenderableType:
-    """One row for each index, then one for each store, or each buffer."""
+    """Return a table with a row for each index, then one for each store or each buffer."""
     title, headings, sides, notes = _SIDED[report["benchmark"]](report)
     table = Table()
     table.add_column("", no_wrap=True)
@@ -284,7 +284,7 @@ def _sided_table(report: Mapping[str, Any]) -> RenderableType:
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """Return the document of a benchmark that has sides as Markdown, for a page of documentation."""
+    """Return the document of a benchmark with two sides as Markdown, for a page of documentation."""
     title, headings, sides, notes = _SIDED[report["benchmark"]](report)
     lines = [f"{title}:", ""]
     for side, rows in sides.items():
@@ -417,7 +417,7 @@ def floors_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def thread_count(count: int) -> str:
-    """Return how many threads there were, in words."""
+    """Return the number of threads in words."""
     return "one thread" if count == 1 else f"{count} threads"
 
 
@@ -426,7 +426,7 @@ def _titled(title: str, table: Table, notes: Sequence[str]) -> RenderableType:
 
 
 def machine_line(report: Mapping[str, Any]) -> str:
-    """Return on what machine the document was made, and with which versions."""
+    """Return a line with the machine and the versions that made the document."""
     version, host = report["versions"], report["machine"]
     memory = host["memory_bytes"]
     parts = [
@@ -442,7 +442,7 @@ def machine_line(report: Mapping[str, Any]) -> str:
 
 
 def three_digits(value: float | None) -> str:
-    """Return a number with about three digits, as tables show it.
+    """Return a number with about three digits, for tables.
 
     >>> three_digits(0.01234), three_digits(3.14159), three_digits(61.72), three_digits(12345.6), three_digits(None)
     ('0.0123', '3.14', '61.7', '12,346', '–')

@@ -1,11 +1,11 @@
-"""What the commands under ``nearcast bench`` share: their options; how they run, show, write, draw and check."""
+"""Running a benchmark command: measure, show, write, draw and check."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,30 +19,6 @@ if TYPE_CHECKING:
     from nearcast.bench.measure import Progress
 
 __all__ = ["check_writable", "console", "floors_file", "progress", "run_table"]
-
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same workload.", min=0)]
-Repeat = Annotated[int, typer.Option("--repeat", help="Runs of each measurement; the best counts.", min=1)]
-JsonFile = Annotated[
-    str | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Write the results as JSON; '-' writes them to stdout instead of the table.",
-    ),
-]
-PlotFile = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the results, as .svg or .png.")
-]
-Check = Annotated[bool, typer.Option("--check", help="Compare with the floors and exit 1 below one.")]
-RealData = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Where the real data is; besides the synthetic.")
-]
-FloorsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--floors", metavar="FILE", help="The floors to check; benchmarks/floors.toml unless given."
-    ),
-]
 
 
 def check_writable(*files: Path | None) -> None:
@@ -63,7 +39,7 @@ def run_table(
     plot: Path | None,
     floors: Path | None,
 ) -> None:
-    """Run, then show, write, draw and check; what cannot work is said before the measurement."""
+    """Run, then show, write, draw and check; options that cannot work are refused before the measurement."""
     from nearcast.bench import floors as floor_files
     from nearcast.bench import pictures, report
     from nearcast.report import plots
@@ -97,7 +73,7 @@ def run_table(
 
 
 def floors_file(check: bool, floors: Path | None) -> Path | None:
-    """Return the file of floors to compare with, if there is to be a comparison."""
+    """Return the file of floors to compare with, or None without *check*."""
     from nearcast.bench.floors import DEFAULT_FILE
 
     return (floors or DEFAULT_FILE) if check else None
@@ -105,7 +81,7 @@ def floors_file(check: bool, floors: Path | None) -> Path | None:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show a bar on stderr, on a terminal; it is gone when the work is done."""
+    """Show a progress bar on stderr, on a terminal only, until the work is done."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -115,7 +91,7 @@ def progress() -> Iterator[Progress]:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that does not squeeze tables when they go to a file or a pipe."""
+    """Return a console that does not squeeze tables that go to a file or a pipe."""
     from rich.console import Console
 
     console = Console(stderr=stderr)

@@ -1,7 +1,7 @@
-"""``nearcast bench topk``: top-k over a window, by index and by the size of buffers; and the loop of its figures.
+"""``nearcast bench topk``: top-k over a window, by index and by kind of buffer; and the loop of its figures.
 
-Filling a window and finding the first results takes far longer than what is measured, and no index changes them. So
-that is done once for each workload and kind of buffer, and every index continues from a copy.
+Filling a window and finding the first results takes far longer than the measurement itself, and is the same for every
+index. So it is done once for each workload and kind of buffer, and every index continues from a copy.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nearcast import MessageBatch
-    from nearcast.bench.streams import RankingScene, Stream
+    from nearcast.bench.topk_workloads import RankingScene, Stream
 
 __all__ = ["BUFFER", "INDEX", "INDIVIDUAL", "RankingCell", "compare", "run"]
 
 INDEX, BUFFER = "blocks", "cost-based"  # the defaults of TopK
-#: What IPT is: IGPT without what the paper calls group pruning (Theorems 3 and 4, Lemma 6).
+#: IPT is IGPT without group pruning (Theorems 3 and 4 and Lemma 6 of the Skype paper).
 INDIVIDUAL = {"prunings": tuple(name for name in PRUNINGS if name not in ("group", "early", "cell"))}
-_TIMES = (  # of which the least of all turns counts
+_TIMES = (  # figures whose minimum over all turns counts
     "amp_microseconds",
     "emp_microseconds",
     "processing_microseconds",
@@ -45,9 +45,9 @@ _TIMES = (  # of which the least of all turns counts
 
 @dataclass(frozen=True)
 class RankingCell(Cell):
-    """One point of the picture: an index, and the buffers that go with it.
+    """One point of a plot: an index, and its kind of buffers.
 
-    Points over the same workload that differ in x or line only are measured once.
+    Points over the same workload that differ only in x or line are measured once.
     """
 
     buffer: str = BUFFER
@@ -55,7 +55,7 @@ class RankingCell(Cell):
 
     @property
     def policy(self) -> str:
-        """Which buffers these are; the same for all that continue from the same state."""
+        """The kind of buffers; cells with the same kind continue from the same state."""
         return f"{self.buffer} {dict(self.buffer_parameters)}"
 
     @property
@@ -65,7 +65,7 @@ class RankingCell(Cell):
 
 
 class Start:
-    """A full window and subscriptions that have their results, with no index yet."""
+    """A full window, and subscriptions with their first results, but no index yet."""
 
     def __init__(self, stream: Stream, cell: RankingCell, threads: int) -> None:
         before = resident_bytes()
@@ -96,8 +96,8 @@ class Start:
         self.resident = after - before if before and after else 0
 
 
-class Trial:
-    """One index with one kind of buffers over one stream: it takes its turns with the others."""
+class RankingTrial:
+    """One index with one kind of buffers over one stream; it takes turns with the others."""
 
     def __init__(self, stream: Stream, cell: RankingCell, start: Start, seconds: float) -> None:
         self.cell = cell
@@ -106,9 +106,9 @@ class Trial:
         self._arrivals = stream.batches(stream.size, len(stream.messages))
 
     def turn(self, top: TopK, answers: RankedAnswers | None) -> list[str]:
-        """Publish what arrives, into *top*, which is as the start; with *answers* return what was wrong.
+        """Publish the arriving messages to *top*, which is in the start state; with *answers* return what was wrong.
 
-        How many batches fit into the time is guessed from the first one of the first turn.
+        The number of batches that fit into the time is estimated from the first batch of the first turn.
         """
         problems: list[str] = []
         index = partial(FINDERS[self.cell.index or INDEX], **self.cell.parameters)
@@ -156,12 +156,12 @@ class Trial:
 
 
 def _published(top: TopK, batch: MessageBatch) -> pa.Table:
-    """Publish, and have what is told as a table."""
+    """Publish a batch and return the deliveries as a table."""
     return top.publish(batch).to_arrow()
 
 
 class Runner:
-    """What the trials of one run share."""
+    """The state that the trials of one run share."""
 
     def __init__(self, repeat: int, seconds: float, threads: int, tell: Progress) -> None:
         self.mismatches: list[str] = []
@@ -171,23 +171,23 @@ class Runner:
     def measured(
         self, stream: Stream, cells: Sequence[RankingCell], answers: RankedAnswers, done: float, share: float
     ) -> list[dict[str, Any]]:
-        """Measure cells that have the same buffers, in turns, each from the same state; return their figures.
+        """Measure cells with the same kind of buffers, in turns, each from the same state; return their figures.
 
-        The run is over by the share *done* before, and by *share* more after.
+        The share *done* of the run is over before, and *share* more afterwards.
         """
         few = stream.first(config.BENCH_WARM_UP)
         for cell in cells:
             if (kind := (cell.index, cell.buffer)) not in self._warm:  # compile what is going to be timed
                 start = Start(few, cell, self._threads)
-                Trial(few, cell, start, math.inf).turn(start.top, None)
+                RankingTrial(few, cell, start, math.inf).turn(start.top, None)
                 self._warm.add(kind)
         self._tell(f"fill the window, then {cells[0].buffer} buffers", done)
         start = Start(stream, cells[0], self._threads)
-        trials = [Trial(stream, cell, start, self._seconds) for cell in cells]
+        trials = [RankingTrial(stream, cell, start, self._seconds) for cell in cells]
         turns = [(turn, trial) for turn in range(self._repeat) for trial in trials]
         for number, (turn, trial) in enumerate(turns, 1):
             self._tell(f"{trial.cell.where}, turn {turn + 1} of {self._repeat}", done)
-            # the last one may change the start itself: of a million there may be no room for another
+            # The last trial may change the start itself: with a million rows there may be no memory for a copy.
             top = start.top if number == len(turns) else copy.deepcopy(start.top)
             self.mismatches += trial.turn(top, answers if turn == 0 else None)
             done += share / len(turns)
@@ -205,8 +205,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure every cell of *experiment*, each a :class:`RankingCell`; return the body of its report.
 
-    A slow one publishes as many batches as it can in *seconds*. ``mismatches`` tells whose results differ from those
-    of others that published the same, or from naive ones.
+    A slow index publishes as many batches as it can in *seconds*. ``mismatches`` says which results differ from those
+    of others that published the same messages, or from naive ones.
     """
     tell = progress or (lambda _text, _share: None)
     runner = Runner(repeat, seconds, threads, tell)
@@ -232,7 +232,7 @@ def run(
 
 
 def _by_policy(experiment: Experiment, setting: Setting) -> list[list[list[tuple[int, RankingCell]]]]:
-    """Return the cells of a workload with their numbers: by their buffers, then by what is measured."""
+    """Return the cells of a workload with their numbers, grouped by their buffers, then by what is measured."""
     policies: dict[str, dict[str, list[tuple[int, RankingCell]]]] = {}
     for number, cell in enumerate(experiment.cells):
         assert isinstance(cell, RankingCell), f"{cell} has no buffers"
@@ -281,7 +281,7 @@ def compare(
             **point,
             "side": point["x"],
             "name": point["line"],
-            "index": point["line"],  # floors find it by this
+            "index": point["line"],  # the name by which floors find it
             **{
                 name: {other["line"]: other[time] / point[time] for other in points}
                 for name, time in speedups.items()

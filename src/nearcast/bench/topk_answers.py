@@ -1,4 +1,4 @@
-"""Whether the results of top-k are right: the same for all who published the same, and naive NumPy's on a sample."""
+"""Checking top-k results: the same for all that published the same messages, and naive NumPy's on a sample."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nearcast.ranking.scoring import metric_of, places_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.bench.streams import Stream
+    from nearcast.bench.topk_workloads import Stream
     from nearcast.ranking import TopK
 
 __all__ = ["RankedAnswers"]
 
-_ROUNDING = 1e-12  # by which scores may differ from NumPy's, whose arcsine is another
+_ROUNDING = 1e-12  # the most that scores may differ from NumPy's, which has another arcsine
 
 
 class RankedAnswers:
@@ -30,7 +30,7 @@ class RankedAnswers:
         self._known: dict[int, tuple[str, Digest]] = {}
 
     def compared(self, where: str, top: TopK, arrived: int) -> list[str]:
-        """Return how results differ from those of whoever had as many messages first; of the first, from naive ones."""
+        """Return how results differ from the first results after as many messages, and these from naive ones."""
         found = digest(top)
         if arrived in self._known:
             wrong = difference("subscription", found, *self._known[arrived])
@@ -45,10 +45,9 @@ class RankedAnswers:
 
 
 def digest(top: TopK) -> Digest:
-    """Return the digest of all results: messages and scores to the last bit, in their order."""
-    held = (
-        top._results.buffers.held
-    )  # row by row through results() a million would take longer than the trial
+    """Return the digest of all results: messages and scores to the last bit, in order."""
+    # Reading a million rows one by one through results() would take longer than the trial.
+    held = top._results.buffers.held
     rows = top._subscribers.rows
     counts = np.minimum(held.counts[:rows], held.sizes[:rows]).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])
@@ -60,10 +59,10 @@ def digest(top: TopK) -> Digest:
 
 
 def _wrong(stream: Stream, top: TopK, row: int, arrived: int) -> str | None:
-    """Say where the results of a row differ first from those of all messages in the window, scored and sorted."""
+    """Describe the first difference between the results of a row and all messages of the window, scored and sorted."""
     numbers, scores = top.results(row)
     naive, candidates = _scores(stream, row, arrived)
-    order = np.lexsort((-candidates, -naive[candidates]))[: stream.k]  # of equal scores the newer one
+    order = np.lexsort((-candidates, -naive[candidates]))[: stream.k]  # of equal scores, the newer one first
     expected = candidates[order] + arrived
     if len(numbers) != len(expected):
         return f"has {len(numbers)} results, not {len(expected)}"

@@ -1,4 +1,4 @@
-"""``nearcast bench turnover``: what inserts and removals cost, and whether matching is as fast after many of them."""
+"""``nearcast bench turnover``: the cost of inserts and removals, and whether matching is as fast after many of them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def run(
 ) -> dict[str, Any]:
     """Insert the newcomers of *workload* in batches, and remove as many at random; return the body of the report.
 
-    Inserts and removals take turns, so that the number of subscriptions stays the same. At the end the index is
-    compared with one that is built anew over what it holds, in answers and in speed.
+    Inserts and removals alternate, so that the number of subscriptions stays the same. At the end the index is compared
+    with a newly built one over the same subscriptions, in answers and in speed.
     """
     tell = progress or (lambda _text, _share: None)
     results, mismatches = [], []
@@ -83,7 +83,7 @@ def _turned(name: str, workload: Workload, repeat: int, step: Progress) -> tuple
     step("build anew", 0.9)
     fresh = build_index(name, index.table.take(present))
     fresh_seconds, expected = best_of(repeat, lambda: fresh.match(workload.messages))
-    # Both again, in turns: what the machine did meanwhile must not decide.
+    # Measure both in turns, so that other load on the machine favours neither.
     for _ in range(repeat):
         after = min(after, timed(lambda: index.match(workload.messages))[0])
         fresh_seconds = min(fresh_seconds, timed(lambda: fresh.match(workload.messages))[0])
@@ -107,7 +107,7 @@ def _turned(name: str, workload: Workload, repeat: int, step: Progress) -> tuple
 def _renumbered(
     present: NDArray[np.int64], rows: NDArray[np.int32], offsets: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the rows of a fresh build as those of the index, sorted in each group."""
+    """Return the rows of a fresh build renumbered as those of the index, sorted in each group."""
     from nearcast.columns import Matches
 
     return Matches(offsets, present[rows].astype(np.int32)).sorted().rows
@@ -118,12 +118,11 @@ def _batch(table: SubscriptionTable, start: int) -> SubscriptionTable:
 
 
 def _warm_up(name: str, workload: Workload) -> None:
-    """Compile what is going to be timed: a small life with all kinds of changes."""
+    """Compile what will be timed, with all kinds of changes on a few rows."""
     few = np.arange(min(config.BENCH_WARM_UP, len(workload.subscriptions)))
     index: Index = build_index(name, workload.subscriptions.take(few))
     index.insert(_batch(workload.newcomers, 0))
-    index.insert(
-        workload.newcomers.take(np.arange(min(10, len(workload.newcomers))))
-    )  # too few to be folded in
+    # These are too few to be folded in.
+    index.insert(workload.newcomers.take(np.arange(min(10, len(workload.newcomers)))))
     index.match(workload.messages.take(np.arange(min(10, len(workload.messages)))))
     index.remove(few)

@@ -1,4 +1,4 @@
-"""``nearcast bench vocabulary``: how fast strings become codes, beside the obvious other ways."""
+"""``nearcast bench vocabulary``: how fast strings become codes, compared with the obvious alternatives."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["run", "words"]
 
-_UNKNOWN_SHARE = 0.05  # of the keywords are not in the vocabulary
+_UNKNOWN_SHARE = 0.05  # share of the keywords that are not in the vocabulary
 _LONGEST = 16  # letters
-_LETTERS = np.frombuffer(
-    b"etaoinshrdlcumwfgypbvkjxqz", np.uint8
-)  # from the most to the least frequent in English
+# From the most to the least frequent in English.
+_LETTERS = np.frombuffer(b"etaoinshrdlcumwfgypbvkjxqz", np.uint8)
 
 
 def words(rng: np.random.Generator, count: int) -> NDArray[np.bytes_]:
@@ -56,13 +55,12 @@ def run(
 ) -> dict[str, Any]:
     """Measure ``Vocabulary.encode`` and its rivals; return the body of the report.
 
-    Keywords are drawn from the vocabulary by a Zipf law and uniformly; one in twenty is a word that it does
-    not hold. All methods get the strings in the form that suits them: Arrow arrays, or Python strings that
-    exist already.
+    Keywords are drawn from the vocabulary by a Zipf law and uniformly; one in twenty is not in it. Every method gets
+    the strings in the form that suits it: Arrow arrays, or existing Python strings.
     """
     for what, count in (("words", vocabulary), ("keywords", keywords)):
         if count < 1:
-            raise InputError(f"the benchmark needs at least one of its {what}, not {count}")
+            raise InputError(f"the benchmark cannot have {count} {what}; give at least 1")
     tell = progress or (lambda _text, _share: None)
     rng = np.random.default_rng(seed)
     tell("making words", 0.0)

@@ -1,8 +1,9 @@
-"""The command line: ``nearcast`` with a room for each of its commands.
+"""The command line: ``nearcast``, with a module for each command.
 
-Data goes to stdout, talk and progress to stderr; ``--json`` is for machines. Exit codes: 0 it worked; 1 it failed while
-running, or something outside is lacking; 2 the command or its input is wrong. A mistake is one line on stderr, never a
-traceback. Commands import what they need when they run, so that ``--help`` answers at once.
+Data goes to stdout, messages and progress to stderr; ``--json`` is for machines. The exit code is 0 for success, 1 for
+a failure while running or if something outside Nearcast is missing, and 2 if the command or its input is wrong. A
+mistake is reported in one line on stderr, never as a traceback. Commands import what they need when they run, so that
+``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ __all__ = ["Commands", "app", "main"]
 
 
 class Commands(TyperGroup):
-    """Commands whose errors are sentences."""
+    """A group of commands that report errors as sentences."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; turn errors into a line and an exit code, and our warnings into lines."""
+        """Run the command; turn errors into a line and an exit code, and warnings of Nearcast into lines."""
         try:
-            with talk.warnings_told():
+            with talk.print_warnings():
                 return super().invoke(ctx)
         except NearcastError as error:
             talk.tell(f"nearcast: {error}")
             raise typer.Exit(2 if isinstance(error, InputError | UnknownError) else 1) from None
-        except BrokenPipeError:  # whoever read our output has had enough
+        except BrokenPipeError:  # the reader of our output has closed the pipe
             raise
         except OSError as error:
             talk.tell(f"nearcast: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
@@ -39,7 +40,7 @@ class Commands(TyperGroup):
 
 
 def _example(*lines: str) -> str:
-    """Return the end of a help text, its lines kept as they are (which the mark in front asks for)."""
+    """Return the end of a help text; the mark in front keeps its lines from being rewrapped."""
     return "\b\n" + "\n".join(("Example:", *(f"  {line}" for line in lines)))
 
 
@@ -106,7 +107,7 @@ def nearcast(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Deliver geo-tagged messages to the people who want them: by place, by words, by values."""
+    """Deliver geo-tagged messages to the people who want them: by place, by words and by values."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

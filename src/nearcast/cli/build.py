@@ -1,4 +1,4 @@
-"""``nearcast build``: subscriptions to an index directory that every worker maps."""
+"""``nearcast build``: write subscriptions as an index directory that every worker maps."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from nearcast import config
-from nearcast.cli import sparked, talk
-from nearcast.cli.apart import keep_apart
-from nearcast.cli.sparked import Conf, Master, Verbose
+from nearcast.cli import spark_session, talk
+from nearcast.cli.paths import keep_apart
+from nearcast.cli.spark_session import Conf, Master, Verbose
 
 __all__ = ["build"]
 
@@ -20,7 +20,7 @@ def build(
         str,
         typer.Argument(
             metavar="SUBSCRIPTIONS",
-            help="Parquet, or what nearcast prepare subscriptions wrote.",
+            help="Parquet, or the output of nearcast prepare subscriptions.",
             show_default=False,
         ),
     ],
@@ -29,13 +29,13 @@ def build(
     ],
     index: Annotated[str, typer.Option(metavar="NAME", help="The index to build.")] = config.DEFAULT_INDEX,
     shards: Annotated[
-        int | None, typer.Option(metavar="N", help="How many shards; one index for all unless given.")
+        int | None, typer.Option(metavar="N", help="Number of shards; by default there is one index.")
     ] = None,
     distribution: Annotated[
         str, typer.Option(metavar="NAME", help="How shards divide subscriptions; see nearcast shards.")
     ] = "auto",
     profile: Annotated[
-        str | None, typer.Option(metavar="DIR", help="A profile that the distribution is fitted to.")
+        str | None, typer.Option(metavar="DIR", help="A profile to fit the distribution to.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     master: Master = None,
@@ -44,19 +44,19 @@ def build(
 ) -> None:
     """Build a version of the index in DIRECTORY, and make it the current one.
 
-    A version never changes. The same subscriptions lead to the same version, which is not built twice. nearcast stream
-    and match, nearcast.spark.match and nearcast.open_index take DIRECTORY, or one version in it.
+    A version never changes. The same subscriptions give the same version, which is not built twice. nearcast stream and
+    match, nearcast.spark.match and nearcast.open_index take DIRECTORY, or one version in it.
     """
-    keep_apart([directory], [sparked.rows_of(subscriptions)])
+    keep_apart([directory], [spark_session.rows_of(subscriptions)])
     started = time.perf_counter()
     with talk.progress() as show:
         show("starting Spark", None)
-        with sparked.opened("nearcast build", master, conf, verbose) as spark:
+        with spark_session.open_session("nearcast build", master, conf, verbose) as spark:
             from nearcast import open_index
             from nearcast.sharding.version import Sharded
             from nearcast.spark import build as build_version
 
-            rows = sparked.typed_rows(spark, subscriptions, "subscriptions")
+            rows = spark_session.typed_rows(spark, subscriptions, "subscriptions")
             show("building", None)
             version = build_version(
                 rows, directory, index=index, distribution=distribution, shards=shards, profile=profile

@@ -1,4 +1,4 @@
-"""``nearcast demo``: the main job on the sample data, from messages to a map."""
+"""``nearcast demo``: the whole pipeline on the sample data, from messages to a map."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ def demo(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Where the results go; an earlier run's are replaced."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Where the results go; those of an earlier run are replaced.",
         ),
     ] = Path("nearcast-demo"),
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Match sample messages on local Spark, and draw the map.
 
-    A day of messages meets ten thousand subscriptions, as a stream that ends by itself. The results: deliveries
-    as Parquet, and a report with a map that opens offline in a browser.
+    A day of messages is matched with ten thousand subscriptions, in a stream that ends by itself. The results are
+    deliveries in Parquet, and a report with a map that opens offline in a browser.
     """
     from nearcast.demo import pipeline
     from nearcast.spark import session
@@ -79,6 +82,6 @@ def _table(summary: Summary) -> Table:
 
 
 def _relative(path: str) -> str:
-    """Return a path as people would type it from here."""
+    """Return a path as people would type it from the current directory."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative

@@ -37,17 +37,17 @@ def explain(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
-    """Tell why a message matches a subscription, or why not.
+    """Show why a message matches a subscription, or why it does not.
 
-    Every test is shown with its outcome. The exit code is 0 whatever the answer; 2 means that the input could
-    not be understood.
+    Every test is shown with its outcome. The exit code is 0 for either answer; 2 means that the input could not be
+    understood.
     """
     from nearcast import files
     from nearcast.engine.explain import explain as explained
     from nearcast.model import Message, Subscription
 
     if messages is not None and subscription is None:
-        message, subscription = None, message  # a single argument is the one that no file gives
+        message, subscription = None, message  # a single argument is the one that does not come from a file
     msg = _given(
         "message", message, messages, message_id, files.find_message, Message.from_json, Message.from_text
     )
@@ -76,12 +76,12 @@ def _given(
     from_json: Callable[[str], _T],
     from_text: Callable[[str], _T],
 ) -> _T:
-    """Return the message or subscription that the command line gives in one of its two ways."""
+    """Return the message or subscription, given on the command line in one of two ways."""
     if (file is None) != (id is None):
         raise InputError(f"--{what}s FILE and --{what}-id ID belong together; give both")
     if (written is None) == (file is None):
         raise InputError(
-            f"give the {what} either as an argument or by --{what}s FILE --{what}-id ID"
+            f"give the {what} either as an argument or with --{what}s FILE --{what}-id ID"
             + (", not both" if written is not None else "")
         )
     if file is not None and id is not None:

@@ -1,4 +1,4 @@
-"""``nearcast match``: files in, files out, in this process."""
+"""``nearcast match``: match files of messages and subscriptions, in this process or on Spark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearcast import config
-from nearcast.cli import sparked, talk
-from nearcast.cli.apart import keep_apart
-from nearcast.cli.sparked import Conf, Master, Verbose
+from nearcast.cli import spark_session, talk
+from nearcast.cli.paths import keep_apart
+from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, UnknownError, shown
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def match(
             "--format",
             "-f",
             metavar="|".join(_FORMATS),
-            help="Of the deliveries: told by the ending of --output unless given, jsonl on stdout.",
+            help="Format of the deliveries; by default that of the ending of --output, and jsonl on stdout.",
         ),
     ] = None,
     index: Annotated[str, typer.Option(metavar="NAME", help="The index to build.")] = config.DEFAULT_INDEX,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Threads that match; one a core unless given.")
+        int | None, typer.Option(metavar="N", min=1, help="Threads that match; by default one per core.")
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON on stdout; needs --output FILE.")
@@ -62,22 +62,22 @@ def match(
 
     Files are Parquet or GeoParquet (.parquet, or a directory of them), CSV (.csv), JSON lines (.jsonl, .ndjson) or
     GeoJSON (.geojson, .json). The deliveries have the columns subscription_id, message_id, change, reason, score and
-    rank, in the order of the two files. A summary goes to stderr.
+    rank, and follow the order of the two files. A summary goes to stderr.
 
-    With --master it runs on Spark: then the messages are Parquet, SUBSCRIPTIONS is Parquet or what nearcast build made,
-    and --output is a new directory of Parquet, CSV or JSON lines.
+    With --master it runs on Spark. Then the messages are Parquet, SUBSCRIPTIONS is Parquet or the output of nearcast
+    build, and --output is a new directory of Parquet, CSV or JSON lines.
     """
     if master is not None:
         _on_spark(messages, subscriptions, output, format, index, json, master, conf, verbose)
         return
     if conf or verbose:
-        raise InputError("--conf and --verbose are for Spark; give --master, local[*] for this machine")
+        raise InputError("--conf and --verbose are for Spark; give --master too, local[*] for this machine")
     _check(messages, subscriptions, output, format, index, json)
     from nearcast import build_index, files
 
     started = time.perf_counter()
     with _deliveries_to(output, format) as write, talk.progress() as show:
-        show("reading the files (the first run compiles its kernels too)", None)
+        show("reading the files (the first run also compiles its kernels)", None)
         table = files.read_subscriptions(subscriptions)
         batch = files.read_messages(messages, like=table)
         show("building the index", None)
@@ -123,24 +123,24 @@ def _on_spark(
     written = {"jsonl": "json", "csv": "csv", "parquet": "parquet"}.get(format or "parquet")
     if output == "-" or written is None:
         raise InputError(
-            "on Spark deliveries go to a directory: give --output DIR, and --format parquet, csv or jsonl"
+            "on Spark, deliveries go to a directory; give --output DIR, and --format parquet, csv or jsonl"
         )
-    keep_apart([output], map(sparked.rows_of, (messages, subscriptions)))
+    keep_apart([output], map(spark_session.rows_of, (messages, subscriptions)))
     if os.path.lexists(output):
-        raise InputError(f"{output} exists already; deliveries go to a new directory")
+        raise InputError(f"{output} exists already; give a new directory for the deliveries")
     started = time.perf_counter()
     with talk.progress() as show:
         show("starting Spark", None)
-        with sparked.opened("nearcast match", master, conf, verbose) as spark:
+        with spark_session.open_session("nearcast match", master, conf, verbose) as spark:
             from nearcast.spark import match as match_on_spark
             from nearcast.spark.reading import located
 
-            rows = sparked.typed_rows(spark, messages, "messages")
+            rows = spark_session.typed_rows(spark, messages, "messages")
             show("building the index", None)
-            found = match_on_spark(rows, sparked.index_or_rows(spark, subscriptions), index=index)
+            found = match_on_spark(rows, spark_session.index_or_rows(spark, subscriptions), index=index)
             show("matching", None)
             ready = time.perf_counter()
-            # as in one process: CSV names its columns, and JSON has all of them
+            # As in one process: CSV has a line of column names, and JSON has all columns.
             how = {"header": "true", "ignoreNullFields": "false"}
             found.write.format(written).options(**how).save(located(output))
             ended = time.perf_counter()
@@ -166,28 +166,30 @@ def _on_spark(
 def _check(
     messages: str, subscriptions: str, output: str, format: str | None, index: str, json: bool
 ) -> None:
-    """Say what cannot work before any work is done."""
+    """Raise before any work is done if the options cannot work."""
     from nearcast.matching import INDEXES
 
     keep_apart([output], [messages, subscriptions])
     if messages == subscriptions == "-":
-        raise InputError("stdin is either the messages or the subscriptions; give a file for the other")
+        raise InputError(
+            "stdin cannot be both the messages and the subscriptions; give a file for one of them"
+        )
     if format is not None and format not in _FORMATS:
         raise InputError(f"there is no format {shown(format)}; there are {', '.join(_FORMATS)}")
     if format == "table" and output != "-":
-        raise InputError("a table is for reading on stdout; for a file give --format jsonl, csv or parquet")
+        raise InputError("a table can only go to stdout; for a file, give --format jsonl, csv or parquet")
     if format == "parquet" and output == "-" and sys.stdout.isatty():
-        raise InputError("Parquet is not for a terminal; give --output FILE, or pipe it somewhere")
+        raise InputError("Parquet cannot go to a terminal; give --output FILE, or pipe it somewhere")
     if json and output == "-":
         raise InputError(
-            "--json prints the summary where the deliveries go; send these to a file by --output FILE"
+            "--json prints the summary to stdout, where the deliveries go; send these to a file with --output FILE"
         )
     if index not in INDEXES:
         raise UnknownError(f"there is no index {shown(index)}; there are {', '.join(INDEXES)}")
 
 
 def _matched(matcher: Index, batch: MessageBatch, threads: int) -> Iterator[tuple[pa.Table, int]]:
-    """Yield the deliveries of one chunk of messages after the other, with the number of messages done."""
+    """Yield the deliveries of each chunk of messages, with the number of messages done so far."""
     import numpy as np
 
     from nearcast import Deliveries
@@ -203,7 +205,7 @@ def _matched(matcher: Index, batch: MessageBatch, threads: int) -> Iterator[tupl
 
 @contextmanager
 def _deliveries_to(output: str, format: str | None) -> Iterator[Callable[[pa.Table], None]]:
-    """Give the function that writes deliveries to a file, or shows them."""
+    """Yield the function that writes deliveries to a file, or shows them."""
     if format != "table":
         from nearcast import files
 
@@ -228,5 +230,5 @@ def _show(pieces: list[pa.Table]) -> None:
     talk.console().print(table)
     if len(deliveries) > len(shown_rows):
         talk.tell(
-            f"these are the first {len(shown_rows):,} of {len(deliveries):,} deliveries; --format jsonl gives all"
+            f"these are the first {len(shown_rows):,} of {len(deliveries):,} deliveries; --format jsonl prints all"
         )

@@ -1,8 +1,8 @@
-"""The queries behind ``nearcast stream``, and what they have done.
+"""The queries of ``nearcast stream``, and a summary of their work.
 
-Without changes there is one query: a micro-batch is prepared once, its bad rows go to the quarantine, its good ones are
-matched. With changes, :class:`nearcast.spark.Live` has a query of its own, and a second one, over the same messages and
-with a checkpoint of its own, writes the quarantine; a row is judged by itself, so both judge alike.
+Without changes there is one query: each micro-batch is prepared once, its bad rows go to the quarantine, and its good
+rows are matched. With changes, :class:`nearcast.spark.Live` has a query of its own, and a second query over the same
+messages, with its own checkpoint, writes the quarantine. Each row is judged by itself, so both queries agree.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nearcast.cli.ends import Sink
-from nearcast.cli.following import Followed
+from nearcast.cli.endpoints import Sink
+from nearcast.cli.monitor import QueryMonitor
 from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows
 from nearcast.spark.session import quietly
 
@@ -28,21 +28,21 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """Messages on their way to deliveries.
+    """The queries that turn messages into deliveries.
 
     Parameters
     ----------
     messages
         A streaming DataFrame.
     write
-        Gets the deliveries of each micro-batch.
+        A function that gets the deliveries of each micro-batch.
     quarantine
-        Gets the messages that cannot be used; without it, messages are taken as they are, and such a one stops the
-        stream.
+        A function that gets the messages that cannot be used. Without it, messages are taken as they are, and one that
+        cannot be used stops the stream.
     checkpoint
-        Where Spark notes what is done; whatever else belongs to the stream is beside it.
+        The directory in which Spark records its progress; everything else that belongs to the stream is there, too.
     trigger
-        As Spark's ``trigger`` takes it.
+        The arguments of Spark's ``trigger``.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class Pipeline:
         self._checkpoint, self._trigger = checkpoint, trigger
         self._deliveries: dict[int, int] = {}  # by the number of the micro-batch
         self._bad: dict[int, int] = {}
-        self._refused: Refused | None = None
+        self._refused: RefusalCounter | None = None
         self._started = time.perf_counter()
-        self.queries: list[Followed] = []
+        self.queries: list[QueryMonitor] = []
 
     def match(self, subscriptions: DataFrame | str) -> None:
-        """Start the query over subscriptions, or over an index of them, as they are now."""
+        """Start the query for fixed subscriptions, or for an index of them."""
         if not isinstance(subscriptions, str):
-            # Where workers of a cluster see the checkpoint, they see the index.
+            # Workers of a cluster that see the checkpoint see the index, too.
             home = None if "://" in self._checkpoint else Path(self._checkpoint, "index")
             subscriptions = os.fspath(build(subscriptions, home))
         index = subscriptions
@@ -90,17 +90,17 @@ class Pipeline:
             self._start(self._messages, prepared, self._checkpoint)
 
     def live(self, subscriptions: DataFrame, changes: DataFrame) -> None:
-        """Start the query over subscriptions that change."""
+        """Start the query for subscriptions that change."""
         home = Path(self._checkpoint, "live")
         live = Live(home, subscriptions)
-        self._refused = Refused(home / "refused")
+        self._refused = RefusalCounter(home / "refused")
 
         def deliver(frame: DataFrame, number: int) -> None:
             self._deliveries[number] = self._write(frame, number)
 
         good = self._messages if self._quarantine is None else good_rows(self._messages)
         self.queries.append(
-            Followed(live.start(good, changes, deliver, checkpoint=self._checkpoint, **self._trigger))
+            QueryMonitor(live.start(good, changes, deliver, checkpoint=self._checkpoint, **self._trigger))
         )
         if self._quarantine is not None:
             beside = str(Path(self._checkpoint, "quarantine-query"))
@@ -114,10 +114,10 @@ class Pipeline:
         with quietly():
             writer = frame.writeStream.foreachBatch(work).trigger(**self._trigger)
             query: StreamingQuery = writer.option("checkpointLocation", checkpoint).start()
-        self.queries.append(Followed(query))
+        self.queries.append(QueryMonitor(query))
 
     def summary(self) -> dict[str, Any]:
-        """Return what was done since the start."""
+        """Return the counts since the start."""
         main = self.queries[0]
         summary = {
             "messages": main.read(0),
@@ -131,8 +131,8 @@ class Pipeline:
         return summary
 
 
-class Refused:
-    """How many records of change :class:`nearcast.spark.Live` refuses from now on."""
+class RefusalCounter:
+    """Counts the change records that :class:`nearcast.spark.Live` refuses from now on."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -142,7 +142,7 @@ class Refused:
         return list(self._directory.glob("*.parquet"))
 
     def count(self) -> int:
-        """Return how many there are by now."""
+        """Return the number of refused records so far."""
         for file in self._files():
             if file not in self._rows:
                 self._rows[file] = pq.read_metadata(file).num_rows

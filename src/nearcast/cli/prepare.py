@@ -1,4 +1,4 @@
-"""``nearcast prepare``: raw files to typed ones, and a quarantine for rows that cannot be used."""
+"""``nearcast prepare``: turn raw files into typed ones, with a quarantine for rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast.cli import sparked, talk
-from nearcast.cli.apart import keep_apart
-from nearcast.cli.sparked import Conf, Master, Verbose
+from nearcast.cli import spark_session, talk
+from nearcast.cli.paths import keep_apart
+from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def prepare(
         str,
         typer.Argument(
             metavar="OUTPUT",
-            help="A new directory: good/ and quarantine/ in it are Parquet.",
+            help="A new directory; Parquet files go to good/ and quarantine/ in it.",
             show_default=False,
         ),
     ],
@@ -42,7 +42,7 @@ def prepare(
             "--format",
             "-f",
             metavar="json|csv|parquet|geoparquet",
-            help="Of the input: told by its ending unless given. json is an object a line.",
+            help="Format of the input; by default that of its ending. json means one object per line.",
         ),
     ] = None,
     column: Annotated[
@@ -50,17 +50,17 @@ def prepare(
         typer.Option(
             "--column",
             metavar="NAME=SQL",
-            help="Make a column by an expression of Spark SQL, or leave it out by an empty one; several times.",
+            help="Define a column by a Spark SQL expression, or drop it by an empty one; may be repeated.",
         ),
     ] = None,
     number: Annotated[
         list[str] | None,
         typer.Option(
-            "--number", metavar="NAME", help="Read this attribute of strings as numbers; several times."
+            "--number", metavar="NAME", help="Read this attribute of strings as numbers; may be repeated."
         ),
     ] = None,
     keep_text: Annotated[
-        bool, typer.Option("--keep-text", help="Keep the text of messages beside the keywords.")
+        bool, typer.Option("--keep-text", help="Keep the text of messages in addition to the keywords.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier output.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -68,22 +68,22 @@ def prepare(
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Make typed rows of raw ones; rows that cannot be used go to a quarantine, each with the reason.
+    """Turn raw rows into typed ones; rows that cannot be used go to a quarantine, each with the reason.
 
-    Columns are read by their names: id; lon, lat, radius_m, or xmin, ymin, xmax, ymax, or geometry (WKB or WKT);
+    Columns are recognised by name: id; lon, lat, radius_m, or xmin, ymin, xmax, ymax, or geometry (WKB or WKT);
     text, keywords or expression; published_at, expires_at. Every other column of messages is an attribute. No row is
-    dropped and none stops the job. The exit code is 0, or 1 if no row can be used.
+    dropped, and none stops the job. The exit code is 0, or 1 if no row can be used.
     """
-    expressions = sparked.named(column, "--column", "NAME=SQL")
+    expressions = spark_session.parse_pairs(column, "--column", "NAME=SQL")
     if kind not in ("messages", "subscriptions"):
-        raise InputError(f"there are messages and subscriptions to prepare, not {shown(kind)}")
+        raise InputError(f"nearcast prepare does not know {shown(kind)}; give messages or subscriptions")
     keep_apart([f"{output}/{name}" for name in ("good", "quarantine")], [input], replaced=True)
     if not overwrite and any(Path(output, name).exists() for name in ("good", "quarantine")):
-        raise InputError(f"{output} has an earlier output in it; --overwrite replaces that")
+        raise InputError(f"{output} holds an earlier output; give --overwrite to replace it")
     what: Kind = "messages" if kind == "messages" else "subscriptions"
     with talk.progress() as show:
         show("starting Spark", None)
-        with sparked.opened("nearcast prepare", master, conf, verbose) as spark:
+        with spark_session.open_session("nearcast prepare", master, conf, verbose) as spark:
             from pyspark.sql.functions import expr
 
             from nearcast.spark.preparing import write_prepared
@@ -102,7 +102,8 @@ def prepare(
                 overwrite=overwrite,
                 progress=show,
             )
-    for name, why in summary.left_out.items() if what == "messages" else ():  # the others were told at once
+    # Columns of subscriptions that are left out have been reported already.
+    for name, why in summary.left_out.items() if what == "messages" else ():
         talk.tell(f"left out {name!r}; {why}")
     if json:
         talk.print_json({**summary.to_dict(), "output": output})

@@ -1,4 +1,4 @@
-"""``nearcast profile``: what messages and subscriptions are like, counted on Spark."""
+"""``nearcast profile``: count the words, places and attributes of messages and subscriptions on Spark."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast import config
-from nearcast.cli import sparked, talk
-from nearcast.cli.apart import keep_apart
-from nearcast.cli.sparked import Conf, Master, Verbose
+from nearcast.cli import spark_session, talk
+from nearcast.cli.paths import keep_apart
+from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def profile(
         ),
     ],
     messages: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Messages to count: Parquet, or what prepare wrote.")
+        str | None, typer.Option(metavar="PATH", help="Messages to count: Parquet, or the output of prepare.")
     ] = None,
     subscriptions: Annotated[
         str | None, typer.Option(metavar="PATH", help="Subscriptions to count, likewise.")
@@ -45,10 +45,10 @@ def profile(
 ) -> None:
     """Count words, places and attributes into a new version of a profile.
 
-    What the latest version in DIRECTORY has counted is in the new one too: give each row once. Distributions are
+    The new version includes the counts of the latest version in DIRECTORY, so give each row once. Distributions are
     fitted to a profile (nearcast build --profile). Without --messages and --subscriptions the latest version is shown.
     """
-    rows = [None if path is None else sparked.rows_of(path) for path in (messages, subscriptions)]
+    rows = [None if path is None else spark_session.rows_of(path) for path in (messages, subscriptions)]
     keep_apart([directory, str(plot) if plot else None], rows)
     if plot:
         from nearcast.report import plots
@@ -64,14 +64,14 @@ def profile(
     else:
         with talk.progress() as show:
             show("starting Spark", None)
-            with sparked.opened("nearcast profile", master, conf, verbose) as spark:
+            with spark_session.open_session("nearcast profile", master, conf, verbose) as spark:
                 from nearcast.spark import profile as count
 
                 show("counting", None)
                 made = count(
                     directory,
-                    messages=sparked.typed_rows(spark, messages, "messages") if messages else None,
-                    subscriptions=sparked.typed_rows(spark, subscriptions, "subscriptions")
+                    messages=spark_session.typed_rows(spark, messages, "messages") if messages else None,
+                    subscriptions=spark_session.typed_rows(spark, subscriptions, "subscriptions")
                     if subscriptions
                     else None,
                 )

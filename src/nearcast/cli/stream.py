@@ -1,4 +1,4 @@
-"""``nearcast stream``: messages that arrive in files or in a topic, matched until it is told to stop."""
+"""``nearcast stream``: match messages that arrive in files or in a topic, until it is stopped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli import ends, following, sparked, talk
-from nearcast.cli.apart import keep_apart
-from nearcast.cli.sparked import Conf, Master, Verbose
+from nearcast.cli import endpoints, monitor, spark_session, talk
+from nearcast.cli.paths import keep_apart
+from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def stream(
         str,
         typer.Argument(
             metavar="MESSAGES",
-            help="Where messages arrive: a directory or a pattern of files (Parquet, JSON lines, CSV), or "
+            help="Where messages arrive: a directory or a file pattern (Parquet, JSON lines, CSV), or "
             "kafka://HOST:PORT/TOPIC with JSON objects.",
             show_default=False,
         ),
@@ -34,7 +34,7 @@ def stream(
         str,
         typer.Argument(
             metavar="INDEX|SUBSCRIPTIONS",
-            help="What nearcast build made, or Parquet of subscriptions.",
+            help="The output of nearcast build, or Parquet of subscriptions.",
             show_default=False,
         ),
     ],
@@ -43,7 +43,7 @@ def stream(
         typer.Argument(
             metavar="OUTPUT",
             help="Where deliveries go: a directory (Parquet, each delivery exactly once), or kafka://HOST:PORT/TOPIC "
-            "(JSON, each at least once, with headers that tell repeats).",
+            "(JSON, each at least once, with headers that identify repeats).",
             show_default=False,
         ),
     ],
@@ -51,15 +51,15 @@ def stream(
         str,
         typer.Option(
             metavar="DIR",
-            help="What is done is noted here, with all that belongs to this stream; a restart goes on from it.",
+            help="A directory for the progress and state of this stream; a restart continues from it.",
         ),
     ],
     schema: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help='Of the messages, as in "id long, lon double, lat double, text string"; needed for Kafka. '
-            "Files that are there tell it otherwise.",
+            help='Columns of the messages, as in "id long, lon double, lat double, text string"; needed for Kafka. '
+            "By default they are taken from the files that exist.",
         ),
     ] = None,
     prepare: Annotated[
@@ -67,73 +67,79 @@ def stream(
         typer.Option(
             "--prepare",
             help="Messages are raw: those that cannot be used go to a quarantine instead of stopping the stream. "
-            "JSON, CSV and Kafka always are.",
+            "Messages from JSON, CSV and Kafka are always raw.",
         ),
     ] = False,
     quarantine: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Where that is, each row with its reason and as it came; CHECKPOINT/quarantine unless given.",
+            help="Directory of the quarantine: each row as it arrived, with the reason; default CHECKPOINT/quarantine.",
         ),
     ] = None,
     changes: Annotated[
         str | None,
         typer.Option(
             metavar="CHANGES",
-            help="Where records that subscribe, update, move and unsubscribe arrive, in forms like MESSAGES. "
-            "SUBSCRIPTIONS are then rows, those to begin with.",
+            help="Where records that subscribe, update, move and unsubscribe arrive, in the same forms as MESSAGES. "
+            "SUBSCRIPTIONS are then rows: the initial subscriptions.",
         ),
     ] = None,
     trigger: Annotated[
         str,
-        typer.Option(metavar="TIME|once", help="A micro-batch so often (500ms, 10s), or all there is, once."),
+        typer.Option(
+            metavar="TIME|once", help="Time between micro-batches (500ms, 10s), or all messages at once."
+        ),
     ] = "500ms",
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON at the end.")] = False,
     master: Master = None,
     conf: Conf = None,
     verbose: Verbose = False,
 ) -> None:
-    """Match messages as they arrive; stop by Ctrl-C or SIGTERM.
+    """Match messages as they arrive; stop with Ctrl-C or SIGTERM.
 
-    Told to stop, it finishes the micro-batch it is at, and exits with 0. Broken off in any other way, it goes on from
-    the checkpoint when it is started again: no delivery is lost, and none is twice in a directory. For a topic, a
-    session fetches Spark's Kafka connector, unless --conf spark.jars.packages=… names another.
+    When stopped, it finishes the current micro-batch and exits with 0. If it is interrupted in any other way, it
+    continues from the checkpoint when it is started again: no delivery is lost, and none appears twice in a directory.
+    For a topic, the session fetches Spark's Kafka connector, unless --conf spark.jars.packages=… names another.
     """
     every = _trigger(trigger)
-    topics = [ends.topic_of(address) for address in (messages, output, changes or "")]
+    topics = [endpoints.topic_of(address) for address in (messages, output, changes or "")]
     _check(messages, subscriptions, output, checkpoint, schema, quarantine, changes)
-    with following.told_to_stop() as stop:
+    with monitor.stop_on_signal() as stop:
         with talk.progress() as show:
             show("starting Spark", None)
-            with sparked.opened("nearcast stream", master, conf, verbose, kafka=any(topics)) as spark:
+            with spark_session.open_session(
+                "nearcast stream", master, conf, verbose, kafka=any(topics)
+            ) as spark:
                 from nearcast.cli.pipeline import Pipeline
                 from nearcast.spark.columns import subscription_columns
                 from nearcast.spark.reading import located
 
-                arriving, raw = ends.arriving_messages(spark, messages, _columns(schema))
+                arriving, raw = endpoints.arriving_messages(spark, messages, _columns(schema))
                 checkpoint = located(checkpoint)
                 aside = quarantine or f"{checkpoint}/quarantine"
                 raw = raw or prepare or quarantine is not None
                 pipeline = Pipeline(
                     arriving,
-                    write=ends.sink(output),
-                    quarantine=ends.quarantine(aside) if raw else None,
+                    write=endpoints.sink(output),
+                    quarantine=endpoints.quarantine(aside) if raw else None,
                     checkpoint=checkpoint,
                     trigger=every,
                 )
                 if changes is None:
-                    pipeline.match(sparked.index_or_rows(spark, subscriptions))
+                    pipeline.match(spark_session.index_or_rows(spark, subscriptions))
                 else:
-                    rows = subscription_columns(sparked.typed_rows(spark, subscriptions, "subscriptions"))
-                    pipeline.live(rows, ends.arriving_changes(spark, changes, rows))
-                failure = following.follow(
+                    rows = subscription_columns(
+                        spark_session.typed_rows(spark, subscriptions, "subscriptions")
+                    )
+                    pipeline.live(rows, endpoints.arriving_changes(spark, changes, rows))
+                failure = monitor.follow(
                     pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)
                 )
                 summary = {**pipeline.summary(), "stopped": stop.is_set()}
         if failure is not None:
             hint = _PREPARE if not raw and "\nnearcast.errors." in failure else ""
-            raise NearcastError(f"the stream failed: {sparked.first_sentence(failure)}{hint}")
+            raise NearcastError(f"the stream failed: {spark_session.first_sentence(failure)}{hint}")
         if json:
             talk.print_json(summary)
         else:
@@ -142,7 +148,7 @@ def stream(
                 talk.tell(f"messages that cannot be used are in {aside}")
 
 
-_PREPARE = " (with --prepare, messages that cannot be used go to a quarantine, and the stream goes on)"
+_PREPARE = " (with --prepare, messages that cannot be used go to a quarantine, and the stream continues)"
 
 
 def _sentence(summary: Mapping[str, Any]) -> str:
@@ -162,18 +168,21 @@ def _check(
     quarantine: str | None,
     changes: str | None,
 ) -> None:
-    """Raise before Spark starts if the options cannot be."""
+    """Raise before Spark starts if the options cannot work."""
     keep_apart(
         [output, checkpoint, quarantine],
-        [None if path is None else sparked.rows_of(path) for path in (messages, subscriptions, changes)],
+        [
+            None if path is None else spark_session.rows_of(path)
+            for path in (messages, subscriptions, changes)
+        ],
     )
-    if schema is None and ends.topic_of(messages) is not None:
+    if schema is None and endpoints.topic_of(messages) is not None:
         raise InputError(
             'messages from Kafka need --schema, such as --schema "id long, lon double, lat double, text string"'
         )
-    if changes is not None and sparked.is_index(subscriptions):
+    if changes is not None and spark_session.is_index(subscriptions):
         raise InputError(
-            f"{subscriptions} is a built index, and with --changes subscriptions change; give the rows it was built of"
+            f"{subscriptions} is a built index, but with --changes subscriptions change; give the rows behind it"
         )
     if changes is not None and "://" in checkpoint:
         raise InputError(
@@ -185,7 +194,7 @@ def _check(
     for directory in filter(None, (output, quarantine)):
         if "://" not in directory and any(Path(directory).glob("batch=*")):
             raise InputError(
-                f"{directory} has micro-batches of another checkpoint, which those of a new one would replace; "
+                f"{directory} holds micro-batches of another checkpoint, which those of a new one would replace; "
                 "give another directory, or that checkpoint"
             )
 
@@ -201,10 +210,12 @@ def _columns(schema: str | None) -> StructType | None:
         columns = StructType.fromDDL(schema)
     except ParseException as error:
         raise InputError(
-            f"--schema {shown(schema)} cannot be read: {sparked.first_sentence(str(error))}"
+            f"--schema {shown(schema)} cannot be read: {spark_session.first_sentence(str(error))}"
         ) from None
     if not isinstance(columns, StructType):
-        raise InputError(f"--schema lists columns, as in id long, text string; {shown(schema)} does not")
+        raise InputError(
+            f"--schema {shown(schema)} does not list columns; write them as id long, text string"
+        )
     return columns
 
 
@@ -213,6 +224,8 @@ def _trigger(written: str) -> dict[str, Any]:
         return {"availableNow": True}
     number = re.fullmatch(r"(\d+)\s*(ms|s|min)", written)
     if not number:
-        raise InputError(f"--trigger is a time such as 500ms, 10s or 1min, or once, not {shown(written)}")
+        raise InputError(
+            f"--trigger {shown(written)} is not a time; give one such as 500ms, 10s or 1min, or once"
+        )
     unit = {"ms": "milliseconds", "s": "seconds", "min": "minutes"}[number[2]]
     return {"processingTime": f"{number[1]} {unit}"}

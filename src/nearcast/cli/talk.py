@@ -1,6 +1,6 @@
-"""How commands speak: data to stdout, everything else to stderr, colour on a terminal only.
+"""Output of commands: data to stdout, everything else to stderr, colour only on a terminal.
 
-rich looks at ``NO_COLOR``, ``FORCE_COLOR`` and ``TERM`` by itself.
+rich honours ``NO_COLOR``, ``FORCE_COLOR`` and ``TERM``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nearcast.errors import NearcastWarning
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "print_json", "progress", "tell", "warnings_told"]
+__all__ = ["console", "print_json", "print_warnings", "progress", "tell"]
 
-_PIPE_WIDTH = 120  # of tables that go to a file or a pipe
+_PIPE_WIDTH = 120  # width of tables that go to a file or a pipe
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -33,20 +33,20 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def tell(sentence: str) -> None:
-    """Say one line on stderr."""
+    """Print one line to stderr."""
     sys.stderr.write(sentence + "\n")
 
 
 @contextmanager
-def warnings_told() -> Iterator[None]:
-    """Say each different warning of Nearcast's as a line; those of others stay as they are."""
-    told: set[str] = set()
+def print_warnings() -> Iterator[None]:
+    """Print each distinct warning of Nearcast as a line; other warnings are shown as usual."""
+    printed: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if not issubclass(category, NearcastWarning):
             before(message, category, *place, **more)
-        elif str(message) not in told:
-            told.add(str(message))
+        elif str(message) not in printed:
+            printed.add(str(message))
             tell(f"nearcast: {message}")
 
     with warnings.catch_warnings():
@@ -57,15 +57,15 @@ def warnings_told() -> Iterator[None]:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print a JSON object on stdout."""
+    """Print a JSON object to stdout."""
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, float | None], None]]:
-    """Show a bar on stderr while work goes on, on a terminal only.
+    """Show a progress bar on stderr, but only on a terminal.
 
-    Gives the function that sets what is being done and which share of it is behind us (None: nobody knows).
+    Yields the function that sets the current step and the share of it that is done (None if unknown).
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

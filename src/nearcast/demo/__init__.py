@@ -1,4 +1,4 @@
-"""The demonstration: sample data that ships with the package, and the report that shows a run on a map."""
+"""The demonstration: the sample data that ships with the package, and the report that shows a run on a map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAMPLES = ("messages", "subscriptions", "places")
 def sample(name: str) -> pa.Table:
     """Return one table of the sample data: ``"messages"``, ``"subscriptions"`` or ``"places"``.
 
-    One invented day around New York. The place names are those of GNIS, a work of the US government in the
+    The data is one invented day around New York. The place names are from GNIS, a work of the US government in the
     public domain; the messages and subscriptions are generated.
 
     >>> sample("messages").column_names[:4]

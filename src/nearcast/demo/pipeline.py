@@ -1,4 +1,4 @@
-"""The main job on the sample data: a stream of messages, matched on local Spark, ends by itself and is summed up."""
+"""The demonstration on the sample data: a stream of messages, matched on local Spark, that ends and is summarised."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["LATENCY", "Progress", "Summary", "check_output", "run"]
 
 LATENCY = "per message, from the start of its micro-batch to the commit of its deliveries"
-_MARKER = ".nearcast-demo"  # only a directory with this file in it is ever replaced
+_MARKER = ".nearcast-demo"  # only a directory that holds this file is ever replaced
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the stream is."""
+    """The progress of the stream."""
 
     batches: int
     messages: int
@@ -39,13 +39,13 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Which share of the messages is behind us."""
+        """The share of the messages that is done."""
         return self.messages / self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did; times are in seconds."""
+    """The summary of a run; times are in seconds."""
 
     messages: int
     subscriptions: int
@@ -68,11 +68,11 @@ class Summary:
 def run(
     spark: SparkSession, output: Path, tell: Callable[[Progress], None] = lambda progress: None
 ) -> Summary:
-    """Match the sample messages as a stream, write the deliveries and the report to *output*, and sum up.
+    """Match the sample messages as a stream, write the deliveries and the report to *output*, and return a summary.
 
-    The directory *output* is made, or replaced if an earlier run made it; any other that has something in it is
-    refused. It then holds ``messages/`` and ``subscriptions.parquet`` (the sample data), ``deliveries/`` (Parquet),
-    ``report.html``, and what the stream needs to go on: ``index/`` and ``checkpoint/``.
+    The directory *output* is created, or replaced if an earlier run created it; any other directory that is not empty
+    is refused. In the end it holds ``messages/`` and ``subscriptions.parquet`` (the sample data), ``deliveries/``
+    (Parquet), ``report.html``, and the state of the stream: ``index/`` and ``checkpoint/``.
     """
     output = output.resolve()
     _replace(output)
@@ -100,16 +100,16 @@ def check_output(output: Path) -> None:
     if output.is_dir() and any(output.iterdir()) and not (output / _MARKER).is_file():
         raise InputError(
             f"the directory {shown(str(output))} was not made by nearcast demo, so it is not replaced; "
-            "give another by --output, or remove it"
+            "give another one with --output, or remove it"
         )
 
 
 def _replace(output: Path) -> None:
-    """Make the directory *output*, or empty it; the marker is there before anything else, and stays to the last."""
+    """Create the directory *output*, or empty it; the marker is written first and is kept."""
     check_output(output)
     output.mkdir(parents=True, exist_ok=True)
     marker = output / _MARKER
-    marker.write_text("nearcast demo made this directory, and replaces what is in it when it runs again.\n")
+    marker.write_text("nearcast demo made this directory, and replaces its content when it runs again.\n")
     for child in output.iterdir():
         if child.is_dir() and not child.is_symlink():
             shutil.rmtree(child)
@@ -118,7 +118,7 @@ def _replace(output: Path) -> None:
 
 
 def _stage(messages: pa.Table, directory: Path) -> None:
-    """Write the messages as files in the order of their times; Spark takes files by age, so the ages follow."""
+    """Write the messages to files in the order of their times; Spark reads files by age, so the ages follow."""
     directory.mkdir()
     ordered = messages.sort_by("published_at")
     for number, rows in enumerate(np.array_split(np.arange(len(ordered)), config.DEMO_FILES)):
@@ -129,14 +129,14 @@ def _stage(messages: pa.Table, directory: Path) -> None:
 
 
 def _start(spark: SparkSession, output: Path) -> StreamingQuery:
-    """Start the stream: one file a micro-batch, deliveries to Parquet, and an end when all files are done."""
+    """Start the stream: one file per micro-batch, deliveries as Parquet, and an end when all files are done."""
     from pyspark.sql import functions
 
     from nearcast.spark import build, match
 
     index = build(spark.read.parquet(str(output / "subscriptions.parquet")), output / "index")
     staged = spark.read.parquet(str(output / "messages"))
-    # Python workers start, and load the kernels, with the first batch that they see: let it be none of the stream's.
+    # Python workers start, and load the kernels, with the first batch that they get. Let that not be one of the stream.
     match(staged.limit(1), index).collect()
     files = spark.readStream.schema(staged.schema).option("maxFilesPerTrigger", 1)
     stream = files.parquet(str(output / "messages"))
@@ -153,7 +153,7 @@ def _start(spark: SparkSession, output: Path) -> StreamingQuery:
 def _finish(
     query: StreamingQuery, total: int, tell: Callable[[Progress], None]
 ) -> list[tuple[int, float, int]]:
-    """Wait for the end, telling the progress; return (messages, seconds, deliveries) of each micro-batch."""
+    """Wait for the end and report progress; return (messages, seconds, deliveries) of each micro-batch."""
     from pyspark.errors import PySparkException
 
     ended: bool | None = False
@@ -179,7 +179,7 @@ def _finish(
 
 
 def _reason(error: Exception) -> str:
-    """Return the line that tells what went wrong: ours, if it was raised in a worker, else the first one."""
+    """Return the line that says what went wrong: our own, if it was raised in a worker, else the first one."""
     lines = str(error).splitlines()
     ours = (line.partition(": ")[2] for line in lines if line.strip().startswith("nearcast.errors."))
     return next(ours, lines[0] if lines else type(error).__name__)

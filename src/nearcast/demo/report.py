@@ -1,8 +1,7 @@
 """One HTML file that shows messages, regions and deliveries on a map, and opens without a network.
 
-The page (``template.html``) is fixed; a run differs only in the JSON that is put in its place. Text from
-messages reaches the page as JSON data and, from there, as text nodes: nothing that a message says is ever
-read as markup.
+The page (``template.html``) is fixed; runs differ only in the JSON that is inserted into it. The text of messages
+reaches the page as JSON data and, from there, as text nodes, so that no message is ever read as markup.
 """
 
 from __future__ import annotations
@@ -45,26 +44,25 @@ def write_report(
 ) -> Path:
     """Write the report and return its path.
 
-    The file stands alone: it loads nothing, from the network or from disk. All messages are in it, and those
-    subscriptions that received one. Deliveries of messages or subscriptions that are not in the tables are
-    left out.
+    The file is self-contained: it loads nothing from the network or from disk. It has all messages, and the
+    subscriptions that received one. Deliveries of messages or subscriptions that are not in the tables are left out.
 
     Parameters
     ----------
     path
-        Where to write; an existing file is replaced.
+        The file to write; an existing file is replaced.
     messages
         ``id``, and any of ``text``, ``category``, ``price``, ``rating``, ``published_at``, ``expires_at``,
-        with a place as ``lon``, ``lat`` or as ``geometry`` (WKB; where it is null, the point holds).
+        with a place as ``lon``, ``lat`` or as ``geometry`` (WKB; if it is null, the point is used).
     subscriptions
         ``id``, and any of ``expression`` and a region: ``geometry`` (WKB), ``lon``, ``lat``, ``radius_m``, or
         ``xmin``, ``ymin``, ``xmax``, ``ymax``; with none of them, everywhere.
     deliveries
         ``message_id``, ``subscription_id``.
     summary
-        What the cards at the top say: label to figure, in this order.
+        The cards at the top: a mapping of labels to figures, in this order.
     places
-        ``name``, ``feature_class``, ``lon``, ``lat``, most prominent first: the names that make the base map.
+        ``name``, ``feature_class``, ``lon``, ``lat``, most prominent first: the names on the base map.
     """
     message_rows = _positions(deliveries, "message_id", messages)
     subscription_rows = _positions(deliveries, "subscription_id", subscriptions)
@@ -83,7 +81,7 @@ def write_report(
         "places": _places(places) if places is not None else None,
     }
     written = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # Only by "<" could data leave its <script> element; as an escape it is the same JSON.
+    # Data could leave its <script> element only through "<"; escaped, it is the same JSON.
     written = written.replace("<", "\\u003c")
     template = files("nearcast.demo").joinpath("template.html").read_text(encoding="utf-8")
     path = Path(path)
@@ -148,7 +146,7 @@ def _places(table: pa.Table) -> dict[str, Any]:
 
 
 def _rings(geometry: shapely.Geometry) -> list[list[float]]:
-    """Return the outlines of one polygon or several, holes among them."""
+    """Return the outlines of one or several polygons, including their holes."""
     rings = shapely.get_rings(shapely.get_parts(geometry))
     return [
         [round(value, _DECIMALS) for value in shapely.get_coordinates(ring)[:-1].ravel().tolist()]
@@ -157,13 +155,13 @@ def _rings(geometry: shapely.Geometry) -> list[list[float]]:
 
 
 def _positions(deliveries: pa.Table, column: str, table: pa.Table) -> np.ndarray[Any, Any]:
-    """Return the row of *table* that each delivery names, or -1."""
+    """Return the row of *table* that each delivery refers to, or -1."""
     found = pc.index_in(_column(deliveries, column), value_set=_column(table, "id").combine_chunks())
     return np.asarray(found.fill_null(-1).to_numpy())
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column that must be there, as strings."""
+    """Return a required column, as strings."""
     if name not in table.column_names:
         raise ColumnError(
             f"the report needs a column {name!r}; the table has {', '.join(table.column_names) or 'none'}"
@@ -172,7 +170,7 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _values(table: pa.Table, name: str) -> list[Any]:
-    """Return a column that may be missing: nulls then."""
+    """Return an optional column; if it is missing, nulls."""
     return table[name].to_pylist() if name in table.column_names else [None] * table.num_rows
 
 
@@ -181,7 +179,7 @@ def _strings(table: pa.Table, name: str) -> list[str]:
 
 
 def _rounded(table: pa.Table, name: str) -> list[float | None]:
-    """Return a numeric column for JSON: whole numbers without a point, null for what is not a number."""
+    """Return a numeric column for JSON: whole numbers without a decimal point, null for NaN."""
     return [_short(value) for value in _values(table, name)]
 
 

@@ -1,21 +1,21 @@
 """Messages and subscriptions from files, deliveries to files.
 
-The format is told by the ending:
+The ending of the name determines the format:
 
 =========================  =================================================================================
 ``.parquet``, a directory  Parquet; with GeoParquet metadata, its primary column is the geometry
 ``.csv``                   a line of column names, then the rows; an empty cell is a missing value
-``.jsonl``, ``.ndjson``    an object a line: the JSON form of a message or subscription, a GeoJSON Feature, or
+``.jsonl``, ``.ndjson``    one object per line: the JSON form of a message or subscription, a GeoJSON Feature, or
                            flat columns
 ``.geojson``, ``.json``    a FeatureCollection, or an array of such objects
-``.csv.gz``, …             any of these but Parquet, compressed by gzip or, as ``.zst``, by Zstandard
-``-``                      JSON lines from the standard input, to the standard output
+``.csv.gz``, …             any of these except Parquet, compressed with gzip or, as ``.zst``, with Zstandard
+``-``                      JSON lines from standard input, or to standard output
 =========================  =================================================================================
 
-Whatever the format, reading gives the columns of :mod:`nearcast.columns.from_arrow`. A file may carry more than
-Nearcast asks for: other columns of messages are attributes; other columns of subscriptions are left out, with a
-warning. Places are WGS84; a file that declares another coordinate system is refused. An error names the file, and the
-row (from 0), the line (from 1) or the feature (from 0).
+Reading any of these formats gives the columns of :mod:`nearcast.columns.from_arrow`. A file may have more columns than
+Nearcast needs: other columns of messages are attributes; other columns of subscriptions are left out, with a warning.
+Places are in WGS84; a file that declares another coordinate system is refused. An error names the file, and the row
+(counted from 0), the line (from 1) or the feature (from 0).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Source = str | os.PathLike[str]
 def read_table(path: Source, kind: Kind) -> pa.Table:
     """Return the rows of a file of messages (*kind* ``"message"``) or subscriptions (``"subscription"``).
 
-    Of subscriptions, those columns that are read.
+    A table of subscriptions has only the columns that Nearcast reads.
     """
     with _about(path):
         table = _read(path, kind)
@@ -79,16 +79,16 @@ def _read(path: Source, kind: Kind) -> pa.Table:
     if ending == ".parquet" and packing is None:
         return columnar.from_parquet(path)
     if ending == ".csv":
-        return columnar.from_csv(lambda: compression.reading(path, packing))
+        return columnar.from_csv(lambda: compression.open_reader(path, packing))
     if ending in (".jsonl", ".ndjson"):
-        with compression.reading(path, packing) as lines:
+        with compression.open_reader(path, packing) as lines:
             return documents.from_lines(lines, kind)
     if ending in (".geojson", ".json"):
-        with compression.reading(path, packing) as file:
+        with compression.open_reader(path, packing) as file:
             return documents.from_document(file.read(), kind)
     raise InputError(
-        f"the ending {shown(''.join(path.suffixes[-2:]))} tells no format; there are .parquet, .csv, .jsonl, .ndjson, "
-        ".geojson, .json, and all but .parquet with .gz or .zst behind"
+        f"the ending {shown(''.join(path.suffixes[-2:]))} is not that of a known format; use .parquet, .csv, .jsonl, "
+        ".ndjson, .geojson or .json, each but .parquet optionally followed by .gz or .zst"
     )
 
 
@@ -106,14 +106,14 @@ def read_subscriptions(path: Source, *, like: Any = None) -> SubscriptionTable:
 
 
 def read_messages(path: Source, *, like: Any) -> MessageBatch:
-    """Return the messages of a file, in the codes of the subscriptions that they are to meet."""
+    """Return the messages of a file, coded like the subscriptions that they will be matched with."""
     table = read_table(path, "message")
     with _about(path):
         return MessageBatch.from_arrow(table, like=like)
 
 
 def find_subscription(path: Source, id: str) -> Subscription:
-    """Return one subscription of a file, its expression as it is written there."""
+    """Return one subscription of a file, with its expression as written there."""
     from nearcast.model import Subscription
 
     table = read_table(path, "subscription")
@@ -142,20 +142,19 @@ def find_message(path: Source, id: str) -> Message:
 
 
 def _row_of(table: pa.Table, id: str) -> dict[str, Any]:
-    """Return what the row with the given id has; where there is no column of ids, the row number is the id."""
+    """Return the values of the row with the given id; without a column of ids, the row number is the id."""
     if "id" not in table.column_names:
         table = table.append_column("id", pa.array(range(len(table)), pa.int64()))
     row = pc.index(table["id"].cast(pa.string()), id).as_py()
     if row < 0:
-        raise UnknownError(f"none of the {len(table):,} rows has the id {shown(id)}")
+        raise UnknownError(f"none of the {len(table):,} rows has the id {shown(id)}; check the spelling")
     (found,) = table.slice(row, 1).to_pylist()
-    return {
-        name: value for name, value in found.items() if value is not None and value == value
-    }  # NaN is none
+    # NaN, which does not equal itself, counts as missing.
+    return {name: value for name, value in found.items() if value is not None and value == value}
 
 
 def _place_of(row: dict[str, Any]) -> Any:
-    """Return where a row is, by the first columns that say it, in the order of :mod:`nearcast.columns.from_arrow`."""
+    """Return the place of a row, from the first columns that give one in the order of nearcast.columns.from_arrow."""
     if "geometry" in row:
         return row["geometry"]
     if "radius_m" in row:
@@ -177,7 +176,7 @@ def _refuse_duplicates(ids: pa.Array) -> None:
 
 @contextmanager
 def _about(path: Source) -> Iterator[None]:
-    """Name the file in errors about its content; a file that cannot be read is a mistake of the caller."""
+    """Name the file in errors about its content; a file that cannot be read is an input error."""
     name = _name(path)
     try:
         yield

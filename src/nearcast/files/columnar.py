@@ -1,4 +1,4 @@
-"""Files that are tables already: Parquet, GeoParquet, CSV."""
+"""Files that hold tables: Parquet, GeoParquet, CSV."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def from_parquet(path: Path) -> pa.Table:
 
 
 def _with_zones(table: pa.Table, path: Path) -> pa.Table:
-    """Return the table with times in UTC where they are INT96, which Spark writes, and which names no zone."""
+    """Return the table with times in UTC where they are stored as INT96, which Spark writes and which has no zone."""
     import pyarrow.parquet as pq
     from pyarrow import dataset
 
@@ -64,11 +64,11 @@ def _physical_types(metadata: Any) -> dict[str, str]:
 
 
 def from_csv(opened: Callable[[], BinaryIO]) -> pa.Table:
-    """Return the table of a CSV file in UTF-8; *opened* opens it anew with each call.
+    """Return the table of a CSV file in UTF-8; each call of *opened* opens it anew.
 
-    CSV has no types, so columns get them by name: ids are integers where all are written as integers, coordinates are
-    numbers, words and geometry are text, times are ISO 8601 or microseconds. Any other column holds numbers if every
-    cell is one, else text.
+    CSV has no types, so columns get them by name: ids are integers if all of them are written as integers; coordinates
+    are numbers; words and geometry are text; times are ISO 8601 or microseconds. Any other column holds numbers if all
+    of its cells are numbers, else text.
     """
     from pyarrow import csv as arrow_csv
 
@@ -81,7 +81,7 @@ def from_csv(opened: Callable[[], BinaryIO]) -> pa.Table:
     if not names:
         raise ColumnError("the file is empty; a CSV file begins with a line of column names")
     if repeated := [name for name in names if names.count(name) > 1]:
-        raise ColumnError(f"two columns have the name {shown(repeated[0])}; rename one")
+        raise ColumnError(f"two columns have the name {shown(repeated[0])}; rename one of them")
     try:
         with opened() as raw:
             table = arrow_csv.read_csv(
@@ -100,7 +100,7 @@ def from_csv(opened: Callable[[], BinaryIO]) -> pa.Table:
 
 
 def _typed(name: str, column: pa.Array) -> pa.Array:
-    """Return a column of strings in the type that its name or its values ask for."""
+    """Return a column of strings converted to the type that its name or its values call for."""
     if name == "id":
         whole = pc.all(pc.match_substring_regex(column, _INTEGERS)).as_py()
         return column.cast(pa.int64()) if whole and len(column) else column
@@ -123,12 +123,12 @@ def _typed(name: str, column: pa.Array) -> pa.Array:
 
 
 def time_in(name: str, cell: str) -> int:
-    """Return the microseconds that a cell says: ISO 8601 with an offset, or the integer itself."""
+    """Return the time in a cell as microseconds: ISO 8601 with an offset, or the integer itself."""
     return int(cell) if cell.removeprefix("-").isdecimal() else microseconds(cell, name)
 
 
 def number_in(name: str, cell: str) -> float:
-    """Return the number that a cell says."""
+    """Return the number in a cell."""
     try:
         return float(cell)
     except ValueError:
@@ -136,7 +136,7 @@ def number_in(name: str, cell: str) -> float:
 
 
 def _at(row: int, read: Any, name: str, cell: str | None) -> Any:
-    """Return what a cell says, None for an empty one; an error says which row it is in."""
+    """Return the value of a cell, None for an empty one; an error names its row."""
     try:
         return None if cell is None else read(name, cell)
     except InputError as error:

@@ -1,8 +1,8 @@
 """Files of JSON objects: JSON lines, GeoJSON.
 
-An object is one of three, and each becomes a row of flat columns. A *document* has a ``place`` or a ``region``, as
-:mod:`nearcast.model.documents` reads it. A *Feature* has a geometry and properties.
-Anything else has *flat columns* already: ``lon``, ``lat``, ``text`` and so on.
+There are three kinds of objects, and each becomes a row of flat columns. A *document* has a ``place`` or a ``region``,
+as in :mod:`nearcast.model.documents`. A *Feature* has a geometry and properties. Any other object has *flat columns*
+already: ``lon``, ``lat``, ``text`` and so on.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ def from_lines(lines: Iterable[bytes], kind: Kind) -> pa.Table:
 
 
 def from_document(content: bytes, kind: Kind) -> pa.Table:
-    """Return a row for each feature of a FeatureCollection, or each object of an array, or the one object there is."""
+    """Return a row for each feature of a FeatureCollection, for each object of an array, or for a single object."""
     document = _loaded(content)
     if isinstance(document, Mapping) and document.get("type") == "FeatureCollection":
         _check_crs(document)
         members, name = document.get("features"), "feature"
         if not isinstance(members, list):
-            raise ModelError(f"the features of a FeatureCollection are an array, not {shown(members)}")
+            raise ModelError(f"the features of a FeatureCollection are {shown(members)}; give an array")
     else:
         members, name = document if isinstance(document, list) else [document], "object"
     return _table(((f"{name} {number}", member) for number, member in enumerate(members)), kind)
 
 
 def _check_crs(collection: Mapping[str, Any]) -> None:
-    """Refuse a collection that says, as GeoJSON once did, that its coordinates are not WGS84."""
+    """Refuse a collection that declares coordinates other than WGS84, as older GeoJSON could."""
     crs = collection.get("crs")
     properties = crs.get("properties") if isinstance(crs, Mapping) else None
     if isinstance(properties, Mapping):
@@ -100,19 +100,19 @@ def _flat(value: Any, kind: Kind) -> dict[str, Any]:
     known = MESSAGE_COLUMNS if kind == "message" else SUBSCRIPTION_COLUMNS
     for name, member in fields.items():
         if name not in known and (kind == "subscription" or isinstance(member, Mapping | list)):
-            fields[name] = None  # nobody reads it: only its name is kept, to tell that it is left out
+            fields[name] = None  # the value is not read; the name is kept for the warning that it is left out
     return fields
 
 
 def _fields(value: Any, kind: Kind) -> dict[str, Any]:
-    """Return the members of an object with its place, if it has one, under ``geometry``."""
+    """Return the members of an object, with its place, if any, under ``geometry``."""
     if not isinstance(value, Mapping):
-        raise ModelError(f"a {kind} is a JSON object, not {shown(value)}")
+        raise ModelError(f"{shown(value)} is not a {kind}; give a JSON object")
     fields = dict(value)
     if fields.get("type") == "Feature":
         properties = fields.get("properties") or {}
         if not isinstance(properties, Mapping):
-            raise ModelError(f"the properties of a Feature are an object, not {shown(properties)}")
+            raise ModelError(f"the properties of a Feature are {shown(properties)}; give an object")
         outer = {"id": fields["id"]} if "id" in fields else {}
         return {**properties, **outer, "geometry": fields.get("geometry")}
     if _WHERE[kind] in fields and not any(name in fields for name in _PLACES):
@@ -121,7 +121,7 @@ def _fields(value: Any, kind: Kind) -> dict[str, Any]:
 
 
 def place_columns(place: Place | Region) -> dict[str, Any]:
-    """Return the flat columns that say where *place* is; none for everywhere."""
+    """Return the flat columns that describe *place*; none for everywhere."""
     if isinstance(place, Point):
         return {"lon": place.x, "lat": place.y}
     if isinstance(place, Circle):
@@ -138,7 +138,7 @@ def _corners(bbox: list[Any]) -> list[Any]:
 
 
 def _column(name: str, values: list[Any], labels: list[str]) -> pa.Array:
-    """Return values as one column; text and numbers side by side are an error, since a column has one type."""
+    """Return values as one column; a mixture of text and numbers is an error, since a column has one type."""
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError):
@@ -147,7 +147,7 @@ def _column(name: str, values: list[Any], labels: list[str]) -> pa.Array:
         for i, kind in enumerate(kinds):
             if kind and kind != kinds[first]:
                 raise ColumnError(
-                    f"{labels[i]}: {name} is {kind}, {shown(values[i])}, where it is {kinds[first]} in "
+                    f"{labels[i]}: {name} is {kind}, {shown(values[i])}, but it is {kinds[first]} in "
                     f"{labels[first]}; write one kind of value, or use two names"
                 ) from None
         raise ColumnError(
@@ -163,10 +163,10 @@ def _kind_of(value: Any) -> str:
 
 
 def _loaded(content: bytes, label: str = "") -> Any:
-    """Return what JSON says; its mistakes become errors that say where."""
+    """Return the value of a JSON text; mistakes in it become errors that name their position."""
 
     def refuse(constant: str) -> NoReturn:
-        raise ModelError(f"{label}{constant} is not a number of JSON; leave the value out")
+        raise ModelError(f"{label}{constant} is not a number in JSON; leave the value out")
 
     try:
         return json.loads(content, parse_constant=refuse)

@@ -1,4 +1,4 @@
-"""Tables to files, piece by piece; a file appears whole or not at all."""
+"""Writing tables to files, piece by piece; a file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from nearcast import config
 from nearcast.errors import InputError, shown
-from nearcast.files.compression import endings, written
+from nearcast.files.compression import endings, open_writer
 
 __all__ = ["FORMATS", "write_table", "writing"]
 
@@ -25,9 +25,9 @@ Write = Callable[[pa.Table], None]
 
 
 def write_table(table: pa.Table, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write a table of plain columns, or of dictionaries of such, as Parquet, CSV or JSON lines.
+    """Write a table of plain columns, or of dictionaries of plain values, as Parquet, CSV or JSON lines.
 
-    *format* is told by the ending unless given.
+    The ending of the name determines the *format* unless it is given.
     """
     with writing(path, format) as write:
         write(table)
@@ -35,10 +35,10 @@ def write_table(table: pa.Table, path: str | os.PathLike[str], format: str | Non
 
 @contextmanager
 def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator[Write]:
-    """Open a file for tables of one schema; give the function that writes the next of them.
+    """Open a file for tables of one schema; yield a function that writes the next table.
 
-    The file gets its name when all is written. After an error there is no file, or still the one that was there before.
-    ``-`` is the standard output (JSON lines unless *format* says otherwise). A name that ends in ``.gz`` or ``.zst``
+    The file gets its name when everything is written. After an error there is no file, or still the one from before.
+    ``-`` is standard output (JSON lines unless *format* says otherwise). A file whose name ends in ``.gz`` or ``.zst``
     is compressed.
     """
     name = os.fspath(path)
@@ -46,7 +46,7 @@ def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator
     format = format or FORMATS.get(ending, "")
     if format not in FORMATS.values():
         raise InputError(
-            f"cannot tell in which format to write {name}; end it in {', '.join(FORMATS)}, or say which of "
+            f"the format of {name} is unknown; end the name in {', '.join(FORMATS)}, or give the format, one of "
             f"{', '.join(sorted(set(FORMATS.values())))}"
         )
     if format == "parquet" and codec is not None:
@@ -65,7 +65,7 @@ def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator
         raise InputError(f"cannot write {shown(name)}: {error.strerror}") from None
     stack = ExitStack()
     try:
-        packed = stack.enter_context(written(stack.enter_context(file), codec))
+        packed = stack.enter_context(open_writer(stack.enter_context(file), codec))
         write = stack.enter_context(_writer(packed, format))
 
         def write_next(table: pa.Table) -> None:
@@ -78,7 +78,7 @@ def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator
             if not in_place:
                 draft.replace(target)
     finally:
-        with suppress(OSError):  # after an error, which is the one to tell
+        with suppress(OSError):  # an error before this one is the one to report
             stack.close()
         if not in_place:
             draft.unlink(missing_ok=True)
@@ -86,7 +86,7 @@ def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Say which file it is about, if an error of the system does not."""
+    """Add the name of the file to an OSError that does not have one."""
     try:
         yield
     except OSError as error:
@@ -96,7 +96,7 @@ def _naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def _writer(file: BinaryIO, format: str) -> Iterator[Write]:
-    opened: list[Any] = []  # the writer of a columnar format, once the first table has told the schema
+    opened: list[Any] = []  # the writer of a columnar format, once the first table has given the schema
 
     def write_part(table: pa.Table) -> None:
         if format == "jsonl":
@@ -118,7 +118,7 @@ def _writer(file: BinaryIO, format: str) -> Iterator[Write]:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Return a table without dictionaries: a file would hold all words of each, however few are used."""
+    """Return a table without dictionaries: a file would hold all of their words, however few are used."""
     plain = [
         field.with_type(_PLAIN.get(field.type.value_type, field.type.value_type))
         if pa.types.is_dictionary(field.type)
@@ -142,11 +142,11 @@ def _columnar_writer(file: BinaryIO, schema: pa.Schema, format: str) -> Any:
 
 
 def _write_lines(table: pa.Table, file: BinaryIO) -> None:
-    """Write an object a line. Values are written once for each different one: ids come again and again."""
+    """Write one object per line. Each distinct value is formatted only once, since ids repeat."""
     if not len(table):
         return
     parts: list[Any] = []
-    fixed = "{"  # what all lines have before the next value that differs
+    fixed = "{"  # the text that all lines share before the next value that differs
     for name, column in zip(table.column_names, table.columns):
         distinct = column.combine_chunks().dictionary_encode(null_encoding="encode")
         written = [json.dumps(value, ensure_ascii=False) for value in distinct.dictionary.to_pylist()]

@@ -1,4 +1,4 @@
-"""The coordinate system that data declares: WGS84, longitude first, or it is refused."""
+"""The coordinate reference system that data declares: anything but WGS84, longitude first, is refused."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from nearcast.errors import GeometryError, shown
 __all__ = ["require_wgs84"]
 
 _WGS84 = {("OGC", "CRS84"), ("EPSG", "4326")}
-_LAST_ID = re.compile(r'(?:ID|AUTHORITY)\[\s*"(\w+)"\s*,\s*"?(\w+)"?\s*\]\s*\]\s*$', re.IGNORECASE)  # of WKT
+# The id at the end of WKT, which is that of the whole system.
+_LAST_ID = re.compile(r'(?:ID|AUTHORITY)\[\s*"(\w+)"\s*,\s*"?(\w+)"?\s*\]\s*\]\s*$', re.IGNORECASE)
 
 
 def require_wgs84(crs: Any) -> None:
-    """Raise GeometryError unless *crs* is WGS84, as PROJJSON, WKT, a URN or a code; None declares nothing.
+    """Raise GeometryError unless *crs* (PROJJSON, WKT, a URN or a code) is WGS84, or None for "not declared".
 
     >>> require_wgs84("urn:ogc:def:crs:OGC:1.3:CRS84")
     >>> require_wgs84("EPSG:3857")
@@ -27,7 +28,7 @@ def require_wgs84(crs: Any) -> None:
 first, as GeoPandas does by .to_crs(4326)
     """
     if isinstance(crs, str) and crs.lstrip().startswith("{"):
-        with suppress(ValueError):  # then it is not WGS84, whatever it is
+        with suppress(ValueError):  # if this is not JSON, it is not WGS84 either
             crs = json.loads(crs)
     if crs is None or (_is_wgs84(crs) if isinstance(crs, Mapping) else _is_wgs84_text(str(crs))):
         return
@@ -39,7 +40,7 @@ first, as GeoPandas does by .to_crs(4326)
 
 
 def _is_wgs84(crs: Mapping[str, Any]) -> bool:
-    """Tell whether PROJJSON is WGS84: by its id, or, where it has none, by its datum."""
+    """Return whether PROJJSON is WGS84: by its id or, without an id, by its datum."""
     known = crs.get("id")
     if isinstance(known, Mapping):
         return (known.get("authority"), str(known.get("code"))) in _WGS84
@@ -48,7 +49,7 @@ def _is_wgs84(crs: Mapping[str, Any]) -> bool:
         crs.get("type") == "GeographicCRS"
         and isinstance(datum, Mapping)
         and str(datum.get("name")).startswith("World Geodetic System 1984")
-        and "prime_meridian" not in datum  # another than Greenwich
+        and "prime_meridian" not in datum  # which would be another one than Greenwich
     )
 
 

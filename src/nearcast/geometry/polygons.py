@@ -1,6 +1,6 @@
-"""The one place that speaks to shapely about polygons; shapely is loaded at first use.
+"""Polygons as shapely geometries, checked; shapely is imported at first use.
 
-Mistakes that shapely would report in its own way become :class:`~nearcast.errors.GeometryError` here.
+Mistakes that shapely would report in its own way become a :class:`~nearcast.errors.GeometryError` here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["as_shapely", "bounds_of", "checked_polygon", "rectangle", "vertex_co
 
 
 def as_shapely(value: Any) -> Any:
-    """Return a shapely geometry from one, from GeoJSON, WKT or WKB."""
+    """Return the shapely geometry of GeoJSON, WKT, WKB, or of a shapely geometry itself."""
     import numpy as np
     import shapely
     import shapely.geometry
@@ -30,7 +30,7 @@ def as_shapely(value: Any) -> Any:
     if isinstance(value, shapely.Geometry):
         return value
     try:
-        with np.errstate(invalid="ignore"):  # nan is found, and named, when the vertices are checked
+        with np.errstate(invalid="ignore"):  # NaN is reported when the vertices are checked
             if isinstance(value, str):
                 return shapely.from_wkt(value)
             if isinstance(value, bytes | bytearray | memoryview):
@@ -60,15 +60,14 @@ def checked_polygon(geometry: BaseGeometry, space: Space) -> BaseGeometry:
             if geometry.is_empty
             else f"a {geometry.geom_type}"
         )
-        raise GeometryError(f"a region's geometry is a Polygon or a MultiPolygon, not {what}")
+        raise GeometryError(f"the geometry of a region is {what}; give a Polygon or a MultiPolygon")
     if (vertices := vertex_count(geometry)) > config.MAX_POLYGON_VERTICES:
         raise GeometryError(
             f"a polygon of {vertices} vertices is over the limit of {config.MAX_POLYGON_VERTICES} "
             "(config.MAX_POLYGON_VERTICES); simplify it with shapely.simplify"
         )
-    geometry = shapely.transform(
-        shapely.force_2d(geometry), lambda xy: xy + 0.0
-    )  # -0.0 becomes 0.0: equal bytes
+    # Adding 0.0 turns -0.0 into 0.0, so that equal polygons have equal bytes.
+    geometry = shapely.transform(shapely.force_2d(geometry), lambda xy: xy + 0.0)
     for x, y in shapely.get_coordinates(geometry).tolist():
         space.check(number(x, space.axes[0]), number(y, space.axes[1]))
     if not shapely.is_valid(geometry):
@@ -80,7 +79,7 @@ def checked_polygon(geometry: BaseGeometry, space: Space) -> BaseGeometry:
 
 
 def rectangle(polygon: Any) -> Bounds | None:
-    """Return the bounds of a polygon that is an axis-parallel rectangle with four corners."""
+    """Return the bounds of a polygon that is an axis-parallel rectangle with four corners, else ``None``."""
     if polygon.geom_type != "Polygon" or polygon.is_empty or len(polygon.interiors) > 0:
         return None
     ring = [position[:2] for position in polygon.exterior.coords]
@@ -98,14 +97,14 @@ def bounds_of(geometry: BaseGeometry) -> Bounds:
 
 
 def vertex_count(geometry: BaseGeometry) -> int:
-    """Return how many vertices the rings have."""
+    """Return the number of vertices of all rings."""
     import shapely
 
     return int(shapely.get_num_coordinates(geometry))
 
 
 def wkt_of(geometry: BaseGeometry) -> str:
-    """Return WKT with all digits, so that it is read back equal."""
+    """Return WKT with all digits, so that reading it returns an equal geometry."""
     import shapely
 
     return str(shapely.to_wkt(geometry, rounding_precision=-1))

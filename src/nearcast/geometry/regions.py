@@ -1,4 +1,4 @@
-"""The values: points, boxes, circles, polygons, and everywhere."""
+"""The types of places and regions: points, boxes, circles, polygons, and everywhere."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Point:
         return self.y
 
     def boxes(self) -> Boxes:
-        """Return the point as one box without extent."""
+        """Return the point as one box of zero size."""
         return ((self.x, self.y, self.x, self.y),)
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Box:
-    """Everything between two meridians and two parallels, or a planar rectangle; its edges belong to it.
+    """Everything between two meridians and two parallels, or a planar rectangle, including the edges.
 
     In WGS84, ``xmin > xmax`` means that the box crosses the antimeridian.
 
@@ -96,7 +96,7 @@ class Box:
             )
 
     def boxes(self) -> Boxes:
-        """Return one box, or two where it meets the antimeridian; together they are exactly this box."""
+        """Return one box, or two where this box meets the antimeridian; together they are exactly this box."""
         if self.xmin > self.xmax:
             return (self.xmin, self.ymin, 180.0, self.ymax), (-180.0, self.ymin, self.xmax, self.ymax)
         bounds = (self.xmin, self.ymin, self.xmax, self.ymax)
@@ -148,7 +148,7 @@ class Circle:
         return self.y
 
     def boxes(self) -> Boxes:
-        """Return one or two boxes that contain the circle, a hair wider, so that rounding loses no point."""
+        """Return one or two boxes that contain the circle, with a tiny margin so that rounding loses no point."""
         if isinstance(self.space, Planar):
             reach = self.radius + config.CIRCLE_PAD * (abs(self.x) + abs(self.y) + self.radius)
             return ((self.x - reach, self.y - reach, self.x + reach, self.y + reach),)
@@ -173,7 +173,7 @@ class Circle:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Polygon:
-    """A polygon or multipolygon; holes are outside, rings belong to it.
+    """A polygon or multipolygon, including its rings; holes are outside.
 
     Two polygons are equal when they have the same rings, wherever each ring begins.
 
@@ -206,9 +206,9 @@ class Polygon:
             return (bounds,)
         if bounds[0] > -180 or bounds[2] < 180:
             return _both_names(bounds)
-        # It meets the antimeridian from both sides: leave out the widest gap between its parts, if any.
+        # The polygon meets the antimeridian from both sides: leave out the widest gap between its parts, if any.
         spans = sorted((part[0], part[2]) for part in map(bounds_of, shapely.get_parts(self.geometry)))
-        covered, gap = spans[0][1], (0.0, 0.0, 0.0)  # so far to the east; width and ends of the gap
+        covered, gap = spans[0][1], (0.0, 0.0, 0.0)  # the easternmost end so far; width and ends of the gap
         for low, high in spans:
             gap = max(gap, (low - covered, covered, low))
             covered = max(covered, high)
@@ -266,7 +266,7 @@ def _place_at(
     if x is None and y is None:
         x, y = lon, lat
     elif lon is not None or lat is not None:
-        raise GeometryError("a position is lon= and lat=, or x= and y=, not a mixture of both")
+        raise GeometryError("a position mixes lon= and lat= with x= and y=; give one pair")
     if x is None or y is None:
         raise GeometryError("a position needs both lon= and lat= (or x= and y= in a planar space)")
     _set(target, x=number(x, names[0]), y=number(y, names[1]), space=space)
@@ -283,7 +283,7 @@ def _suffix(space: Space) -> str:
 
 
 def _both_names(bounds: Bounds) -> Boxes:
-    """Return a WGS84 box, and beside it the other name of the antimeridian where it reaches that."""
+    """Return a WGS84 box and, if it reaches the antimeridian, its edge there under the other longitude."""
     xmin, ymin, xmax, ymax = bounds
     if xmin == -180 and xmax < 180:
         return bounds, (180.0, ymin, 180.0, ymax)

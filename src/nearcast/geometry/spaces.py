@@ -17,7 +17,7 @@ Boxes: TypeAlias = tuple[Bounds, ...]
 
 @dataclass(frozen=True, slots=True)
 class Geographic:
-    """Longitude and latitude in degrees on WGS84; distances in metres. The one instance is :data:`WGS84`."""
+    """Longitude and latitude in degrees on WGS84, with distances in metres. The only instance is :data:`WGS84`."""
 
     axes: ClassVar[tuple[str, str]] = ("longitude", "latitude")
 
@@ -77,7 +77,7 @@ Space: TypeAlias = Geographic | Planar
 def number(value: Any, name: str) -> float:
     """Return *value* as a finite float."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise GeometryError(f"{name} {shown(value)} is not a number")
+        raise GeometryError(f"{name} {shown(value)} is not a number; give a finite one")
     try:
         number = float(value)
     except OverflowError:
@@ -88,7 +88,7 @@ def number(value: Any, name: str) -> float:
 
 
 def checked_space(space: Any) -> Space:
-    """Return *space* if it is one."""
+    """Return *space*; raise if it is not a space."""
     if not isinstance(space, Geographic | Planar):
         raise GeometryError(f"{shown(space)} is not a space; give WGS84 or Planar(xmin, ymin, xmax, ymax)")
     return space

@@ -1,4 +1,4 @@
-"""Distances on the globe, by the one formula that objects and kernels share."""
+"""Distances on the globe, by the formula that objects and kernels share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two places have a point in common: the definition that indexes only make fast."""
+"""Whether two places have a point in common: the definition that every index must agree with."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["shape_of_box", "touches"]
 def touches(a: Place | Region, b: Place | Region) -> bool:
     """Return whether *a* and *b* have a point in common; their boundaries count.
 
-    Symmetric. Distances to a circle are great-circle distances in WGS84 and Euclidean in a planar space; the
-    outline of a polygon is followed in pieces of ``config.OUTLINE_STEP_DEG`` degrees for that. If two values
-    touch, a box of one meets a box of the other (the one exception: two points with the two names of the
-    antimeridian).
+    The relation is symmetric. Distances to a circle are great-circle distances in WGS84 and Euclidean in a planar
+    space; to measure them, the outline of a polygon is cut into pieces of ``config.OUTLINE_STEP_DEG`` degrees. If two
+    values touch, a box of one meets a box of the other. The only exception: two points on the antimeridian, one at
+    longitude -180 and one at 180.
 
     >>> touches(Box(170, 0, 180, 10), Point(lon=-180, lat=5))
     True
@@ -72,7 +72,7 @@ def _reaches(circle: Circle, other: Place) -> bool:
 
 
 def _euclidean(x1: float, y1: float, x2: float, y2: float) -> float:
-    # Not math.hypot: the kernel that decides in bulk rounds exactly like this.
+    # Not math.hypot: the kernel that decides for many pairs rounds exactly like this.
     return math.sqrt((x1 - x2) * (x1 - x2) + (y1 - y2) * (y1 - y2))
 
 
@@ -83,9 +83,9 @@ def _planar_box_distance(x: float, y: float, box: Bounds) -> float:
 def _box_distance(x: float, y: float, box: Bounds) -> float:
     """Return the great-circle distance from a position to a box of meridians and parallels.
 
-    On a given parallel the point with the smallest difference in longitude is closest. So the answer is on
-    the position's own meridian where the box has it, and on the nearer of the two meridian edges elsewhere:
-    there, at the foot of the great circle that is perpendicular to the edge, or at an end of it.
+    On a given parallel, the point with the smallest difference in longitude is closest. So the closest point is on the
+    position's own meridian if the box contains it. Otherwise it is on the nearer of the two meridian edges: at the foot
+    of the great circle that is perpendicular to the edge, or at an end of the edge.
     """
     xmin, ymin, xmax, ymax = box
     if xmin <= x <= xmax:
@@ -129,7 +129,7 @@ def _outline_distance(x: float, y: float, geometry: BaseGeometry) -> float:
 
 
 def _shapes_meet(a: Place, b: Place) -> bool:
-    """Return whether two places meet as shapes in the plane, under either name of the antimeridian."""
+    """Return whether two places meet as shapes in the plane, with the antimeridian at either longitude."""
     return any(one.intersects(other) for one in _shapes(a) for other in _shapes(b))
 
 
@@ -148,7 +148,7 @@ def _shapes(place: Place) -> Iterable[BaseGeometry]:
 
 
 def shape_of_box(bounds: Bounds) -> BaseGeometry:
-    """Return a box as shapely knows it: one without width or height is a line or a point."""
+    """Return a box as a shapely geometry: a line or a point if it has no width or no height."""
     import shapely
 
     xmin, ymin, xmax, ymax = bounds

@@ -1,4 +1,4 @@
-"""What readers and writers share: the tokens, the reserved words, and how a place in a text is shown."""
+"""The grammar that readers and writers share: tokens, reserved words, and how an error shows its position."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAME: Final = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 
 
 def located(text: str, at: int, reason: str) -> str:
-    """Return *reason* with the place in the text, as a line with a caret below."""
+    """Return *reason* with the line of the text that it is about and a caret below the position."""
     begin = text.rfind("\n", 0, at) + 1
     line = text.count("\n", 0, at) + 1
     end = text.find("\n", at)

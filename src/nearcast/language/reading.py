@@ -1,4 +1,4 @@
-"""Reading expressions: a recursive descent over tokens, whose errors show the place and the way out."""
+"""Reading expressions, by recursive descent over tokens; errors show the position and the way out."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["Reader", "parse"]
 
 class _Token(NamedTuple):
     kind: str  # string, quoted, compare, number, word, operator, mark, end
-    text: str  # as written; no other kind reads like an operator, in capitals, or like a mark
+    text: str  # as written, but operators in capitals and comparisons in one spelling
     at: int
 
 
 def parse(text: str) -> Expression:
-    """Return the expression that *text* says.
+    """Return the expression that *text* describes.
 
-    Raises :class:`ExpressionError`, which shows the place in the text, when it cannot be read or breaks a
+    Raises :class:`ExpressionError`, which shows the position in the text, if the text cannot be read or breaks a
     limit.
 
     >>> parse("coffee NOT decaf")
@@ -60,7 +60,7 @@ def _too_long(length: int) -> ExpressionError:
 
 
 class Reader:
-    """A recursive-descent reader with one token of lookahead; its depth, hence its stack, is limited."""
+    """A recursive-descent parser with one token of lookahead; its depth, and so its stack, is limited."""
 
     def __init__(self, text: str, start: int = 0) -> None:
         self.text = text
@@ -79,7 +79,7 @@ class Reader:
             return self._scan_end()
         kind: str = found.lastgroup  # type: ignore[assignment]  # every match is one of the kinds
         text, self.end = found[kind], found.end()
-        at = self.end - len(text)  # the space before it is none of it
+        at = self.end - len(text)  # without the space before the token
         if at > self.limit:
             raise _too_long(at - self.start)
         if kind == "word":
@@ -92,7 +92,7 @@ class Reader:
         return _Token(kind, text, at)
 
     def _scan_end(self) -> _Token:
-        """Return the end, where only space is left; anything else begins no token."""
+        """Return the end token if only space is left; anything else is an error, since it begins no token."""
         at = len(self.text) - len(self.text[self.end :].lstrip())
         if at > self.limit:
             raise _too_long(at - self.start)
@@ -102,13 +102,13 @@ class Reader:
         return _Token("end", "", at)
 
     def take(self) -> _Token:
-        """Return the token and go on to the next."""
+        """Return the current token and go on to the next one."""
         token = self.token
         self.token = self._scan()
         return token
 
     def sees(self, kind: str, text: str | None = None) -> bool:
-        """Return whether the token is of this kind, and reads so."""
+        """Return whether the current token has this kind and, if given, this text."""
         return self.token.kind == kind and (text is None or self.token.text == text)
 
     def _check_word(self, text: str, at: int) -> None:
@@ -118,7 +118,7 @@ class Reader:
 
     # Expressions
     def expression(self) -> Expression:
-        """Read an expression up to what cannot belong to it."""
+        """Read an expression, up to the first token that cannot belong to it."""
         if self.token.kind == "end" and not self.text[self.start :].strip():
             raise ExpressionError("the expression is empty; write * (or give None) to ask for every message")
         parts = [self._conjunction()]
@@ -242,7 +242,7 @@ class Reader:
         return ~test if negated else test
 
     def name(self, token: _Token) -> str:
-        """Return the name of the attribute that *token* is."""
+        """Return *token* as the name of an attribute."""
         if token.kind == "quoted":
             return self._name_inside(token)
         if token.kind != "word" or not NAME.fullmatch(token.text):
@@ -253,7 +253,7 @@ class Reader:
         return token.text
 
     def _name_inside(self, token: _Token) -> str:
-        """Return the name in backticks: its escapes are those of a string, but a quote needs none."""
+        """Return a name in backticks: the escapes are those of a string, but a quote needs none."""
         inside = token.text[1:-1].replace("``", "`")
         string = re.sub(
             r'\\.|"', lambda found: '\\"' if found[0] == '"' else found[0], inside, flags=re.DOTALL
@@ -289,21 +289,21 @@ class Reader:
 
     # Errors
     def _built(self, at: _Token, build: Callable[[], Expression]) -> Expression:
-        """Return what *build* makes; an error tells where it happened."""
+        """Return the result of *build*; an error gets the position of the token *at*."""
         try:
             return build()
         except ExpressionError as error:
             self.fail(str(error), at)
 
     def expect_end(self) -> None:
-        """Refuse anything that is left."""
+        """Raise an error if any token is left."""
         if self.sees("mark", ")"):
             self.fail("this parenthesis was never opened; remove it, or add a ( before")
         if not self.sees("end"):
             self.fail(f"{shown(self.token.text)} was not expected here; join conditions with AND or OR")
 
     def fail(self, reason: str, token: _Token | None = None) -> NoReturn:
-        """Raise an error that shows the place of *token* (else of the next one)."""
+        """Raise an error that shows the position of *token*, by default the current one."""
         raise ExpressionError(located(self.text, (token or self.token).at, reason)) from None
 
     def _fail_on_character(self, at: int) -> NoReturn:
@@ -313,7 +313,7 @@ class Reader:
 
 
 class _Nested:
-    """One level of nesting, refused when there are too many."""
+    """A context manager that counts one level of nesting and refuses too many."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader

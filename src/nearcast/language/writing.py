@@ -1,4 +1,4 @@
-"""Writing expressions, so that reading gives them back."""
+"""Writing expressions, such that reading the text returns an equal expression."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nearcast.predicates import AllOf, AnyOf, Expression, Interval, Not, Test, V
 
 __all__ = ["format_expression", "quoted", "written_name", "written_value"]
 
-# JSON keeps the control characters out of its strings; these others end a line as well, for str.splitlines and editors.
+# JSON escapes control characters in strings. These characters end a line, too, for str.splitlines and for editors.
 _BREAKS: Final = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def format_expression(expression: Expression) -> str:
-    """Return the text of *expression*; :func:`parse` reads it back equal.
+    """Return the text of *expression*; :func:`parse` of it returns an equal expression.
 
     >>> from nearcast.language import parse
     >>> format_expression(parse("coffee (discount or tea) not decaf"))
@@ -37,7 +37,7 @@ def format_expression(expression: Expression) -> str:
 
 
 def _part(part: Expression, inside: type[Expression]) -> str:
-    """Return the text of a part, in parentheses where it binds less than what is around it."""
+    """Return the text of a part, in parentheses if it binds less than the expression around it."""
     text = format_expression(part)
     if isinstance(part, AnyOf) and _in_list(part, "IN") is None:
         return f"({text})"
@@ -45,7 +45,7 @@ def _part(part: Expression, inside: type[Expression]) -> str:
 
 
 def _in_list(expression: AnyOf, verb: str) -> str | None:
-    """Return ``name IN (…)`` for alternatives that are one attribute's equality with different values."""
+    """Return ``name IN (…)`` if all alternatives compare the same attribute with different values for equality."""
     tests = [
         part
         for part in expression.parts
@@ -81,7 +81,7 @@ def _written_word(keyword: str) -> str:
 
 
 def written_name(name: str) -> str:
-    r"""Return the name of an attribute, in backticks where it needs them, on one line.
+    r"""Return the name of an attribute on one line, in backticks if it needs them.
 
     >>> print(written_name("price"), written_name("half price"), written_name("price\n(USD)"))
     price `half price` `price\n(USD)`

@@ -6,7 +6,8 @@
 >>> anna.matches(message)
 True
 
-One line of text or a JSON object says the same: :mod:`nearcast.model.lines`, :mod:`nearcast.model.documents`.
+Both can also be written as a line of text (:mod:`nearcast.model.lines`) or a JSON object
+(:mod:`nearcast.model.documents`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Time: TypeAlias = int | datetime | str
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Message:
-    """Something that happens at a place, in words and values, and is of interest for a time.
+    """Something that happens at a place, described by words and values, and of interest for some time.
 
     Parameters
     ----------
@@ -44,15 +45,16 @@ class Message:
     keywords
         A text, whose words become the keywords, or several words.
     place
-        A ``Point``, or an area (``Box``, ``Circle``, ``Polygon``); or its written form: GeoJSON, WKT, WKB,
-        shapely.
+        A ``Point``, or an area (``Box``, ``Circle``, ``Polygon``), or either as GeoJSON, WKT, WKB or a shapely
+        geometry.
     attributes
-        Names to numbers or strings; ``True`` and ``False`` are 1 and 0.
+        A mapping of names to numbers or strings; ``True`` and ``False`` become 1 and 0.
     published_at, expires_at
-        From when until when it may be delivered: aware ``datetime``, ISO 8601 with an offset, or microseconds
-        since 1970 UTC. Kept as microseconds. Before ``published_at`` an engine holds the message back.
-        A message is valid before the instant ``expires_at``: an engine keeps it until then, for those who subscribe
-        later. Without one it is for the moment: delivered to who is subscribed when it is published, and not kept.
+        The period in which the message may be delivered. Give aware ``datetime`` objects, ISO 8601 with an offset, or
+        microseconds since 1970 UTC; they are kept as microseconds. An engine holds the message back until
+        ``published_at``. The message is valid before the instant ``expires_at``: an engine keeps it until then, for
+        later subscribers. A message without ``expires_at`` is momentary: it is delivered to those who are subscribed
+        when it is published, and not kept.
     """
 
     id: Id
@@ -77,7 +79,7 @@ class Message:
         if start is not None and end is not None and end <= start:
             raise ModelError(
                 f"message {shown(id)} expires at {iso(end)}, not after its publication at {iso(start)}; "
-                "give a later expires_at, or none"
+                "give a later expires_at, or none at all"
             )
         for name, value in (
             ("id", _checked_id(id)),
@@ -140,7 +142,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Subscription:
-    """What somebody wants to be told about: an expression over words and values, and a region.
+    """What a subscriber wants to receive: an expression over words and values, and a region.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ class Subscription:
         An ``Expression``, its written form (see :func:`nearcast.language.parse`), or ``None`` for every
         message.
     region
-        A region, or its written form: GeoJSON, WKT, WKB, shapely, four numbers; everywhere if not given.
+        A region, or its form as GeoJSON, WKT, WKB, a shapely geometry or four numbers; everywhere if not given.
 
     ``clauses`` is the normal form of the expression.
     """
@@ -183,7 +185,7 @@ class Subscription:
             object.__setattr__(self, name, value)
 
     def matches(self, message: Message) -> bool:
-        """Return whether *message* satisfies a clause and its place touches the region (at any time)."""
+        """Return whether *message* satisfies a clause and its place touches the region; times are ignored."""
         return any(
             clause.matches(message.keywords, message.attributes) for clause in self.clauses
         ) and touches(self.region, message.place)
@@ -220,19 +222,19 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one subscriber is told about one message.
+    """One message for one subscriber, or its withdrawal.
 
     Parameters
     ----------
     subscription_id, message_id
-        Who is told, and about what.
+        Who receives what.
     change
-        ``"+"``: receive it; ``"-"``: what was received no longer counts.
+        ``"+"`` for a new message, ``"-"`` for one that is withdrawn.
     reason
-        What led to it: ``"publish"``, ``"subscribe"`` (the message was there already), ``"update"``, ``"move"``,
-        ``"replace"`` (the message was replaced by another one under its id), ``"unsubscribe"``, ``"expire"``.
+        The cause: ``"publish"``, ``"subscribe"`` (the message was there already), ``"update"``, ``"move"``,
+        ``"replace"`` (another message took its id), ``"unsubscribe"`` or ``"expire"``.
     score, rank
-        Only for subscriptions that rank.
+        Only for top-k subscriptions.
     """
 
     subscription_id: Id
@@ -257,11 +259,11 @@ def _restored(
 def _checked_id(id: Any) -> Id:
     if isinstance(id, str):
         if not id:
-            raise ModelError("an id is not empty; give a string or an integer")
+            raise ModelError("the id is empty; give a string or an integer")
         _check_characters(id, "id")
         return id
     if isinstance(id, bool) or not isinstance(id, int):
-        raise ModelError(f"id {shown(id)} is neither a string nor an integer; use str(…) of it")
+        raise ModelError(f"id {shown(id)} is neither a string nor an integer; convert it with str(…)")
     if not -(2**63) <= id < 2**63:
         raise ModelError(f"id {shown(id)} does not fit in 64 bits; give it as a string")
     return id
@@ -269,9 +271,7 @@ def _checked_id(id: Any) -> Id:
 
 def _checked_attributes(attributes: Any) -> dict[str, Value]:
     if not isinstance(attributes, Mapping):
-        raise ModelError(
-            f"attributes {shown(attributes)} are not a mapping; give names to numbers or strings"
-        )
+        raise ModelError(f"attributes {shown(attributes)} are not a mapping; map names to numbers or strings")
     return {_checked_name(name): _checked_value(name, value) for name, value in attributes.items()}
 
 
@@ -305,7 +305,7 @@ def _checked_value(name: str, value: Any) -> Value:
 
 
 def _check_characters(text: str, what: str) -> None:
-    """Refuse a lone surrogate, which JSON can spell but no UTF-8 can hold; in keywords it separates words."""
+    """Refuse a lone surrogate, which JSON can express but UTF-8 cannot; in keywords it separates words."""
     if text.isascii():
         return
     try:
@@ -318,7 +318,7 @@ def _check_characters(text: str, what: str) -> None:
 
 
 def _tests(expression: Expression) -> Iterator[Test]:
-    """Yield every test of an attribute, wherever it stands."""
+    """Yield every test of an attribute, at any depth."""
     if isinstance(expression, Test):
         yield expression
     elif isinstance(expression, Not):

@@ -21,7 +21,7 @@ _SUBSCRIPTION_FIELDS: Final = ("id", "expression", "region")
 
 
 def message_to_json(message: Message) -> str:
-    """Return a message as a JSON object; what is empty is left out."""
+    """Return a message as a JSON object without its empty fields."""
     fields: dict[str, Any] = {
         "id": message.id,
         "keywords": sorted(message.keywords),
@@ -88,7 +88,7 @@ def subscription_from_json(
     """
     fields = _fields(document, "subscription", "region", _SUBSCRIPTION_FIELDS)
     if fields.get("id") is None:
-        raise ModelError("the subscription has no 'id'; it needs one")
+        raise ModelError("the subscription has no 'id'; give it one")
     expression = fields.get("expression")
     if expression is not None and not isinstance(expression, str):
         raise ModelError(
@@ -98,15 +98,15 @@ def subscription_from_json(
 
 
 def _fields(document: Any, what: str, where: str, known: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of an object, or of a Feature as if it were one; unknown fields are refused."""
+    """Return the fields of an object, or of a Feature in the same form; unknown fields are refused."""
     loaded = document if isinstance(document, Mapping) else _load(document)
     if not isinstance(loaded, Mapping):
-        raise ModelError(f"a {what} is a JSON object, not {shown(loaded)}")
+        raise ModelError(f"{shown(loaded)} is not a {what}; give a JSON object")
     fields = dict(loaded)
     if fields.get("type") == "Feature":
         properties = fields.get("properties") or {}
         if not isinstance(properties, Mapping):
-            raise ModelError(f"the properties of a Feature are an object, not {shown(properties)}")
+            raise ModelError(f"the properties of a Feature are {shown(properties)}; give an object")
         outer = {"id": fields["id"]} if "id" in fields else {}
         if twice := [name for name in properties if name in outer or name == where]:
             raise ModelError(
@@ -123,7 +123,7 @@ def _fields(document: Any, what: str, where: str, known: tuple[str, ...]) -> dic
 
 
 def _load(document: Any) -> Any:
-    """Return what a JSON text holds; its mistakes become :class:`ModelError`."""
+    """Return the value of a JSON text; its mistakes become a :class:`ModelError`."""
     if not isinstance(document, str | bytes | bytearray):
         raise ModelError(f"{shown(document)} is not JSON; give a string, bytes or a mapping")
     check_size(document)
@@ -134,7 +134,9 @@ def _load(document: Any) -> Any:
     except UnicodeDecodeError as error:
         raise ModelError(f"this is not JSON: byte {error.start} is not UTF-8") from None
     except RecursionError:
-        raise ModelError("this JSON is nested too deeply for a message or a subscription") from None
+        raise ModelError(
+            "this JSON is nested too deeply for a message or a subscription; flatten it"
+        ) from None
     except ModelError:
         raise
     except ValueError as error:  # an integer of thousands of digits
@@ -142,4 +144,4 @@ def _load(document: Any) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ModelError(f"{name} is not a number of JSON; leave the value out")
+    raise ModelError(f"{name} is not a number in JSON; leave the value out")

@@ -1,14 +1,13 @@
 """Messages and subscriptions as one line of text.
 
-**Subscriptions**: ``anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)``, the id and the region
-optional.
+**Subscriptions**: ``anna: coffee NOT decaf WITHIN CIRCLE (-73.99 40.73, 800 m)``. The id and the region are optional.
 
 **Messages**: ``m1: Half price coffee WITH price = 2.5, brand = "Blue Bottle" AT POINT (-73.99 40.73) FROM
 2026-11-15T08:00:00Z UNTIL 2026-11-15T10:00:00Z``. The text before ``WITH`` is free; ``WITH``, ``AT``,
 ``FROM`` and ``UNTIL`` are in capitals.
 
-In both, digits are an integer id; an id that is a string of digits, or has spaces, stands in double quotes.
-Whatever is written here is read back equal.
+In both, digits are an integer id. An id that is a string of digits, or that has spaces, is put in double quotes.
+Reading a written line returns an equal value.
 """
 
 from __future__ import annotations
@@ -131,20 +130,22 @@ def _read_attributes(text: str, start: int) -> tuple[dict[str, Value], int]:
         if name in attributes:
             reader.fail(f"the attribute {name!r} has two values; give one", at)
         if not reader.sees("compare", "="):
-            reader.fail(f"the value of an attribute is written {name} = …")
+            reader.fail(f"an equals sign is missing; write the value of an attribute as {name} = …")
         reader.take()
         attributes[name] = reader.value()
         if reader.sees("word", "AT"):
             return attributes, reader.end
         if not reader.sees("mark", ","):
-            reader.fail("after the value of an attribute comes a comma and the next one, or AT and the place")
+            reader.fail(
+                "after the value of an attribute, write a comma and the next one, or AT and the place"
+            )
         reader.take()
 
 
 def _read_id(text: str, id: Id | None) -> tuple[Id, int]:
-    """Return the id at the beginning of a line (or the one that was given), and where the rest begins."""
+    """Return the id at the beginning of a line, or the given one, and where the rest begins."""
     if not isinstance(text, str):
-        raise ModelError(f"{shown(text)} is not a text")
+        raise ModelError(f"{shown(text)} is not a text; give a string")
     check_size(text)
     if id is not None:
         return id, 0
@@ -156,7 +157,9 @@ def _read_id(text: str, id: Id | None) -> tuple[Id, int]:
     try:
         return str(json.loads(found.group(1), strict=False)), found.end()
     except ValueError:
-        raise ModelError(f"the id {shown(found.group(1))} has a wrong escape") from None
+        raise ModelError(
+            f"the id {shown(found.group(1))} has a wrong escape; write \\\\ for a backslash"
+        ) from None
 
 
 def _id_of(text: str) -> Id:

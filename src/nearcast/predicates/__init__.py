@@ -9,14 +9,14 @@ True
 >>> [sorted(clause.keywords) for clause in wish.clauses()]
 [['coffee', 'discount'], ['coffee', 'happy', 'hour']]
 
-Logic is three-valued, as in SQL: a test of an attribute that the message lacks (or has as the other type) is
-*unknown*, the negation of unknown is unknown, and a message matches only if the whole is true. So neither
-``price < 3`` nor its negation holds for a message without a price. Keywords are known: a message has a word
-or has it not.
+Logic is three-valued, as in SQL. A test of an attribute that the message lacks, or has with the other type, is
+*unknown*; the negation of unknown is unknown; and a message matches only if the whole expression is true. So neither
+``price < 3`` nor its negation holds for a message without a price. Keywords are never unknown: a message has a word or
+it does not.
 
-The normal form (:meth:`Expression.clauses`) is a disjunction of :class:`Clause`; a message matches the
-expression if and only if it matches one of them. ``Expression.matches`` evaluates the tree directly and is
-the specification of that.
+The normal form (:meth:`Expression.clauses`) is a disjunction of :class:`Clause` objects: a message matches the
+expression if and only if it matches one of them. ``Expression.matches`` evaluates the tree directly and is the
+specification of the normal form.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ __all__ = [
 
 Value: TypeAlias = float | str
 
-_set = object.__setattr__  # on what is frozen
+_set = object.__setattr__  # for frozen instances
 
 
 # --- Intervals ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values that a test accepts: a range of numbers, or one string; *negated*, all others of that type.
+    """The values that a test accepts: a range of numbers or one string or, if *negated*, all others of that type.
 
     Parameters
     ----------
     low, high
-        The ends: two numbers (infinite for no bound), or twice the same string.
+        The ends: two numbers (infinite for no bound), or the same string twice.
     low_open, high_open
-        Whether the end itself is left out.
+        Whether the end itself is excluded.
     negated
         Whether the value must lie outside.
 
@@ -97,13 +97,14 @@ class Interval:
             )
         _set(self, "low", low)
         _set(self, "high", high)
-        _set(self, "low_open", bool(self.low_open) and low != -math.inf)  # an infinite end is never reached:
-        _set(self, "high_open", bool(self.high_open) and high != math.inf)  # one way to write it
+        # An infinite end is never reached, so it counts as closed: equal intervals then have equal fields.
+        _set(self, "low_open", bool(self.low_open) and low != -math.inf)
+        _set(self, "high_open", bool(self.high_open) and high != math.inf)
         _set(self, "negated", bool(self.negated))
 
     @property
     def textual(self) -> bool:
-        """Whether it asks for a string."""
+        """Whether the interval is a string."""
         return isinstance(self.low, str)
 
     def holds(self, value: Value | None) -> bool | None:
@@ -120,20 +121,20 @@ class Interval:
         )
 
     def _covers(self, other: Interval) -> bool:
-        """Return whether this range contains the other's (both of one type; negation aside)."""
+        """Return whether this range contains the other one (of the same type; negation is ignored)."""
         low: Any = (self.low, self.low_open)
         high: Any = (self.high, not self.high_open)
         return bool(low <= (other.low, other.low_open) and high >= (other.high, not other.high_open))
 
     def _intersection(self, other: Interval) -> Interval | None:
-        """Return what two ranges have in common (both of one type; negation aside), ``None`` if nothing."""
+        """Return the intersection of two ranges (of the same type; negation is ignored), ``None`` if it is empty."""
         low: Any = max((self.low, self.low_open), (other.low, other.low_open))
         high: Any = min((self.high, not self.high_open), (other.high, not other.high_open))
         empty = low[0] > high[0] or (low[0] == high[0] and (low[1] or not high[1]))
         return None if empty else Interval(low[0], high[0], low[1], not high[1])
 
     def _positive(self) -> Interval:
-        """Return a negated range without lower or upper bound as the range on its other side."""
+        """Return a negated range with only one bound as the range on the other side of that bound."""
         if self.negated and not self.textual:
             if self.low == -math.inf and self.high != math.inf:
                 return Interval(self.high, math.inf, low_open=not self.high_open)
@@ -146,22 +147,22 @@ def _value(value: Any) -> Value:
     """Return *value* as a float or a string."""
     if isinstance(value, str):
         return value
-    if not isinstance(value, float | Real):  # a look at float spares most the abstract class
+    if not isinstance(value, float | Real):  # float first: the abstract class is slow to test
         raise ExpressionError(
-            f"{shown(value)} is neither a number nor a string; attributes have no other values"
+            f"{shown(value)} is neither a number nor a string; attributes have only these values"
         )
     try:
         number = float(value) + 0.0  # -0.0 becomes 0.0
     except OverflowError:
         raise ExpressionError(f"{shown(value)} is too large for a number of 64 bits") from None
     if math.isnan(number):
-        raise ExpressionError("nan is not a value that can be compared; leave the attribute out instead")
+        raise ExpressionError("nan cannot be compared; leave the attribute out instead")
     return number
 
 
 # --- Expressions --------------------------------------------------------------------------------------------
 class Expression:
-    """What is asked of a message's keywords and attributes; immutable; combined with ``&``, ``|``, ``~``."""
+    """A condition on the keywords and attributes of a message; immutable; combined with ``&``, ``|`` and ``~``."""
 
     __slots__ = ()
 
@@ -178,7 +179,7 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise ExpressionError(
-            "an expression is not true or false by itself; combine with &, | and ~ (not with and, or, not), "
+            "an expression is not true or false by itself; combine expressions with &, | and ~ (not and, or, not), "
             "and write 100 <= capacity <= 256 as attribute('capacity').between(100, 256)"
         )
 
@@ -191,11 +192,11 @@ class Expression:
         raise NotImplementedError
 
     def clauses(self, limit: int = config.MAX_CLAUSES) -> tuple[Clause, ...]:
-        """Return the normal form: the conjunctions of which a matching message satisfies at least one.
+        """Return the normal form: conjunctions, at least one of which every matching message satisfies.
 
-        The order is that of the expression. Contradictions, duplicates and clauses that another one makes
-        superfluous are dropped. Raises :class:`ExpressionError` when more than *limit* clauses are needed, or
-        when nothing can ever match.
+        Their order is that of the expression. Contradictions, duplicates and clauses that another clause makes
+        redundant are dropped. Raises :class:`ExpressionError` if more than *limit* clauses are needed, or if nothing
+        can ever match.
         """
         from nearcast.predicates.normal_form import normal_form
 
@@ -213,7 +214,7 @@ class Word(Expression):
         _set(self, "keyword", text.keyword(self.keyword))
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
-        """Return whether the keyword is there."""
+        """Return whether the message has the keyword."""
         return self.keyword in keywords
 
 
@@ -221,7 +222,7 @@ class Word(Expression):
 class Test(Expression):
     """The message's attribute has a value that the interval accepts."""
 
-    __test__ = False  # not a test of pytest
+    __test__ = False  # pytest must not collect it
 
     attribute: str
     interval: Interval
@@ -236,13 +237,13 @@ class Test(Expression):
         return Test(self.attribute, replace(self.interval, negated=not self.interval.negated))
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
-        """Return whether the interval holds; unknown without the attribute."""
+        """Return whether the interval accepts the attribute's value; unknown without the attribute."""
         return self.interval.holds(attributes.get(self.attribute))
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Expression):
-    """Every part holds; nested ones are flattened."""
+    """Every part holds; nested conjunctions are flattened."""
 
     parts: tuple[Expression, ...]
     depth: int = field(default=1, init=False, repr=False, compare=False)
@@ -251,7 +252,7 @@ class AllOf(Expression):
         _flatten(self, AllOf)
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
-        """Return the smallest truth of the parts, with false < unknown < true."""
+        """Return the smallest truth value of the parts, where false < unknown < true."""
         known: bool | None = True
         for part in self.parts:
             truth = part.truth(keywords, attributes)
@@ -264,7 +265,7 @@ class AllOf(Expression):
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Expression):
-    """At least one part holds; nested ones are flattened."""
+    """At least one part holds; nested disjunctions are flattened."""
 
     parts: tuple[Expression, ...]
     depth: int = field(default=1, init=False, repr=False, compare=False)
@@ -273,7 +274,7 @@ class AnyOf(Expression):
         _flatten(self, AnyOf)
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
-        """Return the largest truth of the parts, with false < unknown < true."""
+        """Return the largest truth value of the parts, where false < unknown < true."""
         known: bool | None = False
         for part in self.parts:
             truth = part.truth(keywords, attributes)
@@ -299,14 +300,14 @@ class Not(Expression):
         _set(self, "depth", _deeper((self.part,)))
 
     def truth(self, keywords: Set[str], attributes: Mapping[str, Value]) -> bool | None:
-        """Return the opposite."""
+        """Return the negation of the part's truth value."""
         truth = self.part.truth(keywords, attributes)
         return None if truth is None else not truth
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Anything(Expression):
-    """Every message. Use the one instance, :data:`ANYTHING`."""
+    """The expression that every message matches. Use the only instance, :data:`ANYTHING`."""
 
     depth = 1  # of the class: it is no field
 
@@ -379,12 +380,12 @@ def phrase(words: str) -> Expression:
     """
     found = tuple(map(_word_of, dict.fromkeys(text.asked_words(words))))
     if not found:
-        raise ExpressionError(f"{shown(words)} has no letter and no digit, so it is not a phrase")
+        raise ExpressionError(f"{shown(words)} has no letter and no digit, so it is not a phrase; give words")
     return AllOf(found) if len(found) > 1 else found[0]
 
 
 def _word_of(keyword: str) -> Word:
-    """Return the expression for a keyword that is in its normal form already."""
+    """Return the expression for a keyword that is already in normal form."""
     made = object.__new__(Word)
     _set(made, "keyword", keyword)
     return made
@@ -392,7 +393,7 @@ def _word_of(keyword: str) -> Word:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """A named attribute, to be compared: ``attribute("price") < 3300``; comparing gives an expression."""
+    """The name of an attribute; comparing it gives an expression: ``attribute("price") < 3300``."""
 
     name: str
 
@@ -431,7 +432,7 @@ class Attribute:
         """
         tests = tuple(dict.fromkeys(self == value for value in values))
         if not tests:
-            raise ExpressionError(f"one_of for {self.name!r} needs at least one value")
+            raise ExpressionError(f"one_of for {self.name!r} has no values; give at least one")
         return AnyOf(tests) if len(tests) > 1 else tests[0]
 
     def _between(self, low: Any, high: Any, low_open: bool = False, high_open: bool = False) -> Test:
@@ -456,7 +457,7 @@ def attribute(name: str) -> Attribute:
 # --- Normal form --------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One conjunction: all keywords, none of the forbidden ones, every test. The unit that indexes hold."""
+    """One conjunction: all keywords, none of the forbidden ones, and every test. Indexes store clauses."""
 
     keywords: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
@@ -471,7 +472,7 @@ class Clause:
         )
 
     def expression(self) -> Expression:
-        """Return the clause as an expression, words in alphabetical order."""
+        """Return the clause as an expression, with words in alphabetical order."""
         parts: list[Expression] = [Word(keyword) for keyword in sorted(self.keywords)]
         parts += self.tests
         parts += [Not(Word(keyword)) for keyword in sorted(self.forbidden)]

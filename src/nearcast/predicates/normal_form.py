@@ -1,7 +1,7 @@
 """The normal form of an expression: a disjunction of clauses, found in bounded time.
 
-Negation is pushed down to the leaves (a negated test is a test with a negated interval), conjunctions are multiplied
-out, and on the way contradictions, duplicates and clauses that another one makes superfluous are dropped.
+Negation is pushed down to the leaves (a negated test is a test with a negated interval), and conjunctions are
+multiplied out. Along the way contradictions, duplicates and clauses that another clause makes redundant are dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nearcast.predicates import AllOf, AnyOf, Clause, Expression, Interval, Not,
 
 __all__ = ["normal_form"]
 
-# A clause on the way: keywords, forbidden keywords, tests, and the attributes that these ask.
+# A clause in the making: keywords, forbidden keywords, tests, and the attributes of the tests.
 _Parts: TypeAlias = tuple[frozenset[str], frozenset[str], tuple[Test, ...], frozenset[str]]
 _NONE: frozenset[str] = frozenset()
 
@@ -32,7 +32,7 @@ def normal_form(expression: Expression, limit: int) -> tuple[Clause, ...]:
 
 
 class _Budget:
-    """How many clauses there may be, and how much work finding them may take; bounds the time on any expression."""
+    """The limits on the number of clauses and on the work of finding them; they bound the time for any expression."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -51,7 +51,7 @@ class _Budget:
 
 
 def _normal(expression: Expression, negated: bool, budget: _Budget) -> list[_Parts]:
-    """Return the clauses of *expression* or of its negation; an empty list if it can never be true."""
+    """Return the clauses of *expression*, or of its negation; an empty list if that can never be true."""
     if isinstance(expression, Word):
         only = frozenset((expression.keyword,))
         return [(_NONE, only, (), _NONE) if negated else (only, _NONE, (), _NONE)]
@@ -65,7 +65,7 @@ def _normal(expression: Expression, negated: bool, budget: _Budget) -> list[_Par
         test = ~expression if negated else expression
         interval = test.interval._positive()
         if interval.negated and interval.low == -math.inf:
-            return []  # outside of everything
+            return []  # nothing is outside an unbounded interval
         return [(_NONE, _NONE, (Test(test.attribute, interval),), frozenset((test.attribute,)))]
     return [] if negated else [(_NONE, _NONE, (), _NONE)]
 
@@ -79,7 +79,7 @@ def _disjunction(parts: Iterable[Iterable[_Parts]], budget: _Budget) -> list[_Pa
 
 
 def _conjunction(parts: list[list[_Parts]], budget: _Budget) -> list[_Parts]:
-    # Parts that are one clause are merged at once; only real alternatives multiply.
+    # Parts with a single clause are merged first; only real alternatives multiply.
     common = _merged([part[0] for part in parts if len(part) == 1])
     kept = [] if common is None else [common]
     for part in parts:
@@ -101,7 +101,7 @@ def _size(clause: _Parts) -> int:
 
 
 def _add(kept: list[_Parts], clause: _Parts, budget: _Budget) -> None:
-    """Add *clause* unless one of *kept* makes it superfluous, and drop those that it makes superfluous."""
+    """Add *clause* unless one of *kept* makes it redundant, and drop those that it makes redundant."""
     for other in kept:
         if _implies(clause, other):
             return
@@ -112,7 +112,7 @@ def _add(kept: list[_Parts], clause: _Parts, budget: _Budget) -> None:
 
 
 def _implies(clause: _Parts, other: _Parts) -> bool:
-    """Return whether every message that matches *clause* is seen to match *other* too."""
+    """Return whether every message that matches *clause* provably matches *other*, too."""
     keywords, forbidden, tests, attributes = clause
     other_keywords, other_forbidden, other_tests, other_attributes = other
     if not (other_keywords <= keywords and other_forbidden <= forbidden and other_attributes <= attributes):
@@ -139,7 +139,7 @@ def _narrower(mine: Interval, other: Interval) -> bool:
 
 
 def _merged(clauses: list[_Parts]) -> _Parts | None:
-    """Return the conjunction of several clauses as one, its tests simplified; ``None`` if contradictory."""
+    """Return the conjunction of several clauses as one with simplified tests, ``None`` if it is contradictory."""
     keywords = _NONE.union(*[clause[0] for clause in clauses])
     forbidden = _NONE.union(*[clause[1] for clause in clauses])
     if not keywords.isdisjoint(forbidden):
@@ -154,7 +154,7 @@ def _merged(clauses: list[_Parts]) -> _Parts | None:
 
 
 def _simplified(tests: list[Test]) -> list[Test] | None:
-    """Return fewer tests that hold for the same values, or ``None`` if no values satisfy all."""
+    """Return fewer tests that accept the same values, or ``None`` if no values satisfy all of them."""
     by_attribute: dict[str, list[Test]] = {}
     for test in tests:
         by_attribute.setdefault(test.attribute, []).append(test)
@@ -170,7 +170,7 @@ def _simplified(tests: list[Test]) -> list[Test] | None:
 
 
 def _common(intervals: list[Interval]) -> list[Interval] | None:
-    """Return fewer intervals that hold for the same values, or ``None`` if no value satisfies all."""
+    """Return fewer intervals that accept the same values, or ``None`` if no value satisfies all of them."""
     if len({interval.textual for interval in intervals}) > 1:
         return None  # a value is a number or a string, never both
     within: Interval | None = None

@@ -1,25 +1,25 @@
-"""Raw tables to typed ones, and what is wrong with the rows that cannot be used.
+"""Turning raw tables into typed ones, and saying what is wrong with the rows that cannot be used.
 
-:class:`Preparation` knows, from the columns of a raw table, the columns that become of them. It takes the table batch
-by batch. A good row gets its typed values; a bad one gets a ``reason``, a ``detail`` and its ``original``. As many rows
-come out as went in, in the same order.
+:class:`Preparation` derives the typed columns from the columns of a raw table, and converts the table batch by batch. A
+good row gets its typed values; a bad one gets a ``reason``, a ``detail`` and its ``original``. The output has as many
+rows as the input, in the same order.
 
 ================  ====================================================================================
-``malformed``     the line is no row at all: broken JSON, or a CSV row with too many or too few fields
-``type``          a value cannot be read as what its column says: ``lon`` is ``'north'``
+``malformed``     the line is not a row: broken JSON, or a CSV row with too many or too few fields
+``type``          a value does not have the type of its column: ``lon`` is ``'north'``
 ``no-id``         there is no id
-``place``         the place of a message is missing or cannot be, or a subscription's region cannot be
+``place``         the place of a message is missing or invalid, or the region of a subscription is invalid
 ``expiry``        a message expires before it is published
 ``expression``    a subscription's expression is missing or cannot be read
-``keywords``      a subscription asks for a keyword that cannot be one
+``keywords``      a subscription asks for something that cannot be a keyword
 ``attribute``     a number is infinite
-``unexpected``    reading the row raised an error that nobody foresaw, which is a mistake of ours
-``duplicate-id``  another good row has this id, and comes first
+``unexpected``    reading the row raised an unforeseen error, which is a bug in Nearcast
+``duplicate-id``  an earlier good row has the same id
 ================  ====================================================================================
 
-A row with several mistakes has the first of them, in this order. Whether a row is good is not decided here: past the
-first three reasons it is the in-process reader that refuses, in its own words. No Spark here:
-:mod:`nearcast.spark.preparing` brings it.
+A row with several mistakes gets the first reason in this order. Except for the first three, the reasons are not decided
+here: the in-process reader refuses such rows, in its own words. This module does not use Spark;
+:mod:`nearcast.spark.preparing` does.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ REASONS = (
     "duplicate-id",
 )
 VERDICT = ("reason", "detail", "original")  # the columns beside the typed ones
-MALFORMED = "_corrupt_record"  # where Spark's readers put a line that is no row
+MALFORMED = "_corrupt_record"  # the column in which Spark's readers put a line that is not a row
 
 _COLUMNS = {"messages": MESSAGE_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
 _NUMBERS = ("lon", "lat", "radius_m", *BOX)
@@ -85,20 +85,21 @@ _CASTS = {
 
 
 class Preparation:
-    """How the rows of one raw table are prepared. It can be pickled.
+    """The preparation of the rows of one raw table; it can be pickled.
 
     Parameters
     ----------
     schema
-        Of the raw table. The columns have the names of :mod:`nearcast.columns.from_arrow`; strings will do for any.
+        The schema of the raw table. The columns have the names of :mod:`nearcast.columns.from_arrow`; any of them may
+        hold strings.
     kind
         ``"messages"`` or ``"subscriptions"``.
     numbers
-        Attributes that are numbers, though the raw table has them as strings.
+        Attributes that are numbers, although the raw table has them as strings.
     keep_text
-        Whether messages keep their ``text`` beside the keywords.
+        Whether messages keep their ``text`` in addition to the keywords.
 
-    Raises ColumnError if these columns cannot make messages or subscriptions, whatever is in their rows.
+    Raises ColumnError if no row with these columns can be a message or subscription.
 
     >>> raw = pa.table({"id": ["a", "b"], "text": ["Hot tea!", "Tea"], "lon": ["1", "x"], "lat": ["2", "3"]})
     >>> done = Preparation(raw.schema, "messages").apply(raw)
@@ -112,7 +113,7 @@ class Preparation:
         if kind not in _COLUMNS:
             raise InputError(f"kind must be 'messages' or 'subscriptions', not {shown(kind)}")
         self.kind = kind
-        self.left_out: dict[str, str] = {}  # columns that nothing becomes of, each with the reason
+        self.left_out: dict[str, str] = {}  # columns that are not used, each with the reason
         self._keep_text = keep_text
         self._numbers = tuple(numbers)
         self._attributes: dict[str, bool] = {}  # name: whether it is a column of strings
@@ -122,19 +123,19 @@ class Preparation:
                 self._take_attribute(field)
         if missing := [name for name in numbers if name not in self._attributes]:
             raise ColumnError(
-                f"there is no attribute {shown(missing[0])} that could be a number; there are "
+                f"there is no attribute {shown(missing[0])} to read as numbers; there are "
                 f"{', '.join(self._attributes) or 'no attributes'}"
             )
-        nothing = self.apply(schema.empty_table())  # tells what is wrong with a whole column
+        nothing = self.apply(schema.empty_table())  # raises if a whole column is wrong
         self.schema = nothing.schema
 
     def _check_names(self, schema: pa.Schema) -> None:
         names = schema.names
         if twice := [name for name in names if names.count(name) > 1]:
-            raise ColumnError(f"the {self.kind} have two columns {shown(twice[0])}; leave one out")
+            raise ColumnError(f"the {self.kind} have two columns {shown(twice[0])}; leave one of them out")
         require(["id"], names, self.kind)
         if taken := [name for name in VERDICT if name in names]:
-            raise ColumnError(f"a column {shown(taken[0])} comes out of this; rename the one that goes in")
+            raise ColumnError(f"the input has a column {shown(taken[0])}, as the output will; rename it")
         if self.kind == "subscriptions":
             read_columns([name for name in names if name != MALFORMED])
             return
@@ -146,7 +147,7 @@ class Preparation:
             )
 
     def _take_attribute(self, field: pa.Field) -> None:
-        """Note an attribute, or why a column is left out."""
+        """Record an attribute, or why a column is left out."""
         if self.kind == "subscriptions":
             self.left_out[field.name] = f"a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}"
         elif is_text(field.type):
@@ -158,18 +159,18 @@ class Preparation:
 
     # --- A batch ---------------------------------------------------------------------------------------------------
     def apply(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
-        """Return the rows of *batch*, typed, each with its verdict; an id may come again."""
+        """Return the rows of *batch*, typed, each with its verdict; ids may repeat."""
         return self._apply(batch)
 
     def apply_by_id(self, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-        """Do the same to batches in which rows of the same id follow one another: the first good one of them stays."""
-        latest = [None]  # good id
+        """Do the same for batches in which rows with the same id are adjacent: the first good one of them is kept."""
+        latest = [None]  # the id of the latest good row
         for batch in batches:
             yield self._apply(batch, latest)
 
     def _apply(self, batch: pa.RecordBatch | pa.Table, latest: list[Any] | None = None) -> pa.Table:
         raw = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch.combine_chunks()
-        refusals: Refusals = {}  # a row keeps the first that it gets
+        refusals: Refusals = {}  # a row keeps its first refusal
         if MALFORMED in raw.column_names:
             for row, line in enumerate(_values(_array(raw, MALFORMED))):
                 if line is not None:
@@ -183,32 +184,33 @@ class Preparation:
         if refusals:
             good = np.ones(len(raw), bool)
             good[list(refusals)] = False
-            done = done.take(pa.array(np.arange(len(raw)), mask=~good))  # null where a row is bad,
-            done = done.set_column(0, "id", typed["id"])  # but for its id
+            # A bad row is null except for its id.
+            done = done.take(pa.array(np.arange(len(raw)), mask=~good))
+            done = done.set_column(0, "id", typed["id"])
         for name, column in zip(VERDICT, _verdicts(raw, refusals)):
             done = done.append_column(name, column)
         return done
 
     def _refuse_repeated(self, ids: pa.ChunkedArray, latest: list[Any], refusals: Refusals) -> None:
-        """Refuse good rows that have the id of the good row before them; *latest* is that of the last batch."""
+        """Refuse good rows with the id of the good row before them; *latest* holds the last good id so far."""
         rows = np.setdiff1d(np.arange(len(ids)), list(refusals), assume_unique=True)
         if not len(rows):
             return
         good = pa.concat_arrays([pa.array(latest, ids.type), *ids.take(rows).chunks])
         again = pc.fill_null(pc.equal(good[1:], good[:-1]), False)
         for row in rows[np.asarray(again)].tolist():
-            sentence = f"another {self.kind[:-1]} has the id {shown(ids[row].as_py())}, and comes first"
+            sentence = f"an earlier {self.kind[:-1]} has the same id {shown(ids[row].as_py())}"
             refusals[row] = ("duplicate-id", sentence)
         latest[0] = good[-1].as_py()
 
     def _read_all(self, typed: pa.Table, refusals: Refusals) -> MessageBatch | SubscriptionTable:
-        """Read the columns. An error that nobody foresaw is laid to the rows that raise it, and stops nothing."""
+        """Read the columns. An unforeseen error becomes a refusal of the rows that raise it, and stops nothing."""
         try:
             return self._read(typed, refusals)
         except MemoryError:
             raise
         except Exception:
-            if not len(typed):  # no row's fault
+            if not len(typed):  # there is no row to blame
                 raise
             culprits = dict(self._culprits(typed, 0))
             for row, sentence in culprits.items():
@@ -217,7 +219,7 @@ class Preparation:
             return self._read(typed.take(pa.array(rows, mask=np.isin(rows, list(culprits)))), refusals)
 
     def _culprits(self, typed: pa.Table, start: int) -> Iterator[tuple[int, str]]:
-        """Yield the rows that raise an error, found by halving, each with what it says."""
+        """Yield the rows that raise an error, each with its message; they are found by halving."""
         try:
             self._read(typed, {})
         except Exception as error:
@@ -229,18 +231,17 @@ class Preparation:
             yield from self._culprits(typed.slice(half), start + half)
 
     def _read(self, typed: pa.Table, refusals: Refusals) -> MessageBatch | SubscriptionTable:
-        """Read the columns as the package does in process; rows that cannot be used are refused."""
+        """Read the columns with the in-process reader; refuse rows that cannot be used."""
         names = typed.column_names
         if self.kind == "subscriptions":
             read = typed.select([name for name in names if name != "id"])
             return subscriptions_from_arrow(read, refusals=refusals)
-        read = typed.select(
-            [name for name in names if name != "id" and not self._attributes.get(name)]
-        )  # no string is refused
+        # Attributes that are strings are left out, since any string is good.
+        read = typed.select([name for name in names if name != "id" and not self._attributes.get(name)])
         return messages_from_arrow(read, like=Coding.new(), learn=True, refusals=refusals)
 
     def _result(self, typed: pa.Table, read: MessageBatch | SubscriptionTable) -> pa.Table:
-        """Return the typed columns in their order, with the keywords that were read."""
+        """Return the typed columns in order, with the keywords that were read."""
         names = typed.column_names
         if "expression" not in names:
             words = _keywords(read)
@@ -253,7 +254,7 @@ class Preparation:
         return typed.select([name for name in order if name in typed.column_names])
 
     def _cast(self, raw: pa.Table, refusals: Refusals) -> pa.Table:
-        """Return the columns in their types; rows with a value that cannot be read are refused."""
+        """Return the typed columns; refuse rows with a value that cannot be read."""
         columns: dict[str, pa.Array] = {}
 
         def cast(name: str, column: pa.Array, read: Callable[[pa.Array, str], casting.Cells]) -> None:
@@ -288,7 +289,7 @@ class Preparation:
 
 
 def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:
-    """Return reasons, details and originals, null where a row is good."""
+    """Return reasons, details and originals, which are null for good rows."""
     if not refusals:
         return (pa.nulls(len(raw), pa.string()),) * 3
     rows = sorted(refusals)
@@ -300,7 +301,7 @@ def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:
 
 
 def _keywords(read: MessageBatch | SubscriptionTable) -> pa.Array:
-    """Return the keywords of each row as they were read: each once, in the order of their characters."""
+    """Return the distinct keywords of each row as they were read, in alphabetical order."""
     if isinstance(read, MessageBatch):
         offsets, codes = read.probes.keyword_offsets, read.probes.keywords
     else:
@@ -324,9 +325,9 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 
 
 def _originals(raw: pa.Table, rows: list[int]) -> list[str]:
-    """Return raw rows as JSON, without their nulls; a line that could not be read is itself.
+    """Return raw rows as JSON, without their nulls; a line that could not be read is returned as it is.
 
-    Binary values are written in base 64, times in ISO 8601, and what JSON has no form for as a string.
+    Binary values are written in Base64, times in ISO 8601, and values that JSON does not have as strings.
     """
     picked = raw.take(pa.array(rows, pa.int64()))
     names = [name for name in picked.column_names if name != MALFORMED]
@@ -349,7 +350,7 @@ def _originals(raw: pa.Table, rows: list[int]) -> list[str]:
 
 
 def _values(array: pa.Array) -> list[Any]:
-    """Return Python values, of whatever Python has no value for something like it."""
+    """Return Python values; a value that Python cannot represent becomes something similar."""
     try:
         return list(array.to_pylist())
     except (ValueError, OverflowError, pa.ArrowException):  # bytes that are not UTF-8, a year of five digits
@@ -371,7 +372,7 @@ def _values(array: pa.Array) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value as JSON can write it."""
     if isinstance(value, dict):
         return {str(key): _plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):

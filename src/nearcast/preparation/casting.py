@@ -1,7 +1,7 @@
-"""Columns as they come to columns of one type; a value that does not fit is told, never silently null.
+"""Casting raw columns to typed ones; a value that does not fit is reported, never silently null.
 
-CSV has strings alone, and JSON read by Spark has strings wherever a column mixes kinds: so every cast reads strings
-too, by the rules of :mod:`nearcast.files`.
+CSV has only strings, and JSON read by Spark has strings wherever a column mixes types. So every cast also reads
+strings, by the rules of :mod:`nearcast.files`.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = [
 
 TIME = pa.timestamp("us", "UTC")
 WORDS = pa.list_(pa.string())
-_PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"  # what Arrow and Python read alike
+_PLAIN_NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"  # read alike by Arrow and Python
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999, in microseconds
 
 
 class Cells(NamedTuple):
-    """A column in its type, null where a value could not be read, and what is wrong there by row."""
+    """A typed column, null where a value could not be read, and the mistakes by row."""
 
     values: pa.Array
     wrong: dict[int, str]
 
 
 def texts(column: pa.Array, name: str) -> Cells:
-    """Return a column of strings. Spark's may hold any bytes: what is not UTF-8 is wrong."""
+    """Return a column of strings. Those of Spark may hold any bytes; bytes that are not UTF-8 are a mistake."""
     if pa.types.is_null(column.type):
         return Cells(column.cast(pa.string()), {})
     if not is_text(column.type):
@@ -69,12 +69,12 @@ def ids(column: pa.Array, name: str) -> Cells:
 
 
 def flags(column: pa.Array, name: str) -> Cells:
-    """Return a column of truth values as it is."""
+    """Return a column of Booleans unchanged."""
     return Cells(column, {})
 
 
 def numbers(column: pa.Array, name: str) -> Cells:
-    """Return a column of numbers, null for NaN and for an empty string."""
+    """Return a column of numbers; NaN and an empty string become null."""
     if is_text(column.type):
         strings, wrong = texts(column, name)
         strings = pc.utf8_trim_whitespace(strings)
@@ -100,7 +100,7 @@ def times(column: pa.Array, name: str) -> Cells:
         values, more = _each(strings, name, _time, pa.int64())
         return Cells(values.cast(TIME), wrong | more)
     if pa.types.is_timestamp(kind) and kind.tz is None:
-        raise ColumnError(f"{name} has no time zone; cast it to a timestamp with one, UTC for instance")
+        raise ColumnError(f"{name} has no time zone; cast it to a timestamp with one, such as UTC")
     if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise ColumnError(
             f"{name} must be timestamps with a zone, integers of microseconds or ISO 8601 strings, not {kind}"
@@ -117,7 +117,7 @@ def times(column: pa.Array, name: str) -> Cells:
 
 
 def words(column: pa.Array, name: str) -> Cells:
-    """Return a column of lists of strings; a string is a JSON list, or words with white space between."""
+    """Return a column of lists of strings; a string is a JSON list, or words separated by white space."""
     kind = column.type
     if is_text(kind):
         strings, wrong = texts(column, name)
@@ -141,7 +141,7 @@ def words(column: pa.Array, name: str) -> Cells:
 
 
 def wkb(column: pa.Array, name: str) -> Cells:
-    """Return a column of WKB as it is."""
+    """Return a column of WKB unchanged."""
     types = pa.types
     kind = column.type
     if not (
@@ -155,9 +155,9 @@ def wkb(column: pa.Array, name: str) -> Cells:
 
 
 def geometries(column: pa.Array, kind: str) -> tuple[pa.Array, dict[str, pa.Array], dict[int, str]]:
-    """Return the places that texts describe: the rows that have one, their columns, and what is wrong by row.
+    """Return the places that texts describe: the rows that have one, their columns, and the mistakes by row.
 
-    A polygon is WKB; points, circles and boxes have columns of numbers.
+    A polygon becomes WKB; points, circles and boxes become columns of numbers.
     """
     strings, wrong = texts(column, "geometry")
     read = as_place if kind == "messages" else as_region
@@ -182,7 +182,7 @@ def geometries(column: pa.Array, kind: str) -> tuple[pa.Array, dict[str, pa.Arra
 
 
 def _each(column: pa.Array, name: str, read: Callable[[str, Any], Any], type_: pa.DataType) -> Cells:
-    """Read each different value once."""
+    """Read each distinct value once."""
     if isinstance(column, pa.ListArray):  # these have no dictionary
         distinct, indices = column, pa.array(range(len(column)))
     else:
@@ -232,7 +232,7 @@ def _time(name: str, cell: str) -> int | None:
 
 
 def _outside(name: str, value: int) -> str:
-    return f"{name} is {value}, outside of the years 1 to 9999; give microseconds since 1970 UTC"
+    return f"{name} is {value}, outside the years 1 to 9999; give microseconds since 1970 UTC"
 
 
 def _list(name: str, cell: str) -> list[str | None]:

@@ -1,1 +1,1 @@
-"""What is shown to people: pictures of figures."""
+"""Reports for people: plots of figures."""

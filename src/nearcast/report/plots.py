@@ -1,4 +1,4 @@
-"""Pictures of figures: bars or lines on a logarithmic axis, maps; as SVG or PNG by the ending of the file's name."""
+"""Plots: bars or lines on a logarithmic axis, and maps; as SVG or PNG, by the ending of the file's name."""
 
 from __future__ import annotations
 
@@ -14,28 +14,22 @@ __all__ = ["check", "draw_bars", "draw_experiment", "draw_places", "label"]
 
 _ENDINGS = (".svg", ".png")
 _BAR, _OTHER, _LINE, _INK = "#2f6f9f", "#b8c4ce", "#c2402f", "#3b3b3b"
-_COLOURS = (
-    "#2f6f9f",
-    "#c2402f",
-    "#5b8c3a",
-    "#d08c2f",
-    "#7a5ea8",
-    "#7f7f7f",
-)  # of lines, told apart by markers too
+# Lines differ in both colour and marker.
+_COLOURS = ("#2f6f9f", "#c2402f", "#5b8c3a", "#d08c2f", "#7a5ea8", "#7f7f7f")
 _MARKERS = "osD^vP"
 
 
 def check(path: Path) -> None:
-    """Refuse a file that could not be drawn, before the long measurement rather than after it."""
+    """Refuse a plot that could not be drawn, before the long measurement rather than after it."""
     if path.suffix.lower() not in _ENDINGS:
         raise InputError(
-            f"a plot is written as {' or '.join(_ENDINGS)}, not {shown(path.name)}; choose an ending"
+            f"a plot cannot be written to {shown(path.name)}; end the name in {' or '.join(_ENDINGS)}"
         )
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise RuntimeUnavailableError(
-            "plots need matplotlib, which is not installed; pip install nearcast[bench]"
+            "plots need matplotlib, which is not installed; install it with pip install nearcast[bench]"
         ) from None
 
 
@@ -49,7 +43,7 @@ def draw_bars(
     line: tuple[float, str] | None,
     highlight: Callable[[str], bool],
 ) -> None:
-    """Draw a bar for each name, with a line across them where one is given."""
+    """Draw a bar for each name, and a line across the bars if one is given."""
     check(path)
     figure = _figure(8, 1.6 + 0.42 * len(names))
     axes = figure.subplots()
@@ -106,7 +100,7 @@ def draw_experiment(report: Mapping[str, Any], path: Path) -> None:
 
 
 def draw_places(counts: Any, title: str, path: Path) -> None:
-    """Draw the counts of a grid over the world, as a map of the part where there are any."""
+    """Draw the counts in a grid over the world, as a map of the part that has any."""
     import numpy as np
     from matplotlib.colors import LogNorm
 
@@ -131,7 +125,7 @@ def draw_places(counts: Any, title: str, path: Path) -> None:
 
 
 def label(value: float | str) -> str:
-    """Return a value of an axis as people write it.
+    """Return a value on an axis as people write it.
 
     >>> label(200_000), label(1e-08), label(0.5), label(float("inf")), label("places")
     ('200,000', '1e-08', '0.5', 'inf', 'places')
@@ -144,7 +138,7 @@ def label(value: float | str) -> str:
 def _panel(
     axes: Any, points: Sequence[Mapping[str, Any]], lines: Sequence[str], measure: str, logarithmic: bool
 ) -> None:
-    """Draw one panel: lines over numbers, groups of bars over names."""
+    """Draw one panel: lines if the axis has numbers, groups of bars if it has names."""
     from matplotlib.ticker import LogLocator
 
     xs = list(dict.fromkeys(point["x"] for point in points))
@@ -188,7 +182,7 @@ def _style(axes: Any, grid: str) -> None:
 
 
 def _save(figure: Any, path: Path) -> None:
-    """Write the picture with neither date nor random names in it: the same figures give the same file."""
+    """Write the plot without a date or random names, so that the same figures give the same file."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "nearcast"}):

@@ -33,7 +33,7 @@ from nearcast.errors import ColumnError, IndexFileError
 from nearcast.matching import INDEXES, Index, build_index
 from nearcast.sharding.distribution import Distribution, Routes, delivering_shards, distribute
 from nearcast.sharding.distribution.files import open_distribution, save_distribution
-from nearcast.storage.atomic import synced
+from nearcast.storage.atomic import write_synced
 from nearcast.storage.directory import read, restoring, write
 from nearcast.storage.manifest import (
     MANIFEST,
@@ -82,7 +82,7 @@ def start(
     save_distribution(made, subscriptions.coding, draft / _DISTRIBUTION)
     lists = pa.ListArray.from_arrays(stored.offsets.astype(np.int32), stored.shards)
     table = table.append_column(ROW, pa.array(np.arange(len(table)))).append_column(SHARDS, lists)
-    with synced(draft / SUBSCRIPTIONS) as file:
+    with write_synced(draft / SUBSCRIPTIONS) as file:
         pq.write_table(table, file, row_group_size=config.SHARD_ROW_GROUP)
 
 

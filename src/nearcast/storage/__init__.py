@@ -1,1 +1,1 @@
-"""What rests on disk: directories of arrays with a manifest, and files that appear whole."""
+"""Storage on disk: directories of arrays with a manifest, and files that are written atomically."""

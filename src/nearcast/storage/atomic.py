@@ -1,6 +1,6 @@
-"""Files that appear whole and stay: after a crash, of the machine too, there is the old file or the new one.
+"""Files that are written atomically: after any crash, even of the machine, there is the old file or the new one.
 
-What is named by another file is on disk before that file is: write first what is named, then what names it.
+If one file refers to another, write the other one first: a file that is on disk must never refer to one that is not.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["rename_durably", "sync_directory", "sync_tree", "synced", "write_durably"]
+__all__ = ["rename_durably", "sync_directory", "sync_tree", "write_durably", "write_synced"]
 
 
 @contextmanager
-def synced(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file to be written; at the end its content is on disk."""
+def write_synced(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file for writing; at the end its content is on disk."""
     with path.open("wb") as file:
         yield file
         file.flush()
@@ -26,13 +26,13 @@ def synced(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def write_durably(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to be written that gets its name, in the place of one that has it, when its content is on disk.
+    """Open a file for writing that appears under its name, replacing any file there, once its content is on disk.
 
-    At the end the name is on disk too. After an error there is no such file, or still the one from before.
+    At the end the name is on disk, too. After an error there is no such file, or still the one from before.
     """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with synced(draft) as file:
+        with write_synced(draft) as file:
             yield file
         rename_durably(draft, path)
     finally:
@@ -40,13 +40,13 @@ def write_durably(path: Path) -> Iterator[BinaryIO]:
 
 
 def rename_durably(draft: Path, path: Path) -> None:
-    """Give *draft*, a file or a directory whose content is on disk, its name; at the end the name is on disk too."""
+    """Rename *draft*, a file or a directory whose content is on disk, to *path*; at the end its name is on disk too."""
     draft.replace(path)
     sync_directory(path.parent)
 
 
 def sync_tree(directory: Path) -> None:
-    """Wait until everything in a directory is on disk, whoever wrote it."""
+    """Wait until everything in a directory is on disk, whichever process wrote it."""
     for parent, _, files in os.walk(directory):
         for name in files:
             _sync(Path(parent, name))
@@ -55,7 +55,7 @@ def sync_tree(directory: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Wait until the names in a directory are on disk."""
-    if os.name != "nt":  # directories cannot be synced there
+    if os.name != "nt":  # Windows cannot sync directories
         _sync(path)
 
 

@@ -1,4 +1,4 @@
-"""Which of several versions counts: the one that the file ``CURRENT`` beside them names."""
+"""The current one of several versions: the file ``CURRENT`` beside them names it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ CURRENT = "CURRENT"
 
 
 def current(directory: Path) -> Path:
-    """Return the version that *directory* is, or that its file ``CURRENT`` names."""
+    """Return the version that the file ``CURRENT`` in *directory* names or, without that file, *directory* itself."""
     try:
         content = (directory / CURRENT).read_bytes()
     except OSError:
         return directory
     name = content.decode(errors="replace").strip()
     if name in ("", "..") or name != Path(name).name or "\0" in name:
-        raise IndexFileError(f"{directory / CURRENT} names {shown(name)}, which is no version beside it")
+        raise IndexFileError(
+            f"{directory / CURRENT} names {shown(name)}, which is not a version beside it; save it again"
+        )
     return directory / name
 
 
 def switch(directory: Path, version: Path) -> None:
-    """Let the file ``CURRENT`` of *directory* name *version*, which is there, in one step."""
+    """Make the existing *version* the current one of *directory*, in one step."""
     with write_durably(directory / CURRENT) as file:
         file.write(f"{version.name}\n".encode())

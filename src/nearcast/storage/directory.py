@@ -1,17 +1,17 @@
-"""Arrays at rest: a directory with one file for each array, and a manifest.
+"""Arrays on disk: a directory with one file for each array, and a manifest.
 
-An array ``structure/heads`` is the file ``structure.heads``: its bytes and nothing else. Type and shape stand in the
-manifest, which answers for itself (:mod:`.manifest`), so that no header has to be believed. What is no array is told in
-plain values: the *document* in the manifest.
+An array ``structure/heads`` is the file ``structure.heads``: its bytes and nothing else. Its type and shape are in the
+manifest, which has a checksum of its own (:mod:`.manifest`), so that no file header has to be trusted. Everything that
+is not an array is in the *document* of the manifest, as plain values.
 
-The directory is written under another name and renamed when every file is on disk: it appears whole or not at all, and
-is never changed afterwards. Arrays are mapped copy-on-write: processes share the pages, and what one changes stays its
-own.
+The directory is written under another name and renamed when every file is on disk. So it appears whole or not at all,
+and it is never changed afterwards. Arrays are mapped copy-on-write: processes share the pages, and changes made by one
+process stay private to it.
 
-**Damage is an error, not a crash.** Numbers that lead somewhere (offsets, rows, codes, cells: whatever is no float)
-could lead a kernel out of an array, so their files are compared with their checksums whenever they are opened, at the
-speed of memory; nothing that a check of ranges would find, or would not, gets past that. Coordinates and scores lead
-nowhere: they are read with ``verify=True``, and otherwise where they are few.
+**Damage is an error, not a crash.** Every array that is not of floats (offsets, rows, codes, cells) could lead a kernel
+out of another array. So its file is compared with its checksum whenever it is opened, at the speed of memory. This
+catches everything that a check of ranges would catch, and more. Floats (coordinates and scores) cannot do such harm:
+they are verified with ``verify=True``, and otherwise only if they are few.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def write(directory: str | Path, kind: str, arrays: Arrays, document: Mapping[st
     """Write arrays, and a document of plain values, to a new directory; return its path."""
     directory = Path(directory).absolute()
     if directory.exists():
-        raise IndexFileError(f"{directory} exists already; it is never overwritten, choose another name")
+        raise IndexFileError(f"{directory} exists already and is never overwritten; choose another name")
     draft = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.draft")
     draft.mkdir(parents=True)
     try:
         files = {file: _write_array(draft / file, arrays[name]) for name, file in _files(arrays).items()}
-        sync_tree(draft)  # at once at the end: most of them wait for the same write
+        sync_tree(draft)  # all files together at the end: most of them wait for the same write
         write_manifest(draft, kind, document, files)
         rename_durably(draft, directory)
     except BaseException:
@@ -61,7 +61,7 @@ def read(
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the document of a directory of this kind, and its arrays, mapped.
 
-    With *verify* every file is compared with its checksum; without, those that the module's description names.
+    With *verify* every file is compared with its checksum; without it, only those that the module docstring names.
     """
     directory = Path(directory).absolute()
     manifest = read_manifest(directory, kind)
@@ -75,9 +75,9 @@ def read(
 
 @contextmanager
 def restoring(directory: str | Path) -> Iterator[None]:
-    """Make one kind of error of whatever goes wrong while an object is made of what a directory holds.
+    """Turn every error that occurs while an object is restored from a directory into an IndexFileError.
 
-    Nothing does where this version of Nearcast wrote the directory: its bytes are those that were written.
+    None occurs if this version of Nearcast wrote the directory, since its bytes are those that were written.
     """
     try:
         yield
@@ -94,17 +94,17 @@ def _files(arrays: Arrays) -> dict[str, str]:
     for name in arrays:
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"{name!r} is no name of an array: small letters, digits, - and _, parts joined by /"
+                f"{name!r} is not the name of an array; use lower-case letters, digits, - and _, and / between parts"
             )
     return {name: name.replace("/", ".") for name in arrays}
 
 
 def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
-    """Write the bytes of an array to a new file; return what the manifest says of it."""
+    """Write the bytes of an array to a new file; return its entry in the manifest."""
     shape, array = array.shape, np.ascontiguousarray(array)
     if array.dtype.hasobject:
         raise TypeError(
-            f"{path.name} is an array of Python objects; only numbers, and records of them, can rest"
+            f"{path.name} is an array of Python objects; only numbers, and records of numbers, can be stored"
         )
     content = array.reshape(-1).view(np.uint8)
     path.write_bytes(content.data)
@@ -115,7 +115,7 @@ def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
 
 
 def _dtype(description: str | list[list[Any]]) -> np.dtype[Any]:
-    """Return the type that a manifest describes: of numbers, or of records, field by field."""
+    """Return the type that a manifest describes: a number, or a record field by field."""
     if isinstance(description, str):
         return np.dtype(description)
     fields: Any = [(name, kind, *map(tuple, shape)) for name, kind, *shape in description]
@@ -123,7 +123,7 @@ def _dtype(description: str | list[list[Any]]) -> np.dtype[Any]:
 
 
 def _map_array(path: Path, entry: dict[str, Any], verify: bool) -> NDArray[Any]:
-    """Map the file of an array; raise where it is not what the manifest says."""
+    """Map the file of an array; raise if it is not as the manifest says."""
     kind, shape = _dtype(entry["dtype"]), tuple(entry["shape"])
     leads_nowhere = kind.kind == "f" and entry["bytes"] > config.STORAGE_ALWAYS_READ
     return file_content(path, entry, verify=verify or not leads_nowhere).view(kind).reshape(shape)

@@ -1,14 +1,14 @@
-"""The manifest of a directory: what it holds, and how each file of it was when it was written.
+"""The manifest of a directory: what the directory holds, and the size and checksum of each file.
 
-It is JSON, and its last entry is a checksum of all that stands before it, so that damage to the manifest itself is told
-before a word of it is believed.
+It is JSON. Its last entry is a checksum of everything before it, so that damage to the manifest itself is detected
+before any of it is used.
 
 ================  ==========================================================================================
-``format``        what files mean; another number is another layout, and is refused
-``kind``          what rests here: ``index``, ``messages``, ``distribution``, …
-``nearcast``      the version that wrote it, for readers
-``document``      the values of what rests here that are no arrays
-``files``         of each: how many bytes it has, and their XXH64; of an array also its type and shape
+``format``        the version of the layout; any other number is refused
+``kind``          what the directory holds: ``index``, ``messages``, ``distribution``, …
+``nearcast``      the version of Nearcast that wrote it, for human readers
+``document``      the values that are not arrays
+``files``         for each file: its size in bytes and its XXH64; for an array, also its type and shape
 ``checksum``      BLAKE2b of every byte before this entry
 ================  ==========================================================================================
 """
@@ -44,17 +44,17 @@ __all__ = [
     "write_manifest",
 ]
 
-FORMAT = 3  # raised when a file comes to mean something else: its layout, or the hash of kernels/hashing.py
+FORMAT = 3  # raised when the layout of a file changes, or the hash of kernels/hashing.py
 _UNSEALED = (1, 2)  # formats whose manifests had no checksum
 MANIFEST = "manifest.json"
-_SEAL = ',\n "checksum": "{}"\n}}\n'  # how a manifest ends
+_SEAL = ',\n "checksum": "{}"\n}}\n'  # the end of a manifest
 _DIGEST = 16  # bytes
 _SEALED = len(_SEAL.format("00" * _DIGEST))
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a directory says of itself."""
+    """The description of a directory."""
 
     kind: str
     document: dict[str, Any]
@@ -62,7 +62,7 @@ class Manifest:
 
 
 def write_manifest(directory: Path, kind: str, document: Mapping[str, Any], files: Mapping[str, Any]) -> None:
-    """Write the manifest of a directory whose files are on disk already; it is on disk at the end, or is not there."""
+    """Write the manifest of a directory whose files are already on disk, so that it is on disk or does not exist."""
     values = {
         "format": FORMAT,
         "kind": kind,
@@ -76,7 +76,7 @@ def write_manifest(directory: Path, kind: str, document: Mapping[str, Any], file
 
 
 def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
-    """Read the manifest of a directory, of the given *kind* or of any; raise where a bit of it is not as it was."""
+    """Read the manifest of a directory, of the given *kind* or of any; raise if any bit of it has changed."""
     path = directory / MANIFEST
     try:
         content = path.read_bytes()
@@ -95,14 +95,14 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
 
 
 def file_entry(content: NDArray[Any]) -> dict[str, Any]:
-    """Return what a manifest says of a file with such a content."""
+    """Return the entry in a manifest for a file with this content."""
     return {"bytes": content.nbytes, "xxh64": f"{checksum(content):016x}"}
 
 
 def file_content(path: Path, entry: Mapping[str, Any], *, verify: bool) -> NDArray[np.uint8]:
-    """Return the bytes of a file, mapped copy-on-write; raise where they are not as many as its entry says.
+    """Return the bytes of a file, mapped copy-on-write; raise if its size differs from its entry.
 
-    With *verify*, raise where they are others, too.
+    With *verify*, also raise if its checksum differs.
     """
     try:
         content = mapped(path)
@@ -110,21 +110,21 @@ def file_content(path: Path, entry: Mapping[str, Any], *, verify: bool) -> NDArr
         raise IndexFileError(f"{path} is missing; save it again") from None
     if len(content) != entry["bytes"]:
         raise IndexFileError(
-            f"{path} has {len(content):,} bytes, the manifest says {entry['bytes']:,}; save it again"
+            f"{path} has {len(content):,} bytes, but the manifest says {entry['bytes']:,}; save it again"
         )
     if verify and file_entry(content)["xxh64"] != entry["xxh64"]:
-        raise IndexFileError(f"{path} is damaged: its checksum is not the manifest's; save it again")
+        raise IndexFileError(f"{path} is damaged: its checksum differs from the manifest; save it again")
     return content
 
 
 def check_files(directory: Path, manifest: Manifest, *, verify: bool) -> None:
-    """Raise unless all files are there, as long as they should be, and, with *verify*, as they were written."""
+    """Raise unless all files are there with the right size and, with *verify*, the right checksum."""
     for name, entry in manifest.files.items():
         file_content(directory / name, entry, verify=verify)
 
 
 def mapped(path: Path) -> NDArray[np.uint8]:
-    """Return the bytes of a file, mapped copy-on-write: pages are shared, and what is changed stays private."""
+    """Return the bytes of a file, mapped copy-on-write: pages are shared, and changes stay private."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return np.empty(0, np.uint8)
@@ -136,14 +136,14 @@ def _seal(body: bytes) -> bytes:
 
 
 def _refusal(directory: Path, content: bytes) -> IndexFileError:
-    """Return what to say of a manifest that does not end with its checksum."""
+    """Return the error for a manifest that does not end with its checksum."""
     try:
         values = json.loads(content)
         if values["format"] in _UNSEALED and "checksum" not in values:
             return _other_format(directory, values["format"])
     except (ValueError, KeyError, TypeError):
         pass
-    return IndexFileError(f"{directory / MANIFEST} is damaged: its checksum is not its own; save it again")
+    return IndexFileError(f"{directory / MANIFEST} is damaged: its checksum is wrong; save it again")
 
 
 def _other_format(directory: Path, version: Any) -> IndexFileError:

@@ -1,14 +1,18 @@
-"""Seeded workloads with named distributions.
+"""Seeded workloads, by name.
 
 ========== ==========================================================================================
-ap-tree    Zipf words and clustered places; subscriptions by the AP-Tree paper's recipe
+ap-tree    Zipf words and clustered places; subscriptions made by the recipe of the AP-Tree paper
 misses     the same box and words in every subscription, and messages with these words outside the box
 mo-tree    20 numeric attributes and a place; subscriptions of six intervals, after the MO-Tree paper
-tweets     real messages from a data directory; subscriptions by the AP-Tree recipe from other messages
+tweets     real messages from a data directory; subscriptions made by the AP-Tree recipe from other messages
 places     the same with the names of places
 ========== ==========================================================================================
 
 The same name, sizes and seed give the same workload. Messages do not depend on the number of subscriptions.
+
+The AP-Tree paper is Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe"
+(2015), section 5.1.1. The MO-Tree paper is Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding
+Engine for Spatiotemporal-aware Pub/Sub Systems" (2021), Table 4.
 """
 
 from __future__ import annotations
@@ -39,9 +43,9 @@ __all__ = ["WORKLOADS", "Recipe", "Workload", "ap_tree", "check_data", "make", "
 
 CONTIGUOUS_US = Extent(-125.0, 24.5, -66.5, 49.5)  # degrees of longitude and latitude
 _UNIT_SQUARE = Extent(0.0, 0.0, 1.0, 1.0)
-_JITTER_DEG = 0.05  # standard deviation by which a message that serves twice is moved
+_JITTER_DEG = 0.05  # standard deviation by which a message that is used twice is moved
 
-# file and text columns of the workloads that read real data
+# The file and the text columns of the workloads that read real data.
 _FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "tweets": ("messages_tweets.parquet", ("text",)),
     "places": ("places_gn.parquet", ("name", "feature_class", "admin2", "admin1")),
@@ -54,8 +58,8 @@ WORKLOADS = ("ap-tree", "mo-tree", "misses", *_FILES)
 class Workload:
     """Subscriptions and messages to measure with.
 
-    *newcomers* are further subscriptions of the same kind, for measuring inserts; *facts* are the numbers
-    that define the distributions, for the report.
+    *newcomers* are further subscriptions of the same kind, for measuring inserts. *facts* are the numbers that define
+    the distributions, for the report.
     """
 
     name: str
@@ -69,18 +73,18 @@ class Workload:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How messages become subscriptions, and what may be asked of the messages.
+    """The recipe by which subscriptions are made from messages, and by which the messages themselves are shaped.
 
-    The defaults are those of the AP-Tree paper (section 5.1.1); its experiments and those of the LFILTER paper vary
-    them.
+    The defaults are those of the AP-Tree paper (section 5.1.1). Its experiments vary them, and so do those of Yu, Li
+    and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015).
     """
 
-    keywords: tuple[int, int] = config.AP_KEYWORDS  # the fewest and the most that a subscription asks for
-    area: tuple[float, float] = config.AP_AREA  # of its region, as a share of the data space
-    boolean: bool = False  # the keywords are joined by AND and OR at random, not all by AND
-    drifting: bool = False  # subscriptions come roughly from west to east, not in random order
-    message_keywords: int | None = None  # so many words by their frequency; None: as the data has them
-    message_area: tuple[float, float] | None = None  # the share of an area; None: the messages are points
+    keywords: tuple[int, int] = config.AP_KEYWORDS  # the smallest and the largest number in a subscription
+    area: tuple[float, float] = config.AP_AREA  # area of its region, as a share of the data space
+    boolean: bool = False  # keywords are joined by AND and OR at random, instead of by AND only
+    drifting: bool = False  # subscriptions arrive roughly from west to east, instead of in random order
+    message_keywords: int | None = None  # words per message, drawn by frequency; None: as in the data
+    message_area: tuple[float, float] | None = None  # area of a message, as a share; None: a point
 
 
 PLAIN = Recipe()
@@ -95,15 +99,15 @@ def make(
     newcomers: int = config.BENCH_BATCH * config.BENCH_BATCHES,
     data: Path | None = None,
 ) -> Workload:
-    """Return the workload *name* with so many subscriptions and messages.
+    """Return the workload *name* with the given numbers of subscriptions and messages.
 
-    *data* is the directory of the real data, for the workloads that need one.
+    *data* is the directory of the real data, for the workloads that need it.
     """
     if name not in WORKLOADS:
         raise UnknownError(f"no workload {shown(name)}; there are {', '.join(WORKLOADS)}")
     for what, count in (("subscriptions", subscriptions), ("messages", messages)):
         if count < 1:
-            raise InputError(f"a workload needs at least one of its {what}, not {count}")
+            raise InputError(f"a workload cannot have {count} {what}; give at least 1")
     if name == "ap-tree":
         return ap_tree(subscriptions, messages, seed=seed, newcomers=newcomers)
     if name == "mo-tree":
@@ -111,7 +115,7 @@ def make(
     if name == "misses":
         return misses(subscriptions, messages, seed=seed, newcomers=newcomers)
     if data is None:
-        raise InputError(f"the workload {name!r} reads real data; say where it is with --data DIR")
+        raise InputError(f"the workload {name!r} reads real data; give its directory with --data DIR")
     return real(name, data, subscriptions, messages, seed=seed, newcomers=newcomers)
 
 
@@ -129,9 +133,9 @@ def ap_tree(
     background: float = config.AP_BACKGROUND,
     recipe: Recipe = PLAIN,
 ) -> Workload:
-    """Return synthetic messages and the AP-Tree paper's subscriptions from others of their kind.
+    """Return synthetic messages, and subscriptions made from other such messages by the recipe of the AP-Tree paper.
 
-    A message has *message_keywords* different words by a Zipf law over *vocabulary* words, and a place around
+    A message has *message_keywords* distinct words, drawn by a Zipf law over *vocabulary* words, and a place around
     one of many cities in the unit square. Code r is the r-th most frequent word.
     """
     world, for_messages, for_subscriptions = _streams(seed)
@@ -170,7 +174,7 @@ def ap_tree(
 
 
 def misses(subscriptions: int, messages: int, *, seed: int = 0, newcomers: int = 0) -> Workload:
-    """Return subscriptions that are all alike, and messages that have their words but lie outside their box."""
+    """Return identical subscriptions, and messages that have their words but lie outside their box."""
     _, for_messages, _ = _streams(seed)
     space = Planar(*_UNIT_SQUARE)
 
@@ -202,11 +206,11 @@ def mo_tree(
     predicates: int = config.MO_PREDICATES,
     exponent: float = config.MO_EXPONENT,
 ) -> Workload:
-    """Return events with numeric attributes and subscriptions of intervals: Table 4 of the MO-Tree paper.
+    """Return events with numeric attributes, and subscriptions of intervals: Table 4 of the MO-Tree paper.
 
-    An event has 15 to 20 of the 20 attributes, a subscription *predicates* intervals whose two ends are
-    uniform in [0, 1]; both choose their attributes by a Zipf law with *exponent*. Places gather at hot spots
-    of a city of 100 km; a region reaches 0.5 to 2 km from its centre to each side.
+    An event has 15 to 20 of the 20 attributes. A subscription has *predicates* intervals, whose ends are uniform in
+    [0, 1]. Both choose their attributes by a Zipf law with *exponent*. Places gather at hot spots of a city that is
+    100 km wide; a region extends 0.5 to 2 km from its centre to each side.
     """
     world, for_messages, for_subscriptions = _streams(seed)
     city = Extent(0.0, 0.0, config.MO_CITY_KM, config.MO_CITY_KM)
@@ -280,12 +284,11 @@ def real(
     newcomers: int = 0,
     recipe: Recipe = PLAIN,
 ) -> Workload:
-    """Return real messages from a file of *data*, and the AP-Tree paper's subscriptions from its other rows.
+    """Return real messages from a file in *data*, and subscriptions made from other rows by the AP-Tree recipe.
 
-    Only rows inside the contiguous United States with at least one word count. Half of them, at random, are
-    messages, the other half makes subscriptions: of these, the rows with as many words as the recipe asks for at
-    least. When more are wanted than there are, rows serve repeatedly; a subscription that comes from a repeated row
-    is moved a little.
+    Only rows inside the contiguous United States with at least one word are used. A random half of them are messages.
+    Subscriptions are made from those rows of the other half that have at least as many words as the recipe requires. If
+    there are not enough rows, they are used repeatedly; a subscription made from a repeated row is moved a little.
     """
     points, rows, vocabulary = _read(_file(name, data), _FILES[name][1])
     world, for_messages, for_subscriptions = _streams(seed)
@@ -325,7 +328,7 @@ def real(
 
 
 def _streams(seed: int) -> list[np.random.Generator]:
-    """Return independent generators for what both sides share, for the messages, for the subscriptions."""
+    """Return independent generators: for what both sides share, for the messages and for the subscriptions."""
     return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
 
 
@@ -362,10 +365,10 @@ def _expressions(
     space: Space,
     recipe: Recipe,
 ) -> tuple[SubscriptionTable, SubscriptionTable]:
-    """Return the same for subscriptions that join their words, as many for each, by AND and OR."""
+    """Return the same for subscriptions that join a fixed number of words by AND and OR."""
     fewest, most = recipe.keywords
     if fewest != most:
-        raise InputError(f"boolean subscriptions all have as many keywords, not {fewest} to {most}")
+        raise InputError(f"Boolean subscriptions cannot have {fewest} to {most} keywords; give one number")
     owners, clauses = sampling.expressions(rng, len(boxes), most)
     starts = np.repeat(words.offsets[owners], np.diff(clauses.offsets))
     table = SubscriptionTable.from_arrays(
@@ -382,7 +385,7 @@ def _batch(
     space: Space,
     recipe: Recipe,
 ) -> MessageBatch:
-    """Return the messages as points, or as boxes around them where the recipe says so."""
+    """Return the messages as points, or as boxes around them if the recipe says so."""
     if recipe.message_area is None:
         return MessageBatch.from_arrays(points, words.offsets, words.words, space=space)
     boxes = sampling.around(rng, points, extent, recipe.message_area)
@@ -390,7 +393,7 @@ def _batch(
 
 
 def _facts(recipe: Recipe) -> dict[str, Any]:
-    """Return the numbers of the recipe, those that nobody changed left out."""
+    """Return the numbers of the recipe that differ from the defaults."""
     facts: dict[str, Any] = {
         "keywords_per_subscription": list(recipe.keywords),
         "area_share": list(recipe.area),
@@ -424,12 +427,12 @@ def _file(name: str, data: Path) -> Path:
     return path
 
 
-@lru_cache(maxsize=len(_FILES))  # the experiments make many workloads of one file
+@lru_cache(maxsize=len(_FILES))  # the experiments make many workloads from one file
 def _read(path: Path, columns: tuple[str, ...]) -> tuple[NDArray[np.float64], Ragged, Vocabulary]:
     """Return the places, distinct words and vocabulary of a file with ``lon``, ``lat`` and text columns."""
     table = pq.read_table(path, columns=["lon", "lat", *columns])
     points = np.column_stack([table["lon"].to_numpy(), table["lat"].to_numpy()])
-    # runs of a-z and 0-9 of the lower-cased text, as the statistics of the data count them
+    # Runs of a-z and 0-9 in the lower-cased text, as in the statistics of the data.
     texts = [pc.fill_null(table[column].cast(pa.large_string()), "") for column in columns]
     text = pc.utf8_lower(pc.binary_join_element_wise(*texts, pa.scalar(" ", pa.large_string())))
     text = pc.utf8_trim(pc.replace_substring_regex(text, "[^a-z0-9]+", " "), " ")

@@ -1,7 +1,8 @@
-"""Seeded random rows: Zipf words, clustered places, and the AP-Tree paper's subscriptions from messages.
+"""Seeded random rows: Zipf words, clustered places, and subscriptions made from messages.
 
-The loops are kernels that draw from a NumPy generator: a million subscriptions take about a second, and the
-same seed gives the same rows on any machine.
+The loops are kernels that draw from a NumPy generator: a million subscriptions take about a second, and the same seed
+gives the same rows on any machine. The AP-Tree paper is Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support
+Location-Aware Publish/Subscribe" (2015).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ __all__ = [
     "zipf",
 ]
 
-_CHUNK = 1 << 18  # rows made at a time, which bounds the memory of what is between
+_CHUNK = 1 << 18  # rows made at a time, which bounds the memory of intermediate results
 
 
 class Ragged(NamedTuple):
@@ -50,7 +51,7 @@ class Ragged(NamedTuple):
 
 
 class Regions(NamedTuple):
-    """What :func:`regions_from` makes: a box and some keywords for each subscription."""
+    """A box and some keywords for each subscription, as :func:`regions_from` makes them."""
 
     boxes: NDArray[np.float64]
     keywords: Ragged
@@ -76,15 +77,15 @@ class Extent(NamedTuple):
 
 
 class Zipf(NamedTuple):
-    """A law to draw words by: cumulative shares, and for each of as many equal steps where to look."""
+    """A distribution to draw words from: cumulative shares, and a guide from equal steps to positions in them."""
 
     cumulative: NDArray[np.float64]
     guide: NDArray[np.int32]
 
 
-@lru_cache(maxsize=4)  # the experiments draw many workloads by one law
+@lru_cache(maxsize=4)  # the experiments draw many workloads from one distribution
 def zipf(size: int, exponent: float) -> Zipf:
-    """Return the law in which word r (from 0) has a share proportional to ``(r + 1) ** -exponent``.
+    """Return the distribution in which word r (from 0) has a share proportional to ``(r + 1) ** -exponent``.
 
     >>> zipf(3, 1.0).cumulative.round(3)
     array([0.545, 0.818, 1.   ])
@@ -93,7 +94,7 @@ def zipf(size: int, exponent: float) -> Zipf:
 
 
 def shares(weights: NDArray[np.float64]) -> Zipf:
-    """Return the law in which each word has a share in proportion to its weight, such as its count in real texts."""
+    """Return the distribution in which each word's share is proportional to its weight, such as its count in texts."""
     cumulative = np.cumsum(weights)
     cumulative /= cumulative[-1]
     size = len(cumulative)
@@ -103,7 +104,7 @@ def shares(weights: NDArray[np.float64]) -> Zipf:
 
 @kernel
 def _draw(rng: np.random.Generator, law: Zipf) -> int:
-    """Draw one word by inversion: the guide leads to the right neighbourhood, about one step is left."""
+    """Draw one word by inversion: the guide leads to the right neighbourhood, and about one step is left."""
     share = rng.random()
     word = law.guide[int(share * law.guide.size)]
     while law.cumulative[word] <= share:
@@ -113,7 +114,7 @@ def _draw(rng: np.random.Generator, law: Zipf) -> int:
 
 @kernel
 def _fill_distinct(rng: np.random.Generator, law: Zipf, out: NDArray[np.int32]) -> None:
-    """Fill each row of *out* with the first distinct words of an endless draw."""
+    """Fill each row of *out* with the first distinct words of an endless series of draws."""
     for row in range(out.shape[0]):
         filled = 0
         while filled < out.shape[1]:
@@ -128,7 +129,7 @@ def _fill_distinct(rng: np.random.Generator, law: Zipf, out: NDArray[np.int32]) 
 
 @kernel
 def _pick(rng: np.random.Generator, rows: Ragged, offsets: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-    """Write as many random words of each row as *offsets* has room for, each once; shuffles the rows."""
+    """Write as many distinct random words of each row as *offsets* has room for; shuffles the rows."""
     for row in range(offsets.size - 1):
         start, end = rows.offsets[row], rows.offsets[row + 1]
         for i in range(offsets[row + 1] - offsets[row]):
@@ -140,14 +141,14 @@ def _pick(rng: np.random.Generator, rows: Ragged, offsets: NDArray[np.int64], ou
 
 
 def distinct_words(rng: np.random.Generator, law: Zipf, rows: int, per_row: int) -> Ragged:
-    """Return *rows* rows of exactly *per_row* different words each, or of all that *law* has."""
+    """Return *rows* rows of exactly *per_row* distinct words each, or of all words that *law* has."""
     words = np.empty((rows, min(per_row, law.guide.size)), np.int32)
     _fill_distinct(rng, law, words)
     return Ragged(np.arange(rows + 1, dtype=np.int64) * words.shape[1], words.ravel())
 
 
 class Clusters(NamedTuple):
-    """Where places gather: centres with Zipf weights, their spread, the share that lies anywhere."""
+    """Clusters of places: centres with Zipf weights, their spread, and the share of places that lie anywhere."""
 
     extent: Extent
     centres: NDArray[np.float64]
@@ -161,8 +162,7 @@ def clustered(
 ) -> Clusters:
     """Return *centres* random cluster centres; *spread* is one standard deviation in widths of the extent.
 
-    Centres keep three standard deviations from the edges, so that hardly a place has to be pulled back
-    inside.
+    Centres keep three standard deviations away from the edges, so that hardly any place has to be moved back inside.
     """
     inside = rng.uniform(3 * spread, 1 - 3 * spread, (centres, 2))
     return Clusters(extent, inside, zipf(centres, 1.0), spread, background)
@@ -186,11 +186,11 @@ def regions_from(
     keywords: tuple[int, int],
     area: tuple[float, float],
 ) -> Regions:
-    """Turn messages into subscriptions, the AP-Tree paper's recipe (section 5.1.1).
+    """Turn messages into subscriptions by the recipe of the AP-Tree paper (section 5.1.1).
 
-    Each takes j of its message's keywords, j uniform in *keywords* (all of them, if the message has fewer),
-    and a box around the message's place in the proportions of *extent*, whose share of the area is uniform in
-    *area*. Shuffles the words of *rows* within each row.
+    Each takes j of its message's keywords, where j is uniform in *keywords* (all of them, if the message has fewer).
+    Its region is a box around the message's place in the proportions of *extent*, whose share of the area is uniform
+    in *area*. Shuffles the words within each of the *rows*.
     """
     available = np.diff(rows.offsets)
     wanted = np.minimum(rng.integers(keywords[0], keywords[1], available.size, endpoint=True), available)
@@ -209,7 +209,7 @@ def around(
 
 
 def expressions(rng: np.random.Generator, rows: int, keywords: int) -> tuple[NDArray[np.int32], Ragged]:
-    """Draw a boolean expression over *keywords* (at least 2) words for each row, as section 5.1.1 of the AP-Tree paper.
+    """Draw a Boolean expression over *keywords* (at least 2) words per row, as in section 5.1.1 of the AP-Tree paper.
 
     The words are cut in two at a random place; each part becomes a conjunction or a disjunction, and the two are
     joined by AND or OR. Returns the clauses of the disjunctive normal form: which row each belongs to, and the
@@ -217,9 +217,8 @@ def expressions(rng: np.random.Generator, rows: int, keywords: int) -> tuple[NDA
     """
     patterns = list(_patterns(keywords))
     clauses = [clause for pattern in patterns for clause in pattern]
-    first = np.cumsum(
-        [0, *(len(pattern) for pattern in patterns)]
-    )  # the number of each pattern's first clause
+    # The number of each pattern's first clause.
+    first = np.cumsum([0, *(len(pattern) for pattern in patterns)])
     numbered = Ragged(first, np.arange(len(clauses), dtype=np.int32))
     chosen = take(numbered, rng.integers(len(patterns), size=rows))
     owners = np.repeat(np.arange(rows, dtype=np.int32), np.diff(chosen.offsets))
@@ -227,7 +226,7 @@ def expressions(rng: np.random.Generator, rows: int, keywords: int) -> tuple[NDA
 
 
 def _patterns(keywords: int) -> Iterator[list[list[int]]]:
-    """Yield the normal form of every way to cut so many words in two and to connect them."""
+    """Yield the normal form of every way to cut *keywords* words in two and to connect the parts."""
     for cut in range(1, keywords):
         left, right = list(range(cut)), list(range(cut, keywords))
         for left_clauses, right_clauses in itertools.product(
@@ -272,10 +271,9 @@ def joined(pieces: list[Regions]) -> Regions:
 def choose_attributes(
     rng: np.random.Generator, rows: int, attributes: int, chosen: int, exponent: float
 ) -> NDArray[np.int32]:
-    """Return for each row *chosen* different attributes of *attributes*, by a Zipf law, in the order drawn.
+    """Return for each row *chosen* distinct attributes out of *attributes*, drawn by a Zipf law, in the order drawn.
 
-    One draw after the other without putting back: the order of exponential waiting times with the weights as
-    rates.
+    Drawing without replacement is sorting by exponential waiting times whose rates are the weights.
     """
     rates = np.arange(1, attributes + 1, dtype=np.float64) ** -exponent
     waits = rng.standard_exponential((rows, attributes)) / rates

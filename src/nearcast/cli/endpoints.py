@@ -1,4 +1,4 @@
-"""The ends of a stream as the command line writes them: files or Kafka topics, where rows come from and go to.
+"""The sources and sinks of a stream, as given on the command line: files or Kafka topics.
 
 A topic is ``kafka://host:9092,other:9092/topic``; options of Spark's Kafka source or sink may follow, as in
 ``kafka://host:9092/topic?maxOffsetsPerTrigger=10000&kafka.security.protocol=SSL``.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
-from nearcast.cli import sparked
+from nearcast.cli import spark_session
 from nearcast.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sink", "Topic", "arriving_changes", "arriving_messages", "quarantine", "sink", "topic_of"]
 
-Sink = Callable[
-    ["DataFrame", int], int
-]  # writes a micro-batch under its number, and tells how many rows it has
+# A function that writes a micro-batch under its number, and returns its number of rows.
+Sink = Callable[["DataFrame", int], int]
 _TOPIC = re.compile(r"kafka://([^,/?\s]+:\d+(?:,[^,/?\s]+:\d+)*)/([\w.,-]+)(?:\?(.*))?", re.ASCII)
 
 
@@ -36,7 +35,7 @@ class Topic(NamedTuple):
 
 
 def topic_of(address: str) -> Topic | None:
-    """Return the topic of an address, or None if it is no address of Kafka.
+    """Return the topic of an address, or None if it is not a Kafka address.
 
     >>> topic_of("kafka://a:9092,b:9092/messages?startingOffsets=latest")
     Topic(servers='a:9092,b:9092', name='messages', options={'startingOffsets': 'latest'})
@@ -50,16 +49,16 @@ def topic_of(address: str) -> Topic | None:
         found = None
     if found is None:
         raise InputError(
-            f"{shown(address)} is no address of a topic; write kafka://host:9092/topic, "
-            "with ?option=value&option=value behind if need be"
+            f"{shown(address)} is not the address of a topic; write kafka://host:9092/topic, "
+            "optionally followed by ?option=value&option=value"
         )
     return Topic(found[1], found[2], options)
 
 
 def arriving_messages(spark: SparkSession, address: str, schema: StructType | None) -> tuple[DataFrame, bool]:
-    """Return messages as they arrive, and whether they are raw: records and lines that may be no messages at all.
+    """Return messages as they arrive, and whether they are raw: records and lines that may not be messages.
 
-    *schema* is needed for a topic; that of files is told by those that are there.
+    *schema* is needed for a topic; for files it is inferred from those that exist.
     """
     from nearcast.spark import kafka
     from nearcast.spark.reading import format_of, stream_raw
@@ -74,12 +73,12 @@ def arriving_messages(spark: SparkSession, address: str, schema: StructType | No
 
 
 def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame) -> DataFrame:
-    """Return records of change as they arrive: the columns of the subscriptions, ``change`` and ``changed_at``.
+    """Return change records as they arrive: the columns of the subscriptions, ``change`` and ``changed_at``.
 
-    Files of Parquet have types of their own; where none is there yet, ``changed_at`` is a timestamp. In JSON and CSV it
-    is ISO 8601 with an offset, or microseconds, and a geometry is WKT. A record or a line that cannot be read comes
-    with its text as the change: there is no such change, so it is refused like others, and kept. So is a record of JSON
-    with a field whose name must be a mistake.
+    Parquet files have their own types; if there are none yet, ``changed_at`` is a timestamp. In JSON and CSV it is ISO
+    8601 with an offset, or microseconds, and a geometry is WKT. A record or line that cannot be read gets its own text
+    as its change. No such change exists, so it is refused and kept like any other refused record. The same happens to a
+    JSON record with a field whose name must be a mistake.
     """
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
@@ -105,7 +104,7 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
         told = format_of(where)
         if told not in ("json", "csv"):
             return stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
-        if told == "csv":  # where every file has these names, or it fails
+        if told == "csv":  # every file must have these names, or reading fails
             raw = stream_raw(spark, where, told, written)
         else:
             raw = stream_objects(spark, where, written, OTHER_FIELDS)
@@ -121,7 +120,7 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
 
 
 def sink(address: str) -> Sink:
-    """Return what writes the deliveries of a micro-batch to a topic, a directory or an object store."""
+    """Return the function that writes the deliveries of a micro-batch to a topic, a directory or an object store."""
     from nearcast.spark.parquet import write_parquet
     from nearcast.spark.sinks import kafka_sink, parquet_sink
 
@@ -142,14 +141,14 @@ def sink(address: str) -> Sink:
 
 
 def quarantine(directory: str) -> Sink:
-    """Return what writes rows that cannot be used; a micro-batch without any leaves no directory."""
+    """Return the function that writes rows that cannot be used; a micro-batch without any leaves no directory."""
     from nearcast.spark.sinks import parquet_sink
 
     return _counting(parquet_sink(directory))
 
 
 def _counting(write: Callable[[DataFrame, int], None]) -> Sink:
-    """Return a sink that makes the rows once, counts them, and writes them if there are any."""
+    """Return a sink that computes the rows once, counts them, and writes them if there are any."""
 
     def run(frame: DataFrame, number: int) -> int:
         frame = frame.persist()
@@ -165,12 +164,12 @@ def _counting(write: Callable[[DataFrame, int], None]) -> Sink:
 
 
 def _directory(path: str) -> str:
-    """Return where files arrive, as Spark takes it: *path*, or its good rows if ``nearcast prepare`` wrote it."""
+    """Return the directory of arriving files for Spark: *path*, or its good rows if ``nearcast prepare`` wrote it."""
     from nearcast.spark.reading import located
 
     where = located(path)
     if "://" in where or "*" in where:
         return where
     if not Path(where).is_dir():
-        raise InputError(f"there is no directory {path} where files could arrive")
-    return sparked.rows_of(where)
+        raise InputError(f"there is no directory {path} for files to arrive in; create it")
+    return spark_session.rows_of(where)

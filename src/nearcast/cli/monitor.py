@@ -1,4 +1,4 @@
-"""Streaming queries that a command follows until they end, or until it is told to stop."""
+"""Following streaming queries until they end, or until a signal asks the command to stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nearcast import config
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Followed", "follow", "told_to_stop"]
+__all__ = ["QueryMonitor", "follow", "stop_on_signal"]
 
 
 @contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """Give an event that is set by SIGTERM or SIGINT, instead of ending the process."""
+def stop_on_signal() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and SIGINT set, instead of ending the process."""
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)
@@ -31,27 +31,27 @@ def told_to_stop() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-class Followed:
-    """A query, what it has read since it was started, and how it ends."""
+class QueryMonitor:
+    """A streaming query, the rows that it has read since it was started, and how it ended."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
-        self._rows: dict[int, tuple[int, ...]] = {}  # of each micro-batch: what each of its sources had
-        self._told: tuple[float, int] | None = None  # when it was told to stop, and after which micro-batch
+        self._rows: dict[int, tuple[int, ...]] = {}  # of each micro-batch, the number of rows of each source
+        self._asked: tuple[float, int] | None = None  # when it was asked to stop, and after which micro-batch
         self._stopped = False
 
     @property
     def batches(self) -> int:
-        """How many micro-batches had something to read."""
+        """The number of micro-batches that had something to read."""
         return len(self._rows)
 
     def read(self, source: int) -> int:
-        """Return how many rows a source had, by its place in the query."""
+        """Return the number of rows of a source, given its position in the query."""
         return sum(rows[source] for rows in self._rows.values())
 
     def look(self, stop: bool) -> bool:
-        """Note what has happened; where *stop* says so, stop between two micro-batches. Tell whether it goes on."""
-        active = self._query.isActive  # first: what a query says last, it says before it ends
+        """Record progress; with *stop*, stop between two micro-batches. Return whether the query is still running."""
+        active = self._query.isActive  # asked first: a query reports its last progress before it ends
         for progress in self._query.recentProgress:
             rows = tuple(int(source["numInputRows"]) for source in progress["sources"])
             if any(rows):
@@ -60,25 +60,25 @@ class Followed:
             return False
         if stop:
             last = max(self._rows, default=-1)
-            self._told = self._told or (time.perf_counter(), last)
-            waited = time.perf_counter() - self._told[0] > config.CLI_DRAIN_SECONDS
-            if waited or last > self._told[1] or not self._query.status["isTriggerActive"]:
+            self._asked = self._asked or (time.perf_counter(), last)
+            waited = time.perf_counter() - self._asked[0] > config.CLI_DRAIN_SECONDS
+            if waited or last > self._asked[1] or not self._query.status["isTriggerActive"]:
                 self.stop()
         return True
 
     def stop(self) -> None:
-        """Stop it now; a micro-batch that is broken off comes again at the next start."""
+        """Stop the query now; a micro-batch that is interrupted is repeated at the next start."""
         self._stopped = True
         self._query.stop()
 
     def failure(self) -> str | None:
-        """Return the error that ended it, if one did; being stopped is none."""
+        """Return the error that ended the query, if one did; stopping it is not an error."""
         error = None if self._stopped else self._query.exception()
         return None if error is None else str(error)
 
 
-def follow(queries: Sequence[Followed], stop: threading.Event, show: Callable[[], None]) -> str | None:
-    """Follow queries until all have ended; when one fails, stop the others, and return its error."""
+def follow(queries: Sequence[QueryMonitor], stop: threading.Event, show: Callable[[], None]) -> str | None:
+    """Follow queries until all have ended; if one fails, stop the others and return its error."""
     while [query for query in queries if query.look(stop.is_set())]:
         show()
         if failure := _failure(queries):
@@ -89,5 +89,5 @@ def follow(queries: Sequence[Followed], stop: threading.Event, show: Callable[[]
     return _failure(queries)
 
 
-def _failure(queries: Sequence[Followed]) -> str | None:
+def _failure(queries: Sequence[QueryMonitor]) -> str | None:
     return next((failure for query in queries if (failure := query.failure())), None)

@@ -1,4 +1,4 @@
-"""Places and regions as GeoJSON, as text, and from whatever a caller has."""
+"""Places and regions as GeoJSON and as text, and from any form that a caller may pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_region(value: Any, space: Space = WGS84) -> Region:
 
 
 def as_place(value: Any, space: Space = WGS84) -> Place:
-    """Return *value* as the place of a message: as :func:`as_region`, with points, without everywhere."""
+    """Return *value* as the place of a message: like :func:`as_region`, but with points and without everywhere."""
     place = None if value is None else _read(value, space)
     if place is None or isinstance(place, Everywhere):
         raise GeometryError(
@@ -66,8 +66,8 @@ def _read(value: Any, space: Space) -> Place | Region:
 def to_geojson(place: Place | Region) -> dict[str, Any] | None:
     """Return *place* as a GeoJSON geometry; everywhere is ``None``.
 
-    A box is a rectangle with a ``bbox`` member (a MultiPolygon where it crosses the antimeridian), a circle a
-    Point with a ``radius`` member. :func:`from_geojson` reads all of them back.
+    A box becomes a rectangle with a ``bbox`` member (a MultiPolygon if it crosses the antimeridian), a circle becomes a
+    Point with a ``radius`` member. :func:`from_geojson` reads both back.
 
     >>> to_geojson(Circle(lon=1, lat=2, radius=800))
     {'type': 'Point', 'coordinates': [1.0, 2.0], 'radius': 800.0}
@@ -106,7 +106,7 @@ def from_geojson(mapping: Mapping[str, Any] | None, space: Space = WGS84) -> Pla
     if kind == "Feature":
         return from_geojson(mapping.get("geometry"), space)
     if kind in ("FeatureCollection", "GeometryCollection"):
-        raise GeometryError(f"a {kind} is several places; give one of its members at a time")
+        raise GeometryError(f"a {kind} has several places; give one of its members at a time")
     if kind == "Point":
         return _point_from_geojson(mapping, space)
     return _from_shapely(as_shapely(mapping), space)
@@ -128,7 +128,7 @@ def _ring(box: Bounds) -> list[list[float]]:
 
 
 def _lists(value: Any) -> Any:
-    """Return nested tuples as the lists that JSON has."""
+    """Return nested tuples as lists, as in JSON."""
     if isinstance(value, dict):
         return {name: _lists(member) for name, member in value.items()}
     return [_lists(member) for member in value] if isinstance(value, tuple) else value
@@ -136,7 +136,7 @@ def _lists(value: Any) -> Any:
 
 # --- Text ----------------------------------------------------------------------------------------------------
 def to_text(place: Place | Region) -> str:
-    """Return *place* as text: WKT, and ``BOX``, ``CIRCLE`` and ``EVERYWHERE`` in the same manner.
+    """Return *place* as text: WKT, extended by ``BOX``, ``CIRCLE`` and ``EVERYWHERE``.
 
     >>> to_text(Circle(lon=-73.99, lat=40.73, radius=800))
     'CIRCLE (-73.99 40.73, 800 m)'
@@ -158,10 +158,10 @@ def to_text(place: Place | Region) -> str:
 
 
 def from_text(text: str, space: Space = WGS84) -> Place | Region:
-    """Return the place that *text* describes: what :func:`to_text` writes, and points and polygons of WKT.
+    """Return the place that *text* describes: any output of :func:`to_text`, or a point or polygon in WKT.
 
-    The radius of a circle is in metres (``800 m``, or ``800``) or kilometres (``1.5 km``) in WGS84, a plain
-    number in a planar space.
+    In WGS84 the radius of a circle is in metres (``800 m``, or ``800``) or kilometres (``1.5 km``); in a planar space
+    it is a plain number.
 
     >>> from_text("circle (-73.99 40.73, 1.5 km)")
     Circle(lon=-73.99, lat=40.73, radius=1500.0)
@@ -226,7 +226,7 @@ def _from_shapely(geometry: Any, space: Space) -> Place:
 
 
 def _as_box(geometry: BaseGeometry, space: Space) -> Box | None:
-    """Return the box that a polygon is (or two that meet at the antimeridian), ``None`` for other shapes."""
+    """Return a rectangle (or two that meet at the antimeridian) as a box, ``None`` for other shapes."""
     parts = [rectangle(part) for part in getattr(geometry, "geoms", (geometry,))]
     if len(parts) == 1 and parts[0] is not None:
         return Box(*parts[0], space=space)

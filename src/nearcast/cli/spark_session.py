@@ -1,9 +1,9 @@
-"""What all commands on Spark share: their options, and the session that these open.
+"""The Spark session of a command, the options that configure it, and the rows that it reads.
 
 ::
 
     def command(master: Master = None, conf: Conf = None, verbose: Verbose = False) -> None:
-        with sparked.opened("nearcast command", master, conf, verbose) as spark:
+        with spark_session.open_session("nearcast command", master, conf, verbose) as spark:
             ...
 """
 
@@ -29,8 +29,8 @@ __all__ = [
     "first_sentence",
     "index_or_rows",
     "is_index",
-    "named",
-    "opened",
+    "open_session",
+    "parse_pairs",
     "rows_of",
     "typed_path",
     "typed_rows",
@@ -41,26 +41,26 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…; this machine, all cores, unless given.",
+        help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…; by default on all cores of this machine.",
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be given several times."),
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated."),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Let Spark log to stderr.")]
 
 
 @contextmanager
-def opened(
+def open_session(
     app: str, master: str | None, conf: list[str] | None, verbose: bool, *, kafka: bool = False
 ) -> Iterator[SparkSession]:
-    """Open the session that the options ask for, if need be with Kafka; errors of Spark become sentences.
+    """Open the session that the options describe, with Kafka if needed; errors of Spark become sentences.
 
-    A session that is active already is used as it is, and stays open.
+    A session that is already active is used as it is, and stays open.
     """
-    settings = named(conf, "--conf", "NAME=VALUE")
-    # Spark logs an error several times over, with all its stacks; it also comes back to us, who say it in a line.
+    settings = parse_pairs(conf, "--conf", "NAME=VALUE")
+    # Spark logs an error several times, with all its stack traces. It also raises it, and we report it in one line.
     settings = {"spark.log.level": "INFO" if verbose else "FATAL", **settings}
     from nearcast.spark import session
     from nearcast.spark.session import active
@@ -77,20 +77,20 @@ def opened(
             spark.stop()
 
 
-def named(given: list[str] | None, option: str, form: str) -> dict[str, str]:
+def parse_pairs(given: list[str] | None, option: str, form: str) -> dict[str, str]:
     """Return NAME=VALUE options as a mapping."""
     pairs = {}
     for written in given or ():
         name, equals, value = written.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"{option} {shown(written)} is not of the form {form}")
+            raise InputError(f"{option} {shown(written)} has the wrong form; write {form}")
         pairs[name.strip()] = value.strip()
     return pairs
 
 
 @contextmanager
 def _in_sentences() -> Iterator[None]:
-    """Turn errors of Spark into one line: what it says first."""
+    """Turn errors of Spark into one line, the first sentence of each."""
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     try:
@@ -101,21 +101,21 @@ def _in_sentences() -> Iterator[None]:
 
 
 def first_sentence(message: str) -> str:
-    r"""Return what an error of Spark says: of one in a Python worker, what was raised there.
+    r"""Return the first sentence of a Spark error; for an error in a Python worker, the message that was raised there.
 
     >>> first_sentence("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03\n== SQL ==")
     'Path does not exist: file:/x.'
     >>> first_sentence("Traceback (most recent call last):\n  …\nnearcast.errors.ModelError: message 7 has no place")
     'message 7 has no place'
     """
-    lines = message.strip().splitlines() or ["it failed without a word"]
+    lines = message.strip().splitlines() or ["it failed without a message"]
     raised = [line.strip() for line in lines if re.match(r"\s*[\w.]+(Error|Exception): ", line)]
     line = raised[-1] if raised else lines[0]
     return re.sub(r"^\[[A-Z0-9_.]+\] |^nearcast\.errors\.\w+: | SQLSTATE: \w+", "", line.strip())
 
 
 def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:
-    """Return the rows of Parquet files, or of what ``nearcast prepare`` wrote, as a batch DataFrame."""
+    """Return the rows of Parquet files, or of the output of ``nearcast prepare``, as a batch DataFrame."""
     from nearcast.spark.reading import read_raw
 
     where = typed_path(path, kind)
@@ -123,7 +123,7 @@ def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:
 
 
 def typed_path(path: str, kind: str) -> str:
-    """Return where the Parquet files are: *path*, or its ``good`` rows where ``nearcast prepare`` wrote it."""
+    """Return the path of the Parquet files: *path*, or its ``good`` rows if ``nearcast prepare`` wrote it."""
     from nearcast.spark.reading import located
 
     where = located(path)
@@ -134,23 +134,23 @@ def typed_path(path: str, kind: str) -> str:
     if rows_of(where) != where:
         return rows_of(where)
     if Path(where).is_file() and not where.endswith(".parquet"):
-        raise InputError(f"{path} is not Parquet; make it so with: nearcast prepare {kind} {path} prepared")
+        raise InputError(f"{path} is not Parquet; convert it with: nearcast prepare {kind} {path} prepared")
     return where
 
 
 def rows_of(path: str) -> str:
-    """Return what is read of *path*: its ``good`` rows where ``nearcast prepare`` wrote it."""
+    """Return the path that is read: *path*, or its ``good`` rows if ``nearcast prepare`` wrote it."""
     good = Path(path, "good")
     return str(good) if good.is_dir() else path
 
 
 def is_index(path: str) -> bool:
-    """Tell whether a directory is what ``nearcast build`` made."""
+    """Return whether ``nearcast build`` made a directory."""
     return any(Path(path, name).exists() for name in ("CURRENT", "manifest.json"))
 
 
 def index_or_rows(spark: SparkSession, path: str) -> DataFrame | str:
-    """Return the directory of an index as it is, or the subscriptions of Parquet files."""
+    """Return the path of an index unchanged, or the subscriptions of Parquet files."""
     if is_index(path):
         return str(Path(path).absolute())
     return typed_rows(spark, path, "subscriptions")

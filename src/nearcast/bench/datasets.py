@@ -1,8 +1,10 @@
-"""Where the papers' experiments take place: datasets, and the sizes of a run.
+"""The datasets of the papers' experiments, and the sizes of a run.
 
-Four synthetic datasets stand for those of the AP-Tree paper (its Table 2): as many words, as many of them in a message;
-where the places lie is guessed. With a directory of real data, tweets stand for TWEETS, names of places for GN and for
-the USA dataset of the LFILTER paper, and the synthetic ones are there besides.
+Four synthetic datasets stand in for those of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support
+Location-Aware Publish/Subscribe" (2015), Table 2: they have as many words, and as many words in a message; the
+positions of the places are guessed. With a directory of real data, tweets also stand in for TWEETS, and the names of
+places for GN and for the USA dataset of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe
+Services" (2015).
 """
 
 from __future__ import annotations
@@ -21,21 +23,21 @@ from nearcast.workloads import PLAIN, Recipe, Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Dataset", "Scene", "Setting", "scene"]
+__all__ = ["Dataset", "DatasetSetting", "Scene", "scene"]
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Where messages come from: ``make(subscriptions, messages, seed=…, recipe=…)`` draws a workload of it."""
+    """A source of messages: ``make(subscriptions, messages, seed=…, recipe=…)`` draws a workload from it."""
 
     name: str
     make: Callable[..., Workload]
-    message_keywords: int  # about as many as a message has
+    message_keywords: int  # about the number in a message
 
 
 @dataclass(frozen=True)
-class Setting:
-    """All that decides a workload but the seed. Equal settings share one."""
+class DatasetSetting:
+    """Everything that determines a workload except the seed; equal settings share a workload."""
 
     dataset: Dataset
     subscriptions: int
@@ -44,14 +46,14 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """What the data is called."""
+        """The name of the data."""
         return self.dataset.name
 
     def make(self, seed: int) -> Case:
         """Return the workload: subscriptions, the measured messages, and messages before these.
 
-        Cost models learn from the earlier ones, which are as many however few are measured: the papers' streams are
-        long.
+        Cost models learn from the earlier messages. Their number does not depend on how few are measured, since the
+        papers' streams are long.
         """
         length = self.recipe.message_keywords or self.dataset.message_keywords
         before = max(1, config.EXPERIMENT_HISTORY_WORDS // length)
@@ -62,7 +64,7 @@ class Setting:
 
 
 class Scene(NamedTuple):
-    """What the experiments of one run share: the sizes and the datasets."""
+    """The sizes and datasets that the experiments of one run share."""
 
     subscriptions: int
     messages: int
@@ -72,14 +74,14 @@ class Scene(NamedTuple):
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """All of them."""
+        """All datasets."""
         return self.tweets, self.places, *self.others
 
     def setting(
         self, dataset: Dataset, recipe: Recipe = PLAIN, *, times: float = 1.0, message_share: float = 1.0
-    ) -> Setting:
-        """Return the setting with the scene's sizes, or *times* the subscriptions and a share of the messages."""
-        return Setting(
+    ) -> DatasetSetting:
+        """Return the setting with the scene's sizes, or with *times* the subscriptions and a share of the messages."""
+        return DatasetSetting(
             dataset,
             max(1, round(self.subscriptions * times)),
             max(1, round(self.messages * message_share)),

@@ -1,8 +1,10 @@
-"""Workloads for covering: commands on random rectangles (section V.A of the paper), and full subscriptions.
+"""Workloads for covering: commands on random rectangles, and full subscriptions.
 
-A rectangle is a random segment of the unit interval for each attribute. A command subscribes another one, or with the
-probability p it unsubscribes one of those that are there, at random. Full subscriptions are those of a dataset, a box
-and 1 to 5 words, with tests on 0 to 3 of some attributes: half of them from both sides, half from one.
+The commands are those of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems"
+(2005), section V.A. A rectangle has a random segment of the unit interval for each attribute. A command subscribes a
+new rectangle or, with probability p, unsubscribes a random one of those that are subscribed. Full subscriptions are
+those of a dataset, with a box and 1 to 5 words, and tests on 0 to 3 attributes: half of the tests have two bounds,
+half have one.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import config
+from nearcast.bench.datasets import scene
 from nearcast.bench.experiments import Case
-from nearcast.bench.scenes import scene
 from nearcast.columns import SubscriptionTable
 from nearcast.columns.clauses import keyword_offsets
 from nearcast.columns.ragged import offsets_of
@@ -24,25 +26,32 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.bench.scenes import Dataset
+    from nearcast.bench.datasets import Dataset
 
-__all__ = ["Commands", "CoveringScene", "FullSetting", "RectangleSetting", "Wanted", "covering_scene"]
+__all__ = [
+    "CommandLog",
+    "CoveringScene",
+    "FullSetting",
+    "FullSubscriptions",
+    "RectangleSetting",
+    "covering_scene",
+]
 
 
-class Commands(NamedTuple):
-    """Subscriptions, and a log of who arrives and who leaves (``RelationGraph.replay``)."""
+class CommandLog(NamedTuple):
+    """Subscriptions, and a log of which arrive and which leave (see ``RelationGraph.replay``)."""
 
     subscriptions: SubscriptionTable
     log: NDArray[np.int64]
 
-    def first(self, commands: int) -> Commands:
-        """Return the first so many commands."""
+    def first(self, commands: int) -> CommandLog:
+        """Return the first *commands* commands."""
         log = self.log[:commands]
-        return Commands(self.subscriptions.take(np.arange(int(log.max(initial=-1)) + 1)), log)
+        return CommandLog(self.subscriptions.take(np.arange(int(log.max(initial=-1)) + 1)), log)
 
 
-class Wanted(NamedTuple):
-    """Full subscriptions: those that are there, and newcomers."""
+class FullSubscriptions(NamedTuple):
+    """Full subscriptions: existing ones, and newcomers."""
 
     subscriptions: SubscriptionTable
     newcomers: SubscriptionTable
@@ -50,7 +59,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class RectangleSetting:
-    """Random commands on rectangles of so many attributes."""
+    """Random commands on rectangles with a given number of attributes."""
 
     attributes: int
     commands: int
@@ -75,11 +84,11 @@ class RectangleSetting:
             ),
         )
         facts = {"attributes": each, "commands": self.commands, "leaving": self.leaving}
-        return Case(facts, covering=Commands(table, log))
+        return Case(facts, covering=CommandLog(table, log))
 
 
 def _log(rng: np.random.Generator, commands: int, leaving: float) -> NDArray[np.int64]:
-    """Return a log of commands; whoever leaves is drawn from those that are there."""
+    """Return a log of commands; a subscription that leaves is drawn from those that are subscribed."""
     log, arrived = np.empty(commands, np.int64), 0
     present: list[int] = []
     leaves, draws = (rng.random(commands) < leaving).tolist(), rng.random(commands).tolist()
@@ -115,7 +124,8 @@ class FullSetting:
         made = self.dataset.make(total, 1, seed=seed)
         table = made.subscriptions
         if self.tests:
-            rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(5)[4])  # the data has the others
+            # The data uses the other four streams.
+            rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(5)[4])
             clauses = table.clauses
             table = SubscriptionTable.from_arrays(
                 clauses.boxes,
@@ -127,14 +137,16 @@ class FullSetting:
         rows = np.arange(total)
         return Case(
             {**made.facts, "attributes": config.COVERING_ATTRIBUTES if self.tests else 0},
-            covering=Wanted(table.take(rows[: self.subscriptions]), table.take(rows[self.subscriptions :])),
+            covering=FullSubscriptions(
+                table.take(rows[: self.subscriptions]), table.take(rows[self.subscriptions :])
+            ),
         )
 
 
 def _tests(
     rng: np.random.Generator, rows: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    """Return tests on 0 to 3 different attributes for each row."""
+    """Return tests on 0 to 3 distinct attributes for each row."""
     low, high = config.COVERING_TESTS
     counts = rng.integers(low, high + 1, rows)
     drawn = np.argsort(rng.random((rows, config.COVERING_ATTRIBUTES)), axis=1)[:, :high].astype(np.int32)
@@ -146,23 +158,23 @@ def _tests(
 
 @dataclass(frozen=True)
 class CoveringScene:
-    """What the experiments of one run share: the sizes and the datasets."""
+    """The sizes and datasets that the experiments of one run share."""
 
     datasets: tuple[Dataset, ...]
     commands: int
     subscriptions: int
 
     def rectangles(self, attributes: int, *, share: float = 1.0, leaving: float) -> RectangleSetting:
-        """Return commands on rectangles, a share of them."""
+        """Return a share of the commands on rectangles."""
         return RectangleSetting(attributes, max(1, round(self.commands * share)), leaving)
 
     def full(self, dataset: Dataset, *, share: float = 1.0, tests: bool = True) -> FullSetting:
-        """Return full subscriptions, a share of them."""
+        """Return a share of the full subscriptions."""
         size = max(1, round(self.subscriptions * share))
         return FullSetting(dataset, size, min(config.COVERING_NEWCOMERS, size), tests)
 
 
 def covering_scene(commands: int, subscriptions: int, data: Path | None = None) -> CoveringScene:
-    """Return the scene; with real data, tweets and places, else the synthetic ones like these."""
+    """Return the scene, with tweets and places if there is real data, else with the synthetic datasets like these."""
     world = scene(subscriptions, 1, data)
     return CoveringScene((world.tweets, world.places), commands, subscriptions)

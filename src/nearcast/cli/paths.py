@@ -1,4 +1,4 @@
-"""What a command writes is not what it reads, however the two are spelled."""
+"""Checking that a command does not write to what it reads, however the two paths are spelled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FILE = re.compile(r"file:(?://[^/]*)?(/.*)")  # file:///a, file:/a
 def keep_apart(
     outputs: Iterable[str | None], inputs: Iterable[str | None], *, replaced: bool = False
 ) -> None:
-    """Raise InputError if an output is an input, or lies in one, where it would be read as a part of it.
+    """Raise InputError if an output is an input, or lies in one, where it would be read as part of the input.
 
-    Where outputs are *replaced* as wholes, no input may lie in them either. ``-`` and None are neither.
+    If outputs are *replaced* as a whole, no input may lie in them either. ``-`` and None are ignored.
     """
     read = [path for path in inputs if path not in (None, "-")]
     for output in outputs:
@@ -35,9 +35,9 @@ def keep_apart(
 
 
 def _lies_in(inner: str, outer: str) -> bool:
-    """Tell whether a path is another, or leads into it: through links, by relative paths, as a URL."""
+    """Return whether a path is another path or leads into it: through links, relative paths, or as a URL."""
     here, there = _path(inner), _path(outer)
-    if here is None or there is None:  # not of this file system: a bucket, a topic
+    if here is None or there is None:  # not in this file system: a bucket, a topic
         url, other = (address.partition("?")[0].rstrip("/") for address in (inner, outer))
         return here is there and f"{url}/".startswith(f"{other}/")
     ways = (here, *here.parents)
@@ -52,7 +52,7 @@ def _lies_in(inner: str, outer: str) -> bool:
 
 
 def _path(address: str) -> Path | None:
-    """Return the real path that an address leads to, None where it is not of this file system."""
+    """Return the real path that an address leads to, None if it is not in this file system."""
     file = _FILE.fullmatch(address)
     if file is not None:
         exact = Path(file[1])
@@ -64,6 +64,6 @@ def _same(one: Path, other: Path) -> bool:
     if one == other:
         return True
     try:
-        return one.samefile(other)  # hard links, and names that differ by case where that makes no difference
-    except OSError:  # one of them is not there
+        return one.samefile(other)  # hard links, and file systems that ignore case
+    except OSError:  # one of them does not exist
         return False

@@ -1,7 +1,8 @@
-"""Workloads for top-k over a window, after section 8.1.1 of the Skype paper.
+"""Workloads for top-k over a window.
 
-A subscription takes the place of a random message and some of its words, usually 1 to 5; α is uniform in [0, 1].
-Words weigh by their frequencies in the window at the beginning.
+They follow section 8.1.1 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over Sliding
+Window" (2017). A subscription has the place of a random message and some of its words, usually 1 to 5; α is uniform in
+[0, 1]. Words are weighted by their frequencies in the initial window.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nearcast import config
+from nearcast.bench.datasets import scene
 from nearcast.bench.experiments import Case
-from nearcast.bench.scenes import scene
 from nearcast.columns import MessageBatch
 from nearcast.columns.clauses import keyword_offsets
 from nearcast.geometry import Geographic
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nearcast.bench.scenes import Dataset
+    from nearcast.bench.datasets import Dataset
     from nearcast.ranking.windows import Window
 
-__all__ = ["RankingScene", "RankingSetting", "Stream", "Wishes", "ranking_scene"]
+__all__ = ["RankedSubscriptions", "RankingScene", "RankingSetting", "Stream", "ranking_scene"]
 
-_SECOND = 1_000_000  # microseconds between two messages, where time counts
+_SECOND = 1_000_000  # microseconds between two messages in a window of time
 
 
-class Wishes(NamedTuple):
-    """Subscriptions: where they are, their words, and how much nearness counts for each."""
+class RankedSubscriptions(NamedTuple):
+    """Subscriptions: their places, their words, and the weight of nearness for each."""
 
     points: NDArray[np.float64]
     words: Ragged
@@ -46,9 +47,9 @@ class Wishes(NamedTuple):
 
 @dataclass(frozen=True)
 class Stream:
-    """Subscriptions, and messages in the order of their arrival: the first *size* fill the window."""
+    """Subscriptions, and messages in order of arrival; the first *size* fill the window."""
 
-    wishes: Wishes
+    wishes: RankedSubscriptions
     messages: MessageBatch
     size: int
     window: Window
@@ -57,19 +58,19 @@ class Stream:
 
     @cached_property
     def frequencies(self) -> DocumentFrequencies:
-        """How rare words are in the window at the beginning."""
+        """The document frequencies of words in the initial window."""
         return DocumentFrequencies.of(self.messages.take(np.arange(self.size)))
 
     def batches(self, begin: int, end: int) -> list[range]:
-        """Return the messages *begin* to *end*, by their rows, as they are published."""
+        """Return the rows of the messages *begin* to *end*, in the batches in which they are published."""
         return [range(at, min(end, at + config.TOPK_BATCH)) for at in range(begin, end, config.TOPK_BATCH)]
 
     def first(self, rows: int) -> Stream:
-        """Return the same with so many subscriptions, messages in the window and messages after it at most."""
+        """Return the same with at most *rows* subscriptions, messages in the window, and messages after it."""
         size = min(self.size, rows)
         some = np.arange(min(rows, len(self.wishes.points)))
         return Stream(
-            Wishes(
+            RankedSubscriptions(
                 self.wishes.points[some], sampling.take(self.wishes.words, some), self.wishes.alphas[some]
             ),
             self.messages.take(np.arange(min(size + rows, len(self.messages)))),
@@ -82,16 +83,16 @@ class Stream:
 
 @dataclass(frozen=True)
 class RankingSetting:
-    """All that decides a workload but the seed.
+    """Everything that determines a workload except the seed.
 
-    Words come from the message whose place a subscription has, or with *zipf* from all words of the window by a Zipf
-    law over their ranks. With *timed* the window is one of time, in which messages come at equal distances.
+    The words of a subscription come from the message whose place it has or, with *zipf*, from all words of the window
+    by a Zipf law over their ranks. With *timed* the window is one of time, in which messages arrive at equal intervals.
     """
 
     dataset: Dataset
     subscriptions: int
     window: int
-    messages: int  # that arrive when the window is full
+    messages: int  # that arrive once the window is full
     k: int = config.TOPK_K
     keywords: tuple[int, int] = config.AP_KEYWORDS
     zipf: bool = False
@@ -99,16 +100,16 @@ class RankingSetting:
 
     @property
     def name(self) -> str:
-        """What the data is called."""
+        """The name of the data."""
         return self.dataset.name
 
     def make(self, seed: int) -> Case:
         """Return the workload."""
         total = self.window + self.messages
-        recipe = Recipe(keywords=self.keywords, area=(0.0, 0.0))  # a box without extent: the place
+        recipe = Recipe(keywords=self.keywords, area=(0.0, 0.0))  # a box of zero size: the place
         made = self.dataset.make(self.subscriptions, total, seed=seed, recipe=recipe)
         clauses, messages = made.subscriptions.clauses, made.messages
-        rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])  # the data has the others
+        rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])  # the data uses the other three
         words = Ragged(keyword_offsets(clauses), clauses.keywords)
         if self.timed:
             probes = messages.probes
@@ -124,7 +125,7 @@ class RankingSetting:
         return Case(
             {**made.facts, "k": self.k, "window": self.window, "zipf": self.zipf, "timed": self.timed},
             ranking=Stream(
-                Wishes(clauses.boxes[:, :2], words, rng.random(self.subscriptions)),
+                RankedSubscriptions(clauses.boxes[:, :2], words, rng.random(self.subscriptions)),
                 messages,
                 self.window,
                 _window(self.window, self.timed),
@@ -136,9 +137,9 @@ class RankingSetting:
 
 @dataclass(frozen=True)
 class RankingScene:
-    """What the experiments of one run share: the sizes and the datasets."""
+    """The sizes and datasets that the experiments of one run share."""
 
-    datasets: tuple[Dataset, ...]  # the first is the one where something else varies
+    datasets: tuple[Dataset, ...]  # the first one is used where something else varies
     subscriptions: int
     window: int
     messages: int
@@ -155,7 +156,7 @@ class RankingScene:
         zipf: bool = False,
         timed: bool = False,
     ) -> RankingSetting:
-        """Return the setting with the scene's sizes, or *times* the subscriptions or the window."""
+        """Return the setting with the sizes of the scene, or with *times* the subscriptions or the window."""
         return RankingSetting(
             dataset or self.datasets[0],
             self.subscriptions * times,
@@ -175,7 +176,7 @@ def ranking_scene(
     k: int = config.TOPK_K,
     data: Path | None = None,
 ) -> RankingScene:
-    """Return the scene: tweets, places, and the synthetic dataset that is most like YELP, which nobody has."""
+    """Return the scene: tweets, places, and the synthetic dataset most like YELP, which is not available."""
     world = scene(subscriptions, messages, data)
     like_yelp = next(dataset for dataset in world.others if dataset.name == "cars-like")
     return RankingScene((world.tweets, world.places, like_yelp), subscriptions, window, messages, k)
@@ -186,7 +187,7 @@ def _window(size: int, timed: bool) -> Window:
 
 
 def _by_rank(rng: np.random.Generator, window: MessageBatch, lengths: NDArray[np.int64]) -> Ragged:
-    """Return rows of so many words each, different ones of the window, the r-th most frequent by a Zipf law."""
+    """Return rows of distinct words of the window with the given lengths, drawn by a Zipf law over their ranks."""
     counts = np.bincount(window.probes.keywords)
     ranked = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].astype(np.int32)
     most = min(int(lengths.max()), len(ranked))
