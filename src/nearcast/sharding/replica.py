@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.ragged import offsets_of, ragged_take
@@ -92,7 +93,12 @@ class Router(_Following):
 
 
 class Replica(_Following):
-    """One shard of a version with the changes since."""
+    """One shard of a version with the changes since.
+
+    Each subscription that was ever stored here has an *entry*: a number that only grows, and that :attr:`ids` and the
+    routes are listed by. The index numbers subscriptions by rows, and may give the row of a removed one to a newcomer;
+    ``_entries`` translates.
+    """
 
     def __init__(self, version: Sharded, number: int, router: Router) -> None:
         self._version, self._number, self._router = version, number, router
@@ -108,14 +114,16 @@ class Replica(_Following):
         self.ids = self._version.ids.take(pa.array(rows))
         self._names = Vocabulary()
         self._row_of = np.empty(0, np.int64)  # the row of each name, or -1
-        self._note(self.ids, np.arange(len(rows)))
+        self._entries = np.empty(0, np.int32)  # the entry of each row
+        self._note(self.ids, np.arange(len(rows)), 0)
 
-    def _note(self, ids: pa.Array, rows: np.ndarray) -> None:
-        """Let these ids stand for these rows."""
+    def _note(self, ids: pa.Array, rows: NDArray[Any], first: int) -> None:
+        """Note the rows of subscriptions, whose entries are numbered from *first*."""
         codes = self._names.add(ids.cast(pa.string()))
-        missing = len(self._names) - len(self._row_of)
-        self._row_of = np.concatenate([self._row_of, np.full(missing, -1)])
+        self._row_of = _padded(self._row_of, len(self._names))
         self._row_of[codes] = rows
+        self._entries = _padded(self._entries, int(rows.max(initial=-1)) + 1)
+        self._entries[rows] = np.arange(first, first + len(rows))
 
     def _apply(self, path: Path) -> None:
         delta = pq.read_table(path)
@@ -130,7 +138,7 @@ class Replica(_Following):
         here = there(delta).take(mine)
         rows = self._matcher.insert(subscriptions_of(here, self._matcher))
         ids = here["id"].combine_chunks().cast(self.ids.type)
-        self._note(ids, rows)
+        self._note(ids, rows, len(self.ids))
         self.ids = pa.concat_arrays([self.ids, ids])
         offsets, shards = ragged_take(*routes, mine)
         self._stored = Routes(
@@ -139,7 +147,13 @@ class Replica(_Following):
         )
 
     def match(self, batch: pa.RecordBatch | pa.Table, sent: Routes) -> Matches:
-        """Return what this shard delivers of messages; *sent* says to which shards each went."""
+        """Return the entries that this shard delivers each message to; *sent* lists the shards of each message."""
         found = self._matcher.match(MessageBatch.from_arrow(batch, like=self._matcher))
-        mine = delivering_shards(self._stored, sent, found.rows, found.messages) == self._number
-        return Matches(offsets_of(np.bincount(found.messages[mine], minlength=len(batch))), found.rows[mine])
+        entries = self._entries[found.rows]
+        mine = delivering_shards(self._stored, sent, entries, found.messages) == self._number
+        return Matches(offsets_of(np.bincount(found.messages[mine], minlength=len(batch))), entries[mine])
+
+
+def _padded(values: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return *values* with as many -1 behind them as *size* needs; more of them stay as they are."""
+    return np.concatenate([values, np.full(max(size - len(values), 0), -1, values.dtype)])

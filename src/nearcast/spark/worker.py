@@ -49,8 +49,8 @@ def opened(version: str) -> tuple[Index | Sharded, pa.Array]:
     """
     index = open_index(version)
     if isinstance(index, Index):
-        ids = index.table.ids
-        return index, spark_ids(pa.array(np.arange(len(index))) if ids is None else ids)
+        table = index.table  # of all rows, those of removed subscriptions too
+        return index, spark_ids(pa.array(np.arange(len(table))) if table.ids is None else table.ids)
     return index, spark_ids(index.ids)
 
 
