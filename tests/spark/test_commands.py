@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from nearcast import open_index
 from nearcast.cli import app
-from nearcast.sharding.version import Sharded
+from nearcast.sharding.version import ShardedVersion
 from spark.worlds import pairs, write_files
 
 pytestmark = pytest.mark.spark
@@ -52,7 +52,7 @@ def test_profile_build_match(world, paths, tmp_path):
     )  # fmt: skip
     summary = json.loads(built.stdout)
     assert (summary["subscriptions"], summary["shards"], summary["distribution"]) == (300, 2, "location")
-    assert isinstance(open_index(versions), Sharded)
+    assert isinstance(open_index(versions), ShardedVersion)
 
     out = tmp_path / "deliveries"
     matched = run("match", messages, versions, "--master", "local[2]", "--output", out, "--json")

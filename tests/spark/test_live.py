@@ -337,7 +337,7 @@ def test_a_change_may_have_a_region_of_another_form_than_all_before(spark, tmp_p
     box = {"xmin": 1.0, "ymin": 1.0, "xmax": 2.0, "ymax": 2.0}
     record = {"change": "subscribe", "id": "b", "expression": "tea", "changed_at": 1, **box}
     live._deltas.apply(pa.Table.from_pylist([record]), 0, live._path(live._last().version), ())
-    (there,) = live._deltas.there(0).to_pylist()
+    (there,) = live._deltas.subscribed(0).to_pylist()
     assert {name: there[name] for name in box} == box
 
 

@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 
 from nearcast.errors import ColumnError, NearcastWarning
 from nearcast.spark import Live, build, good_rows, match, prepare, profile, quarantined_rows
-from nearcast.spark.live.changes import check_columns, resolved
+from nearcast.spark.live.changes import check_columns, resolve
 from nearcast.spark.reading import other_fields, parsed
 
 pytestmark = pytest.mark.spark
@@ -199,7 +199,7 @@ class TestChanges:
                 **({words: pa.nulls(4, kind)} if there else {}),
             }
         )
-        done = resolved(records, schema, lambda ids: {"a": before, "b": {**before, "id": "b"}})
+        done = resolve(records, schema, lambda ids: {"a": before, "b": {**before, "id": "b"}})
         assert [(row["id"], row["reason"]) for row in done.refused.to_pylist()] == [
             ("new", words),
             ("a", words),

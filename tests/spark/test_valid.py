@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from nearcast.spark.live.nearby import packed, touching
-from nearcast.spark.live.valid import ORDER, Seen, ValidMessages
+from nearcast.spark.live.boxes import bounding_boxes, touching
+from nearcast.spark.live.message_store import ORDER, Snapshot, ValidMessageStore
 
 pytestmark = pytest.mark.spark
 
@@ -32,8 +32,8 @@ class Store:
     """The store, micro-batch after micro-batch, and a dict."""
 
     def __init__(self, spark, home, limit=1_000):
-        self.spark, self.valid, self.model = spark, ValidMessages(spark, home, limit), {}
-        self.seen, self.number, self.limit = Seen((), 0), 0, limit
+        self.spark, self.valid, self.model = spark, ValidMessageStore(spark, home, limit), {}
+        self.seen, self.number, self.limit = Snapshot((), 0), 0, limit
 
     def publish(self, rows, now):
         """Publish (id, lon, lat, price, expires_at), in this order."""
@@ -100,7 +100,7 @@ def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkey
     store.valid.tidy(store.seen.segments, store.number)
     assert {path.name for path in tmp_path.iterdir()} == set(store.seen.segments)
     store.advance(10_000)
-    assert store.seen == Seen((), 0)  # all have expired
+    assert store.seen == Snapshot((), 0)  # all have expired
 
 
 def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
@@ -122,8 +122,8 @@ def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
     store.advance(300)
     for whole in (False, True):  # the newest two of three, then all
         assert store.found(near_first, 300) == Counter([(1, 0.0, 0.0, 3.0)])
-        merged, dropped = store.valid._merged(store.seen.segments[-2:], 300, whole=whole)
-        store.seen = Seen((*store.seen.segments[:-2], *merged), 0)
+        merged, dropped = store.valid._merge(store.seen.segments[-2:], 300, whole=whole)
+        store.seen = Snapshot((*store.seen.segments[:-2], *merged), 0)
         assert dropped == 0
     assert store.found(EVERYWHERE, 300) == Counter([(1, 0.0, 0.0, 3.0), (3, 60.0, 60.0, 3.0)])
 
@@ -158,8 +158,8 @@ def test_files_far_away_are_not_read(spark, tmp_path, monkeypatch):
     places = rng.uniform([-180, -90], [180, 90], (1_000, 2)).tolist()
     store.publish([(key, *place, 0.0, 900) for key, place in enumerate(places)], 0)
     store.advance(0)
-    merged, _ = store.valid._merged(store.seen.segments, 0, whole=True)
-    store.seen = Seen(tuple(merged), 0)
+    merged, _ = store.valid._merge(store.seen.segments, 0, whole=True)
+    store.seen = Snapshot(tuple(merged), 0)
     box = np.array([[20.0, 20.0, 40.0, 40.0]])
     near = store.valid.near(store.seen, box, 0)
     read, there = (len(frame.inputFiles()) for frame in (near, store.valid.near(store.seen, EVERYWHERE, 0)))
@@ -179,18 +179,18 @@ def test_a_segment_is_written_once_and_synced(spark, tmp_path, monkeypatch):
     assert synced[-1] == tmp_path
     store.publish([(2, 0, 0, 0.0, 900)], 0)  # the micro-batch comes again
     assert sorted(tmp_path.rglob("*")) == before
-    assert set(ORDER) <= set(store.valid.near(Seen(("000000000000",), 0), EVERYWHERE, 0).columns)
+    assert set(ORDER) <= set(store.valid.near(Snapshot(("000000000000",), 0), EVERYWHERE, 0).columns)
 
 
 def test_a_few_boxes_contain_many():
     rng = np.random.default_rng(1)
     low = rng.uniform(-90, 80, (500, 2))
     boxes = np.concatenate([low, low + rng.uniform(0, 3, (500, 2))], axis=1)
-    few = packed(boxes, 32)
+    few = bounding_boxes(boxes, 32)
     assert len(few) <= 32
     inside = (few[None, :, :2] <= boxes[:, None, :2]).all(2) & (few[None, :, 2:] >= boxes[:, None, 2:]).all(2)
     assert inside.any(axis=1).all()
     area = (few[:, 2] - few[:, 0]) * (few[:, 3] - few[:, 1])
     assert area.sum() < 1.6 * 173**2  # not everything at once
     boxes[3] = EVERYWHERE
-    assert np.isinf(packed(boxes, 32)).any()
+    assert np.isinf(bounding_boxes(boxes, 32)).any()

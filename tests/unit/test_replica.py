@@ -50,7 +50,7 @@ class ReusingIndex:
         return Matches(found.offsets, row_of[found.rows])
 
 
-class ReusingVersion(sharded.Sharded):
+class ReusingVersion(sharded.ShardedVersion):
     """A sharded version whose indexes reuse rows."""
 
     def open_shard(self, number):
@@ -75,14 +75,14 @@ def message_rows(rng, size=200):
 
 
 def write_version(directory, table, distribution):
-    sharded.start(directory, table, distribution=distribution, shards=SHARDS)
+    sharded.start_version(directory, table, distribution=distribution, shards=SHARDS)
     rows = pq.read_table(directory / sharded.SUBSCRIPTIONS)
     lists = rows[sharded.SHARDS].to_pylist()
     for shard in range(SHARDS):
         mine = rows.take(np.flatnonzero([shard in each for each in lists]))
         if len(mine):
             sharded.build_shard(directory, shard, mine, "scan")
-    sharded.finish(directory, "scan")
+    sharded.finish_version(directory, "scan")
     return directory
 
 
@@ -103,7 +103,7 @@ def write_delta(rng, path, subscriptions, step):
 
 def delivered(replicas, router, messages):
     """The pairs that all shards deliver, one by one: a pair that two shards deliver would be there twice."""
-    sent = router.messages(messages)
+    sent = router.route_messages(messages)
     found = []
     for number, replica in enumerate(replicas):
         rows = sent.rows[sent.shards == number]
@@ -123,7 +123,7 @@ def expected(subscriptions, messages):
 
 
 @pytest.mark.parametrize("distribution", ["hash", "location", "keyword"])
-@pytest.mark.parametrize("version_class", [sharded.Sharded, ReusingVersion])
+@pytest.mark.parametrize("version_class", [sharded.ShardedVersion, ReusingVersion])
 def test_replicas_deliver_what_a_new_index_delivers(tmp_path, distribution, version_class):
     rng = np.random.default_rng(7)
     subscriptions = {key: subscription(rng, key) for key in (f"s{i:02}" for i in range(60))}
@@ -135,14 +135,14 @@ def test_replicas_deliver_what_a_new_index_delivers(tmp_path, distribution, vers
     for step in range(8):
         messages = message_rows(rng)
         for replica in replicas:
-            replica.reach(deltas)
+            replica.follow(deltas)
         answers.append((list(deltas), messages, delivered(replicas, router, messages)))
         assert answers[-1][2] == expected(subscriptions, messages)
         deltas.append(write_delta(rng, tmp_path / f"{step}.parquet", subscriptions, step))
     if version_class is ReusingVersion:
-        assert sum(replica._matcher.reused for replica in replicas) > 50
+        assert sum(replica._index.reused for replica in replicas) > 50
     # A repeat goes back to fewer deltas, and gets the same answers.
     for earlier, messages, answer in (answers[5], answers[2]):
         for replica in replicas:
-            replica.reach(earlier)
+            replica.follow(earlier)
         assert delivered(replicas, router, messages) == answer

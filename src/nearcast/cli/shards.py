@@ -59,7 +59,7 @@ def shards(
     how unevenly the work falls, and what the busiest shard spends on a message of the stream. The shards are
     simulated; the messages are matched exactly. Without files, subscriptions and messages are made up (seed 0).
     """
-    from nearcast.sharding.distribution import DISTRIBUTIONS, fitted, measured, preference, sampled
+    from nearcast.sharding.distribution import DISTRIBUTIONS, draw_sample, fit, measure, preference
 
     names = list(DISTRIBUTIONS) if distribution in ("all", "auto") else distribution.split(",")
     counts = _counts(count)
@@ -71,14 +71,14 @@ def shards(
     with talk.progress() as show:
         show("reading the files" if subscriptions else "making up subscriptions and messages", None)
         table, batch = _data(subscriptions, messages)
-        sample = sampled(table, batch)
-        fitted(names[0], sample, counts[0])  # a name or number that cannot be is told before the work
+        sample = draw_sample(table, batch)
+        fit(names[0], sample, counts[0])  # a name or number that cannot be is told before the work
         show("matching the messages", None)
         sample.found  # noqa: B018
         figures = []
         for done, (each, name) in enumerate((each, name) for each in counts for name in names):
             show(f"{name}, {each:,} shards", done / (len(counts) * len(names)))
-            figures.append(measured(fitted(name, sample, each), sample))
+            figures.append(measure(fit(name, sample, each), sample))
     document = {
         "subscriptions": len(table),
         "messages": len(sample.batch),
