@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 from nearcast.errors import ColumnError, NearcastWarning
 from nearcast.spark import Live, build, good_rows, match, prepare, profile, quarantined_rows
 from nearcast.spark.live.changes import check_columns, resolve
-from nearcast.spark.reading import other_fields, parsed
+from nearcast.spark.reading import other_fields, parse_records
 
 pytestmark = pytest.mark.spark
 
@@ -215,7 +215,7 @@ def test_fields_of_json_objects_beside_those_of_the_schema(spark):
     values = [b'{"id": 1, "lattitude": 2, "more": {"id": 3}}', b'{"id": 1}', b"{oops", b"[1]", b"\xff", None]
     fields = StructType.fromDDL("id long, lat double")
     records = spark.createDataFrame([(value,) for value in values], "value binary")
-    found = parsed(records, fields, other_fields(fields).alias("others")).collect()
+    found = parse_records(records, fields, other_fields(fields).alias("others")).collect()
     assert [(row["id"], row["others"]) for row in found[:2]] == [(1, ["lattitude", "more"]), (1, [])]
     assert [row["_corrupt_record"] for row in found] == [None, None, "{oops", "[1]", "\ufffd", ""]
     assert not any(row["others"] for row in found[2:])

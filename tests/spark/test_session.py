@@ -101,7 +101,7 @@ class Builder:
     ("master", "local"), [(None, True), ("local[3]", True), ("spark://host:7077", False), ("yarn", False)]
 )
 def test_the_driver_of_a_cluster_can_be_reached(monkeypatch, master, local):
-    monkeypatch.setattr(sys.modules["nearcast.spark.session"], "active", lambda: None)
+    monkeypatch.setattr(sys.modules["nearcast.spark.session"], "active_session", lambda: None)
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
     monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python")
     settings, environment = session(master=master, config={"spark.ui.enabled": "true"})

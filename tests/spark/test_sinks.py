@@ -97,7 +97,7 @@ def test_a_reader_sees_whole_batches_only(spark, tmp_path):
 
 
 def test_an_object_store_cannot_rename():
-    with pytest.raises(InputError, match="s3a://bucket/out is no path of a file system"):
+    with pytest.raises(InputError, match="s3a://bucket/out is not a path of a file system"):
         parquet_sink("s3a://bucket/out")
 
 
