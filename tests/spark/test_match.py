@@ -1,4 +1,4 @@
-"""A batch through Spark says what the same batch says in process."""
+"""A batch on Spark has the same deliveries as the same batch in one process."""
 
 import threading
 from collections import Counter
@@ -51,7 +51,7 @@ def test_a_dataframe_of_subscriptions_and_transform(world, tmp_path):
 
 
 def test_deliveries_come_in_batches_of_bounded_size(world, version, monkeypatch):
-    """One Arrow batch of messages can have many more deliveries than one Arrow batch should hold."""
+    """One Arrow batch of messages can have more deliveries than fit into one Arrow batch."""
     from nearcast.spark import worker
 
     monkeypatch.setattr("nearcast.config.SPARK_OUTPUT_ROWS", 1000)
@@ -62,11 +62,11 @@ def test_deliveries_come_in_batches_of_bounded_size(world, version, monkeypatch)
 
 
 def test_messages_that_match_many_are_matched_few_at_a_time(world, version, monkeypatch):
-    """What is found at once is bounded, wherever the many are; messages that match few are not held up."""
+    """The matches found at once are bounded, wherever there are many; messages with few matches are not slowed down."""
     from nearcast.spark import worker
 
     def sizes(many):
-        """Portions of a batch of messages, of which the latter half match so many each."""
+        """Return the portions of a batch of messages, of which each in the second half has this many matches."""
         batch = pa.record_batch({"row": np.arange(10_000)})
 
         def matched(part):
@@ -90,7 +90,7 @@ def test_messages_that_match_many_are_matched_few_at_a_time(world, version, monk
 
 
 def test_messages_as_text_and_geometry(world, version, frame):
-    """Text is tokenised, a geometry wins over the point beside it."""
+    """Text is tokenised; a geometry takes precedence over a point."""
     table = message_table(200, seed=5).drop(["keywords"])
     wkb = shapely.to_wkb(shapely.points(table["lon"].to_numpy(), table["lat"].to_numpy()))
     wkb[::2] = shapely.to_wkb(shapely.box(-3, -3, 3, 3))

@@ -1,4 +1,4 @@
-"""Profiles: counts that equal those of the whole data, version by version."""
+"""Profiles: the counts of every version equal those of all data so far."""
 
 from collections import Counter
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def version(world):
-    """Four shards, some subscriptions in several of them."""
+    """Four shards; some subscriptions are in several of them."""
     return build(world.subscriptions, world.home / "sharded", distribution="location", shards=4)
 
 

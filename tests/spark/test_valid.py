@@ -1,4 +1,4 @@
-"""The store of valid messages: what comes out is what a dict would hold."""
+"""The store of valid messages gives what a dict would hold."""
 
 import os
 from collections import Counter
@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
 
 
 class Store:
-    """The store, micro-batch after micro-batch, and a dict."""
+    """The store, used in one micro-batch after another, beside a dict."""
 
     def __init__(self, spark, home, limit=1_000):
         self.spark, self.valid, self.model = spark, ValidMessageStore(spark, home, limit), {}
@@ -51,7 +51,7 @@ class Store:
                 self.model[key] = (*row, self.number, at)
 
     def advance(self, now):
-        """Let the next micro-batch begin."""
+        """Start the next micro-batch."""
         self.seen = self.valid.after(self.seen, self.number, now)
         self.number += 1
         self.model = {key: row for key, row in self.model.items() if row[3] > now}
@@ -133,11 +133,11 @@ def test_those_that_expire_soonest_are_dropped_and_counted(spark, tmp_path, capl
     store.publish([(key, 0, 0, 0.0, 1_000 + key // 10) for key in range(45)], 0)
     store.advance(0)
     assert store.seen.dropped == 0
-    assert store.valid.count(store.seen, 0) == 45  # up to a quarter more is not looked at
+    assert store.valid.count(store.seen, 0) == 45  # up to a quarter more is tolerated
     store.publish([(key, 0, 0, 1.0, 1_000 + key // 10) for key in range(30)], 0)  # the same again
     store.advance(0)
     assert (store.seen.dropped, len(store.seen.segments)) == (5, 1)
-    # Of those that expire at once, the earlier ones are dropped first.
+    # Of messages that expire at the same time, the earlier ones are dropped first.
     left = {*range(5, 45)}
     assert {key for key, *_ in store.found(EVERYWHERE, 0)} == left
     assert "5 valid messages were dropped" in caplog.text
@@ -177,7 +177,7 @@ def test_a_segment_is_written_once_and_synced(spark, tmp_path, monkeypatch):
     files = {path.name for path in before if path.suffix in (".parquet", ".json")}
     assert files <= {path.name for path in synced}
     assert synced[-1] == tmp_path
-    store.publish([(2, 0, 0, 0.0, 900)], 0)  # the micro-batch comes again
+    store.publish([(2, 0, 0, 0.0, 900)], 0)  # the micro-batch is repeated
     assert sorted(tmp_path.rglob("*")) == before
     assert set(ORDER) <= set(store.valid.near(Snapshot(("000000000000",), 0), EVERYWHERE, 0).columns)
 

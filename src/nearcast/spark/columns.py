@@ -65,11 +65,11 @@ def without_rows(frame: DataFrame) -> pa.Table:
 
 def subscription_columns(subscriptions: DataFrame) -> DataFrame:
     """Return the columns of *subscriptions* that are read; raise if they are not those of subscriptions."""
-    require(
-        ["id"], subscriptions.columns, "subscriptions"
-    )  # rows of a DataFrame have no numbers to use instead
+    # Rows of a DataFrame have no numbers that could serve as ids.
+    require(["id"], subscriptions.columns, "subscriptions")
     needed = subscriptions.select(*map(quoted, read_columns(subscriptions.columns)))
-    SubscriptionTable.from_arrow(without_rows(needed))  # checks the columns as workers will
+    # This checks the columns as workers will.
+    SubscriptionTable.from_arrow(without_rows(needed))
     return needed
 
 
@@ -101,7 +101,6 @@ def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFr
         )
     ]
     needed = messages.select(*map(quoted, names))
-    MessageBatch.from_arrow(
-        without_rows(needed), like=coding or Coding.new()
-    )  # checks the columns as workers will
+    # This checks the columns as workers will.
+    MessageBatch.from_arrow(without_rows(needed), like=coding or Coding.new())
     return needed

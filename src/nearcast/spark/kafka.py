@@ -82,8 +82,8 @@ def read_messages(
     topic
         The name of the topic, or several names separated by commas.
     schema
-        The schema of the JSON objects: a ``StructType``, or text such as ``"id long, lon double, lat double, text
-        string"``. Other fields of the objects are left out.
+        The schema of the JSON objects: a ``StructType``, or text such as
+        ``"id long, lon double, lat double, text string"``. Other fields of the objects are left out.
     stream
         Whether to continue reading as records arrive. A batch ends with the records that exist now.
     starting

@@ -43,12 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MARKS", "ORDER", "Snapshot", "ValidMessageStore"]
 
-ENDS = "_ends"  # when the message expires, in microseconds; null if the row only cancels earlier rows with its id
-ORDER = (
-    "_batch",
-    "_at",
-    "_position",
-)  # of publication: micro-batch, published_at, position in the micro-batch
+# When the message expires, in microseconds; null if the row only cancels earlier rows with its id.
+ENDS = "_ends"
+# The order of publication: micro-batch, published_at, position in the micro-batch.
+ORDER = ("_batch", "_at", "_position")
 CELL = "_cell"
 BOX = ("_xmin", "_ymin", "_xmax", "_ymax")
 MARKS = (ENDS, *ORDER, CELL, *BOX)  # the columns that the store adds to those of messages
