@@ -22,12 +22,12 @@ from nearcast import (
 )
 from nearcast.sharding.distribution import (
     DISTRIBUTIONS,
-    compared,
+    compare,
     delivering_shards,
     distribute,
-    fitted,
-    measured,
-    sampled,
+    draw_sample,
+    fit,
+    measure,
 )
 from nearcast.sharding.distribution.files import open_distribution, save_distribution
 from strategies import batches, tables
@@ -37,7 +37,7 @@ SHARDS = (1, 2, 5, 9)
 
 def sharded(distribution, table, batch):
     """What the shards deliver: each stores its subscriptions, gets its messages, and keeps to the rule of the first."""
-    stored, sent = distribution.subscriptions(table), distribution.messages(batch)
+    stored, sent = distribution.route_subscriptions(table), distribution.route_messages(batch)
     pairs = []
     for shard in range(distribution.shards):
         rows = stored.rows[stored.shards == shard]
@@ -71,8 +71,8 @@ class TestEveryDistribution:
         made = distribute(name, table, shards)
         again = type(made).restored(shards, made.arrays())
         for mine, other in zip(
-            (*made.subscriptions(table), *made.messages(batch)),
-            (*again.subscriptions(table), *again.messages(batch)),
+            (*made.route_subscriptions(table), *made.route_messages(batch)),
+            (*again.route_subscriptions(table), *again.route_messages(batch)),
         ):
             np.testing.assert_array_equal(mine, other)
 
@@ -96,7 +96,11 @@ class TestEveryDistribution:
             again = SubscriptionTable.from_subscriptions(table.to_subscriptions(), like=like)
             batch = MessageBatch.from_messages(places, like=like)
             grown = one.grown(more, np.arange(len(more.owners)))
-            same[one] = [*one.subscriptions(again), *grown.subscriptions(more), *grown.messages(batch)]
+            same[one] = [
+                *one.route_subscriptions(again),
+                *grown.route_subscriptions(more),
+                *grown.route_messages(batch),
+            ]
         for mine, its in zip(*same.values()):
             np.testing.assert_array_equal(mine, its)
 
@@ -104,7 +108,7 @@ class TestEveryDistribution:
         rng = np.random.default_rng(0)
         table, batch = random_table(rng, 500), random_batch(rng, 200, 6)
         distribution = distribute(name, table, 12, messages=batch)
-        for offsets, shards in (distribution.subscriptions(table), distribution.messages(batch)):
+        for offsets, shards in (distribution.route_subscriptions(table), distribution.route_messages(batch)):
             for first, last in pairwise(offsets):
                 assert (np.diff(shards[first:last]) > 0).all()
             assert shards.min() >= 0
@@ -120,19 +124,21 @@ def test_hash_goes_by_the_id_and_not_by_the_row():
     ids = pa.array([f"user-{i}" for i in range(200)])
     everywhere = np.tile([-np.inf, -np.inf, np.inf, np.inf], (200, 1))
     table = SubscriptionTable.from_arrays(everywhere, np.zeros(201, int), [], ids=ids)
-    homes = distribute("hash", table, 8).subscriptions(table).shards
+    homes = distribute("hash", table, 8).route_subscriptions(table).shards
     turned = table.take(np.arange(200)[::-1])
-    np.testing.assert_array_equal(distribute("hash", turned, 8).subscriptions(turned).shards, homes[::-1])
+    np.testing.assert_array_equal(
+        distribute("hash", turned, 8).route_subscriptions(turned).shards, homes[::-1]
+    )
     assert np.bincount(homes, minlength=8).min() > 10
     numbers = SubscriptionTable.from_arrays(everywhere, np.zeros(201, int), [], ids=np.arange(200) * 1024)
-    assert np.bincount(distribute("hash", numbers, 8).subscriptions(numbers).shards).min() > 10
+    assert np.bincount(distribute("hash", numbers, 8).route_subscriptions(numbers).shards).min() > 10
 
 
 def test_location_divides_the_cost_of_messages_and_sends_a_point_once():
     rng = np.random.default_rng(2)
     table = random_table(rng, 5_000)
     batch = MessageBatch.from_arrays(rng.random((4_000, 2)) ** 3, np.zeros(4_001, int), [])
-    found = measured(distribute("location", table, 7, messages=batch), sampled(table, batch))
+    found = measure(distribute("location", table, 7, messages=batch), draw_sample(table, batch))
     assert found.sent == 1.0
     assert found.skew < 1.2
 
@@ -147,7 +153,7 @@ def test_many_messages_at_one_place_do_not_stop_the_cutting():
 def test_keyword_stores_a_clause_once_and_asks_few_shards():
     rng = np.random.default_rng(4)
     table, batch = random_table(rng, 3_000), random_batch(rng, 500, 5)
-    found = measured(distribute("keyword", table, 16, messages=batch), sampled(table, batch))
+    found = measure(distribute("keyword", table, 16, messages=batch), draw_sample(table, batch))
     assert found.replication == 1.0
     assert found.sent < 6
 
@@ -155,7 +161,7 @@ def test_keyword_stores_a_clause_once_and_asks_few_shards():
 def test_auto_takes_the_distribution_with_the_lightest_busiest_shard():
     rng = np.random.default_rng(5)
     table, batch = random_table(rng, 3_000), random_batch(rng, 500, 5)
-    figures = compared(sampled(table, batch), 16)
+    figures = compare(draw_sample(table, batch), 16)
     assert figures[0].distribution == distribute("auto", table, 16, messages=batch).name
     fewer = [each.bottleneck_ns for each in figures if each.replication <= 4]
     assert fewer == sorted(fewer)
@@ -169,7 +175,7 @@ def test_newcomers_that_it_has_not_grown_for_are_refused_not_lost():
     distribution = distribute("keyword", table, 4)
     more = SubscriptionTable.from_subscriptions([Subscription("b", "milk")], like=table)
     with pytest.raises(UnknownError, match="grow"):
-        distribution.subscriptions(more)
+        distribution.route_subscriptions(more)
 
 
 def test_what_cannot_be_is_said():
@@ -178,4 +184,4 @@ def test_what_cannot_be_is_said():
         distribute("random", table, 2)
     for shards in (0, 1_025, 2.0, True):
         with pytest.raises(InputError, match="from 1 to 1,024"):
-            fitted("hash", sampled(table), shards)
+            fit("hash", draw_sample(table), shards)

@@ -1,11 +1,11 @@
 """A real Kafka for tests: the broker's and the connector's jars from Maven, and one broker process on loopback.
 
-The jars come by Ivy, which PySpark has among its own, into Ivy's cache (``~/.ivy2``); ``NEARCAST_IVY_SETTINGS`` may
-name a settings file of Ivy for a machine that does not reach Maven Central. A class path that was found once is noted
-beside the cache, so that later runs need no network.
+Ivy, which PySpark brings along, fetches the jars into its cache (``~/.ivy2``). ``NEARCAST_IVY_SETTINGS`` may name a
+settings file for Ivy on a machine that cannot reach Maven Central. A class path is noted beside the cache once it was
+found, so that later runs need no network.
 
 Spark's connector must have the version of PySpark. A repository may lag behind PyPI: ``NEARCAST_KAFKA_STANDIN`` then
-names other coordinates, with commas between, which are used only if the matching ones are not to be had, and a test
+names other coordinates, separated by commas, which are used only if the matching ones cannot be fetched; a test then
 says so in the summary of each run.
 """
 
@@ -28,20 +28,20 @@ from nearcast.spark.java import find_java
 
 SERVER = (
     "org.apache.kafka:kafka_2.13:4.3.1",
-    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",  # so that the broker's errors are heard
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",  # so that errors of the broker are shown
 )
-RESOLVE_SECONDS = 120  # for Ivy, from an empty cache; two of them fit into the time of a test
+RESOLVE_SECONDS = 120  # for Ivy with an empty cache; a test has time for two runs
 START_SECONDS = 60  # for the broker
 STOP_SECONDS = 20
 PARTITIONS = 3  # of a topic
-CLUSTER = "bmVhcmNhc3QtdGVzdHMtMQ"  # 16 bytes in base64, as Kafka wants the name of a cluster
+CLUSTER = "bmVhcmNhc3QtdGVzdHMtMQ"  # 16 bytes in base64: the form that Kafka requires
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 NOTES = Path.home() / ".ivy2" / "nearcast"
 
 
 class NotToBeHadError(Exception):
-    """Artifacts that no repository has, or no repository that answers."""
+    """No repository has the artifacts, or none answers."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def find_connector():
 
 
 def resolve(*coordinates):
-    """Return the jars of Maven coordinates and of all that they need, fetched if they are not in the cache.
+    """Return the jars of Maven coordinates and of all their dependencies, fetched if they are not in the cache.
 
-    A version that is given goes before the one that another artifact asks for.
+    A version that is given takes precedence over the one that another artifact asks for.
     """
     described = _ivy_file(coordinates)
     note = NOTES / hashlib.sha256(described.encode()).hexdigest()[:16]
@@ -119,7 +119,7 @@ def _complaint(said, coordinates):
 
 
 def _beyond_spark(jars):
-    """Return the jars whose libraries PySpark does not have already, in a version of its own."""
+    """Return the jars of the libraries that PySpark does not have already in some version."""
     there = {_library(jar) for jar in SPARK_JARS.glob("*.jar")}
     return tuple(jar for jar in jars if _library(jar) not in there)
 
@@ -130,9 +130,9 @@ def _library(jar):
 
 @contextmanager
 def running(directory):
-    """Run a broker, controller and all, with its data in *directory*; yield the address that clients ask.
+    """Run a broker with its controller and its data in *directory*; yield the address for clients.
 
-    It ends with the block, whatever happens in it, and nothing else does.
+    It is stopped at the end of the block, whatever happens in it, and no other process is.
     """
     path = os.pathsep.join(map(str, resolve(*SERVER)))
     port, controller = _free_ports(2)
@@ -176,10 +176,10 @@ def running(directory):
 
 
 def create_topics(spark, servers, *names):
-    """Create topics of three partitions; when this returns, the broker takes records for all of them.
+    """Create topics with three partitions; when this returns, the broker accepts records for all of them.
 
-    It is asked for their latest offsets, which only the leader of a partition tells: the controller has made a topic a
-    while before the broker knows of it.
+    It asks for their latest offsets, which only the leader of a partition knows: the broker learns of a topic some time
+    after the controller has made it.
     """
     java, kafka = spark._jvm.java, spark._jvm.org.apache.kafka
     settings = java.util.HashMap()

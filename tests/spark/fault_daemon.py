@@ -1,7 +1,7 @@
-"""Spark's Python daemon, whose workers die on demand, in the middle of matching.
+"""Spark's Python daemon with workers that die on demand, in the middle of matching.
 
-A worker that finds the file ``worker`` in the directory NEARCAST_FUSES kills itself by SIGKILL, one that finds
-``daemon`` the process that it was forked from. Whoever finds a file removes it first: each kills once.
+A worker that finds the file ``worker`` in the directory NEARCAST_FUSES kills itself by SIGKILL; one that finds
+``daemon`` kills the process that it was forked from. It removes the file first, so each file kills once.
 """
 
 import os
@@ -13,7 +13,7 @@ from nearcast.matching import Index
 
 
 def mortal(match, fuses):
-    """Return *match* for workers that die; the daemon itself, which matches once to be warm, takes no fuse."""
+    """Return a *match* that dies in workers; the daemon itself, which matches once to warm up, takes no fuse."""
     daemon = os.getpid()
 
     def dying(self, *arguments, **options):

@@ -1,4 +1,4 @@
-"""A driver to be killed: up to three queries over the same messages, each with its checkpoint and its sink.
+"""A driver that tests kill: up to three queries over the same messages, each with its checkpoint and its sink.
 
 =========  ==========================================================================================
 ``plain``  ``match``, and ``parquet_sink`` by ``foreachBatch``
@@ -6,8 +6,8 @@
 ``live``   ``Live`` in three shards, with changes and with versions made often, and ``parquet_sink``
 =========  ==========================================================================================
 
-It is called with a home (see ``spark.faults``) and JSON: ``queries``, ``master``, ``ends`` (stop when everything that
-is there was read; otherwise go on until killed), and ``die``: at which of its own operations on files it kills itself.
+Its arguments are a home (see ``spark.faults``) and JSON: ``queries``, ``master``, ``ends`` (stop when all files were
+read; otherwise run until killed), and ``die``: the operation on a file at which it kills itself.
 """
 
 import fnmatch
@@ -19,7 +19,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-BRIEF = {  # for a Java that lives for seconds: nothing is compiled that will not be repeated often
+BRIEF = {  # for a Java that lives for seconds: compile only what is repeated often
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -27,9 +27,10 @@ BRIEF = {  # for a Java that lives for seconds: nothing is compiled that will no
 
 
 def die_at(event, path, after=False):
-    """Kill this process and Spark's Java at an operation on a file: right before it, or right after.
+    """Kill this process and Spark's Java right before an operation on a file, or right after it.
 
-    *event* is a name of Python's audit events; *path* is a pattern for what is removed or made, or for the new name.
+    *event* is the name of an audit event of Python; *path* is a pattern for the file that is removed or made, or for
+    its new name.
     """
     done = threading.local()
 
@@ -39,19 +40,19 @@ def die_at(event, path, after=False):
     def hook(name, arguments):
         if name == "os.killpg":  # an event, too
             return
-        if getattr(done, "matched", False):  # what follows in this thread: the operation is over
+        if getattr(done, "matched", False):  # a later event of this thread: the operation is over
             die()
         if name == event and fnmatch.fnmatch(os.fsdecode(arguments[name == "os.rename"]), path):
             if not after:
                 die()
-            threading.Timer(0.1, die).start()  # for an operation that is the last of its thread
+            threading.Timer(0.1, die).start()  # in case the operation is the last of its thread
             done.matched = True
 
     sys.addaudithook(hook)
 
 
 def note_states(home):
-    """Keep what each micro-batch of ``live`` saw when it was first tried: a link to the file as it was then."""
+    """Keep the state that each micro-batch of ``live`` saw at its first attempt: a link to the file of that time."""
     (home / "seen").mkdir(exist_ok=True)
     for state in (home / "live" / "home" / "states").glob("*.json"):
         with suppress(FileExistsError, FileNotFoundError):  # noted before; removed meanwhile
@@ -110,7 +111,7 @@ def main(home, queries, master, ends, die):
         raise SystemExit("a query has ended, and should go on")
     for query in running:
         query.awaitTermination()
-    if "spark" in queries:  # its sink is exact for those who read it by Spark
+    if "spark" in queries:  # its sink is exact only for readers that use Spark
         found = spark.read.parquet(str(home / "spark" / "out"))
         found.write.mode("overwrite").parquet(str(home / "spark" / "read"))
     spark.stop()

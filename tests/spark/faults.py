@@ -1,4 +1,4 @@
-"""A home for drivers that are killed: what comes in, what was read in which micro-batch, what should have come out."""
+"""A home for drivers that are killed: the input, the files that each micro-batch read, the expected deliveries."""
 
 import json
 import os
@@ -29,7 +29,7 @@ NAMES = ("message_id", "subscription_id", "reason")
 
 
 def until(condition, what, pause=0.002):
-    """Wait for *condition*; look often, so that little lies between it and what follows."""
+    """Wait for *condition*; check often, so that the test continues soon after it."""
     limit = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < limit, f"{what}: not within {DEADLINE} s"
@@ -39,8 +39,8 @@ def until(condition, what, pause=0.002):
 class Home:
     """The files of three queries: messages and changes that arrive, the time, checkpoints, sinks.
 
-    The time goes on by a minute whenever something arrives or a driver starts. So a repeat is always later than the
-    first try, and messages expire in between.
+    The time advances by a minute whenever files arrive or a driver starts. So a repeat is always later than the first
+    attempt, and messages expire in between.
     """
 
     def __init__(self, path, seed=0):
@@ -54,7 +54,7 @@ class Home:
             (path / name).mkdir()
 
     def later(self):
-        """Let a minute pass; the file of the clock is replaced in one step. Return the time."""
+        """Let a minute pass; replace the file of the clock in one step. Return the time."""
         self.minutes += 1
         now = NOON + self.minutes * MINUTE
         (self.path / "clock.new").write_text(str(now))
@@ -62,7 +62,7 @@ class Home:
         return now
 
     def arrive(self, count=1):
-        """Let as many files of messages appear, and as many of changes."""
+        """Let *count* files of messages appear, and as many files of changes."""
         for step in range(self.arrived, self.arrived + count):
             now = self.later()
             self._appear("changes", step, pa.Table.from_pylist(self._records(step), self.changes))
@@ -75,13 +75,13 @@ class Home:
         self.arrived += count
 
     def feed(self, queries):
-        """Let files arrive: two for the fastest query, unless the slowest has four to read. Return the slowest."""
+        """Let two files arrive for the fastest query, unless the slowest still has four to read. Return the slowest."""
         read = {query: self.read(query) for query in queries}
         self.arrive(max(0, min(max(read.values()) + 2, min(read.values()) + 4) - self.arrived))
         return min(read, key=read.get)
 
     def _records(self, step):
-        """Records of every kind: newcomers, updates, moves, farewells, also of those who are not there."""
+        """Return records of every kind: newcomers, updates, moves, departures, some of unknown subscriptions."""
         box = dict(zip(("xmin", "ymin", "xmax", "ymax"), [-8.0 + step % 8, -6.0, 6.0, 6.0]))
         circle = {"lon": step % 8 - 4.0, "lat": 0.0, "radius_m": 600_000.0}
         picks = self.rng.choice(self.subscriptions["id"].to_pylist(), 16, replace=False).tolist()
@@ -103,31 +103,31 @@ class Home:
         pq.write_table(table, draft)
         draft.rename(draft.with_name(f"{step:03}.parquet"))
 
-    # --- What Spark wrote down -------------------------------------------------------------------------------------
+    # --- The checkpoints of Spark ----------------------------------------------------------------------------------
 
     def logged(self, query, log):
-        """The numbers of the micro-batches that were begun (``offsets``), or are done (``commits``)."""
+        """The numbers of the micro-batches that were started (``offsets``) or finished (``commits``)."""
         with suppress(FileNotFoundError):
             files = list((self.path / query / "checkpoint" / log).iterdir())
             return {int(file.name) for file in files if file.name.isdigit()}
         return set()
 
     def inside(self, query):
-        """Whether a micro-batch was begun and is not done."""
+        """Whether a micro-batch was started and is not finished."""
         return self.logged(query, "offsets") != self.logged(query, "commits")
 
     def read(self, query):
-        """How many files are in the micro-batches that were begun."""
+        """How many files the micro-batches that were started have."""
         return sum(len(files) for _, (files, *_) in self.read_in(query))
 
     def idle(self, query):
-        """Whether everything that has arrived was read, and is done."""
-        with suppress(FileNotFoundError):  # a log is made shorter
+        """Whether all files that have arrived were read, in micro-batches that are finished."""
+        with suppress(FileNotFoundError):  # a log is being compacted
             return not self.inside(query) and self.read(query) == self.arrived
         return False
 
     def read_in(self, query):
-        """Yield for each micro-batch, in their order, its number and the files that it read of each source."""
+        """Yield the number of each micro-batch, in order, with the files that it read from each source."""
         before = [-1, -1]
         for number in sorted(self.logged(query, "offsets")):
             lines = (self.path / query / "checkpoint" / "offsets" / str(number)).read_text().splitlines()[2:]
@@ -137,7 +137,7 @@ class Home:
 
     def _files(self, query, source, after, upto):
         log = self.path / query / "checkpoint" / "sources" / str(source)
-        entries = {}  # some files of the log repeat all before them
+        entries = {}  # some files of the log repeat all earlier ones
         for file in log.iterdir():
             if not file.name.startswith("."):
                 for line in file.read_text().splitlines()[1:]:
@@ -145,10 +145,10 @@ class Home:
                     entries[entry["path"]] = entry["batchId"]
         return sorted(path.removeprefix("file://") for path, at in entries.items() if after < at <= upto)
 
-    # --- What came out, and what should have -----------------------------------------------------------------------
+    # --- Deliveries, found and expected ----------------------------------------------------------------------------
 
     def check(self, queries):
-        """Nothing is lost, nothing is there twice; each file was read, in one micro-batch."""
+        """Check that no delivery is lost or repeated, and that each file was read in exactly one micro-batch."""
         for query in queries:
             assert not self.inside(query)
             read = Counter(Path(file).name for _, (files, *_) in self.read_in(query) for file in files)
@@ -168,7 +168,7 @@ class Home:
             first = pq.read_table(self.path / "messages" / "000.parquet")
             table = pq.read_table(messages) if messages else first.slice(0, 0)
             expected = observer.step(records, table, now)
-            # whether messages are delivered that had expired before they came is asked elsewhere
+            # Other tests check messages that had expired before they came.
             ended = pc.less_equal(table["expires_at"].cast(pa.int64()), now)
             expired = set(table["id"].filter(ended).to_pylist())
             table = ds.dataset(self.path / "live" / "out" / f"batch={number}").to_table()
@@ -186,7 +186,7 @@ class Home:
 
 
 def same(found, expected, what):
-    """Compare multisets; say how many are lost and repeated, not which thousands there are."""
+    """Compare multisets; on failure say how many are lost and repeated, rather than list thousands."""
     lost, extra = expected - found, found - expected
     assert not lost, f"{what}: {lost.total()} of {expected.total()} lost, such as {next(iter(lost))}"
     assert not extra, f"{what}: {extra.total()} too many, such as {next(iter(extra))}"
@@ -216,18 +216,18 @@ class Driver:
         return self
 
     def __exit__(self, *_):
-        """Leave nothing behind when a test fails."""
+        """Leave no process behind when a test fails."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def kill(self):
-        """Kill Python and Java at once; wait until nothing is left of them."""
+        """Kill Python and Java at once; wait until all their processes are gone."""
         os.killpg(self.process.pid, signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL
 
     def wait(self):
-        """Return how the process ended, when all below it has ended too."""
+        """Return the exit code of the process, once all processes below it have ended too."""
         status = self.process.wait(DEADLINE)
         until(lambda: not self._left(), "the end of all processes of the driver", 0.05)
         note_states(self.home.path)
@@ -253,12 +253,12 @@ class Driver:
         until(reached, what)
 
     def said(self):
-        """Return the end of what the drivers of this home said."""
+        """Return the last output of the drivers of this home."""
         return (self.home.path / "log").read_text(errors="replace")[-3000:]
 
 
 def finish(home, queries):
-    """Run to the end of what has arrived, and check."""
+    """Run until all files that have arrived are read, and check."""
     with Driver(home, queries, ends=True) as driver:
         assert driver.wait() == 0, driver.said()
     home.check(queries)

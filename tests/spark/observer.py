@@ -1,4 +1,4 @@
-"""What subscriptions that change should receive, micro-batch by micro-batch: a dict, a table, and the scan."""
+"""The deliveries that changing subscriptions should receive, micro-batch by micro-batch: a dict, a table, the scan."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from spark.worlds import in_process
 
 
 class Observer:
-    """Takes the changes and messages of one micro-batch after another; messages that have ids of their own."""
+    """Takes the changes and messages of one micro-batch after another; no two messages share an id."""
 
     def __init__(self, subscriptions):
         self.subscriptions = {row["id"]: row for row in subscriptions.to_pylist()}
@@ -36,7 +36,7 @@ class Observer:
         return expected
 
     def _apply(self, record):
-        """Apply a record of change; return whether it could be."""
+        """Apply a record of change; return whether that was possible."""
         key, change = record["id"], record["change"]
         if change == "unsubscribe":
             self.subscriptions.pop(key, None)
@@ -58,5 +58,5 @@ class Observer:
 
 
 def _after(messages, now):
-    """Messages that end, and later than *now*."""
+    """Return the messages that expire, but after *now*."""
     return messages.filter(pc.greater(messages["expires_at"].cast(pa.int64()), now))

@@ -1,4 +1,4 @@
-"""`nearcast bench spark`: what it measures, and that a wrong answer ends it."""
+"""`nearcast bench spark`: the figures that it measures; a wrong answer stops it."""
 
 import json
 

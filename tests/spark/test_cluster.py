@@ -37,7 +37,7 @@ def wait_for(condition, what, processes, seconds=90):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """The address of a master with two workers of one core each, on loopback; all are ended afterwards by their ids."""
+    """The address of a master with two workers of one core each, on loopback; all are stopped afterwards, by id."""
     home = tmp_path_factory.mktemp("cluster")
     java = wrap(find_java(), home / "java")
     environment = {

@@ -1,4 +1,4 @@
-"""The commands on Spark: profile, build, match and stream, in this process and as processes that are told to stop."""
+"""The commands on Spark: profile, build, match and stream, in this process and in processes that are stopped."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from nearcast import open_index
 from nearcast.cli import app
-from nearcast.sharding.version import Sharded
+from nearcast.sharding.version import ShardedVersion
 from spark.worlds import pairs, write_files
 
 pytestmark = pytest.mark.spark
@@ -52,7 +52,7 @@ def test_profile_build_match(world, paths, tmp_path):
     )  # fmt: skip
     summary = json.loads(built.stdout)
     assert (summary["subscriptions"], summary["shards"], summary["distribution"]) == (300, 2, "location")
-    assert isinstance(open_index(versions), Sharded)
+    assert isinstance(open_index(versions), ShardedVersion)
 
     out = tmp_path / "deliveries"
     matched = run("match", messages, versions, "--master", "local[2]", "--output", out, "--json")
@@ -70,7 +70,7 @@ def test_stream_once(spark, world, paths, tmp_path):
 
 
 def test_a_stream_that_is_told_to_stop_drains_and_goes_on_later(spark, world, paths, tmp_path):
-    """SIGTERM to a process of its own: exit code 0, no traceback, and a second run delivers the rest once."""
+    """SIGTERM to a separate process: exit code 0, no traceback, and a second run delivers the rest, once."""
     arriving = write_files(world.message_table.slice(0, 600), tmp_path / "arriving", 2)
     command = [
         Path(sys.executable).with_name("nearcast"), "stream", arriving, paths[1], tmp_path / "out",
@@ -124,7 +124,7 @@ def test_what_cannot_be_is_one_line(spark, tmp_path, monkeypatch, arguments, sai
     ids=lambda arguments: arguments[0],
 )
 def test_other_coordinates_are_refused(spark, tmp_path, monkeypatch, arguments):
-    """As the engine and files refuse them: GeoParquet declares its coordinate system."""
+    """The engine and the readers of files refuse them too: GeoParquet declares its coordinate system."""
     monkeypatch.chdir(tmp_path)
     frame = geopandas.GeoDataFrame(
         {"id": ["a"], "expression": ["tea"]}, geometry=[shapely.box(0, 0, 1, 1)], crs=4807

@@ -1,4 +1,4 @@
-"""One kind of delivery: the same columns, types and words wherever subscribers are told something."""
+"""One kind of delivery: the same columns, types and words wherever there are deliveries."""
 
 import json
 from collections import Counter
@@ -77,13 +77,13 @@ def test_on_spark(spark, files, tmp_path):
 
 
 def nullable_ids(frame):
-    """The one schema; what a DataFrame knows to be there is not nullable."""
+    """Return the one schema; columns that a DataFrame knows to have no nulls are not nullable."""
     given = to_arrow_schema(frame.schema)
     return pa.schema([field.with_nullable(given.field(field.name).nullable) for field in SCHEMA])
 
 
 def test_while_subscriptions_change(spark, files, tmp_path):
-    """Each reason there is, from one micro-batch to the next."""
+    """Every reason, from one micro-batch to the next."""
     arriving, told = tmp_path / "arriving", []
     schemas = {
         "messages": "id long, text string, lon double, lat double, expires_at long",

@@ -1,4 +1,4 @@
-"""The demonstration end to end: the sample data, a stream that ends by itself, deliveries, report, summary."""
+"""The demo from end to end: the sample data, a stream that ends by itself, deliveries, report, summary."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def expected():
 
 @pytest.fixture(scope="module")
 def first(spark, tmp_path_factory):
-    """One run on the session of the tests: its directory, its summary and what it told on the way."""
+    """One run on the session of the tests: its directory, its summary, and the steps that it reported."""
     output = tmp_path_factory.mktemp("demo") / "out"
     told = []
     return output, pipeline.run(spark, output, told.append), told
@@ -122,7 +122,7 @@ def test_a_stream_that_breaks_is_one_sentence(spark, tmp_path, monkeypatch):
 
 
 def test_the_command_as_a_process(tmp_path):
-    """As people start it: a table on stdout, one line on stderr, and nothing from Spark or Java."""
+    """As users start it: a table on stdout, one line on stderr, and nothing from Spark or Java."""
     command = Path(sys.executable).with_name("nearcast")
     result = subprocess.run([command, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert result.returncode == 0, result.stderr

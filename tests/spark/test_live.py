@@ -24,7 +24,7 @@ COLUMNS = ["expression", "geometry", "lon", "lat", "radius_m", "xmin", "ymin", "
 
 
 class Observer:
-    """What should be delivered: a dict of subscriptions, a dict of messages, and the scan."""
+    """The expected deliveries, from a dict of subscriptions, a dict of messages, and the scan."""
 
     def __init__(self, subscriptions):
         self.subscriptions = {row["id"]: row for row in subscriptions.to_pylist()}
@@ -75,7 +75,7 @@ def micros(row):
 
 
 def records_of(rng, step, known):
-    """Records of every kind: newcomers, updates, moves, farewells, several of one subscription."""
+    """Return records of every kind: newcomers, updates, moves, departures, several of one subscription."""
     box = dict(zip(("xmin", "ymin", "xmax", "ymax"), [-5.0 + step, -5.0, 4.0, 5.0]))
     circle = {"lon": 1.0 * step, "lat": 0.0, "radius_m": 900_000.0}
     somewhere = {} if step == 1 else circle
@@ -100,7 +100,7 @@ def records_of(rng, step, known):
 
 
 class Run:
-    """A live query over two directories, run until nothing is left: a micro-batch for each step that has arrived."""
+    """A live query over two directories that runs until all is read: one micro-batch for each step that has arrived."""
 
     def __init__(self, spark, home, **how):
         self.spark, self.home, self.how = spark, home, how
@@ -114,7 +114,7 @@ class Run:
             (home / name).mkdir()
 
     def arrive(self, step, records, messages):
-        """Files are read in the order of their times."""
+        """Write the files of a step; Spark reads files in the order of their times."""
         tables = {"messages": messages, "changes": pa.Table.from_pylist(records, self.schema)}
         for name, table in tables.items():
             path = self.home / name / f"{step}.parquet"
@@ -122,7 +122,7 @@ class Run:
             os.utime(path, (1_000_000 + 60 * step,) * 2)
 
     def take_back(self, step):
-        """Let a step not have arrived yet; return what lets it."""
+        """Hide the files of a step; return a function that puts them back."""
         hidden = [
             (self.home / name / f"{step}.parquet", self.home / f"{step}.{name}")
             for name in ("messages", "changes")
@@ -160,7 +160,7 @@ class Run:
         self.now += 2 * MINUTE  # for the next one
 
     def uncommit(self, step):
-        """As if the driver had died before the commit."""
+        """Undo the commit of a micro-batch, as if the driver had died before it."""
         (self.home / "checkpoint" / "commits" / f"{step}").unlink()
         (self.home / "checkpoint" / "commits" / f".{step}.crc").unlink(missing_ok=True)
 
@@ -169,7 +169,7 @@ class Run:
 
 
 def messages_of(step, now, count=90):
-    """Some that are for the moment, some that expire sooner or later, one that has, some of the step before again."""
+    """Return messages: some are not kept, some expire sooner or later or have expired, some were published before."""
     table = message_table(count, seed=50 + step)
     ends = [None if i % 6 == 0 else now + (i % 6 - 1) * 2 * MINUTE for i in range(count)]
     ids = pa.array(np.arange(count) + 70 * step)
@@ -185,7 +185,7 @@ def message_schema():
 
 
 def steps_of(run, count):
-    """Let so many steps arrive; return what each should deliver."""
+    """Let *count* steps arrive; return the expected deliveries of each."""
     observer, rng, now, expected = Observer(run.subscriptions), np.random.default_rng(0), run.now, []
     for step in range(count):
         records, messages = records_of(rng, step, sorted(observer.subscriptions)), messages_of(step, now)
@@ -196,7 +196,7 @@ def steps_of(run, count):
 
 
 def late(deliveries):
-    """How many are of messages that were there before the subscription came or changed, by reason."""
+    """Count, by reason, the deliveries of messages from before the subscription came or changed."""
     counts = Counter(reason for *_, reason in deliveries.elements())
     del counts["publish"]
     return counts
@@ -213,14 +213,14 @@ def test_changes_and_messages_interleaved(spark, tmp_path, distribution, shards,
         assert run.delivered[step] == deliveries, step
     assert late(expected[2]).total() > 10
     assert set(late(sum(expected, Counter()))) == {"subscribe", "update", "move"}
-    # A version was made in the background, of less than there was when it was ready.
+    # A version was made in the background, and more changes had come when it was ready.
     last = run.live._states.read(2)
     assert (last.upto, last.deltas) == (0, (1, 2))
 
 
 @pytest.fixture
 def compacting(monkeypatch):
-    """Make a version as soon as anything has changed, once."""
+    """Make a version as soon as a subscription has changed, once."""
     monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 1)
     monkeypatch.setattr("nearcast.config.LIVE_DELTA_SHARE", 0.0)
     compact = Live._compact
@@ -253,7 +253,7 @@ def test_another_number_of_shards_keeps_all_answers(spark, tmp_path):
     run.uncommit(1)
     run.how = {"shards": 8, "distribution": "location"}
     run.now = run.started + 60 * MINUTE
-    run.go()  # micro-batch 1 comes again, as it was
+    run.go()  # micro-batch 1 is repeated
     assert run.delivered == first == {0: expected[0], 1: expected[1]}
     assert "location-4" in run.version(1)
     run.now = run.started + 4 * MINUTE
@@ -266,7 +266,7 @@ def test_another_number_of_shards_keeps_all_answers(spark, tmp_path):
     run.go()
     assert "keyword-2" in run.version(3)
     assert [run.delivered[step] for step in (2, 3)] == expected[2:]
-    # What no micro-batch asks for again is gone.
+    # Files that no micro-batch needs again are gone.
     assert {path.name for path in (tmp_path / "live" / "versions").iterdir()} == {
         run.version(2),
         run.version(3),
@@ -284,7 +284,7 @@ def test_stats_tell_what_is_kept_dropped_and_refused(spark, tmp_path):
         run.arrive(step, records, messages[step])
     live = run.go()
     stats = live.stats()
-    kept = {}  # what a micro-batch sees: the twenty that expire last of those that are valid
+    kept = {}  # what a micro-batch sees: of the valid messages, the twenty that expire last
     for table, now in zip(messages[:2], (2, 4)):
         kept.update({row["id"]: row for row in table.to_pylist()})
         now = run.started + now * MINUTE
@@ -331,13 +331,13 @@ def test_records_that_cannot_be_applied_are_kept_with_the_reason(spark, tmp_path
 
 
 def test_a_change_may_have_a_region_of_another_form_than_all_before(spark, tmp_path):
-    """It would mean everywhere, were its columns lost."""
+    """Without its columns the region would mean everywhere."""
     rows = pa.table({"id": ["a"], "expression": ["tea"], "lon": [0.0], "lat": [0.0], "radius_m": [9.0]})
     live = Live(tmp_path / "live", spark.createDataFrame(rows))
     box = {"xmin": 1.0, "ymin": 1.0, "xmax": 2.0, "ymax": 2.0}
     record = {"change": "subscribe", "id": "b", "expression": "tea", "changed_at": 1, **box}
     live._deltas.apply(pa.Table.from_pylist([record]), 0, live._path(live._last().version), ())
-    (there,) = live._deltas.there(0).to_pylist()
+    (there,) = live._deltas.subscribed(0).to_pylist()
     assert {name: there[name] for name in box} == box
 
 

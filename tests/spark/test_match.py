@@ -1,4 +1,4 @@
-"""A batch through Spark says what the same batch says in process."""
+"""A batch on Spark has the same deliveries as the same batch in one process."""
 
 import threading
 from collections import Counter
@@ -51,29 +51,31 @@ def test_a_dataframe_of_subscriptions_and_transform(world, tmp_path):
 
 
 def test_deliveries_come_in_batches_of_bounded_size(world, version, monkeypatch):
-    """One Arrow batch of messages can have many more deliveries than one Arrow batch should hold."""
+    """One Arrow batch of messages can have more deliveries than fit into one Arrow batch."""
     from nearcast.spark import worker
 
     monkeypatch.setattr("nearcast.config.SPARK_OUTPUT_ROWS", 1000)
-    batches = list(worker.deliveries(world.message_table.drop(["unasked"]).to_batches(), str(version)))
+    batches = list(worker.match_messages(world.message_table.drop(["unasked"]).to_batches(), str(version)))
     assert len(batches) > 5
     assert all(len(batch) <= 1000 for batch in batches)
     assert pairs(pa.Table.from_batches(batches)) == world.expected
 
 
 def test_messages_that_match_many_are_matched_few_at_a_time(world, version, monkeypatch):
-    """What is found at once is bounded, wherever the many are; messages that match few are not held up."""
+    """The matches found at once are bounded, wherever there are many; messages with few matches are not slowed down."""
     from nearcast.spark import worker
 
     def sizes(many):
-        """Portions of a batch of messages, of which the latter half match so many each."""
+        """Return the portions of a batch of messages, of which each in the second half has this many matches."""
         batch = pa.record_batch({"row": np.arange(10_000)})
 
         def matched(part):
             counts = np.where(part["row"].to_numpy() < 5000, 1, many)
             return Matches(offsets_of(counts), np.zeros(counts.sum(), np.int32))
 
-        found = [(len(part), len(found.rows)) for part, found in worker.portions([batch, batch], matched)]
+        found = [
+            (len(part), len(found.rows)) for part, found in worker.match_in_portions([batch, batch], matched)
+        ]
         assert sum(size for size, _ in found) == 20_000
         return found
 
@@ -83,12 +85,12 @@ def test_messages_that_match_many_are_matched_few_at_a_time(world, version, monk
     assert np.median([matches for _, matches in many]) <= 100_000
     assert max(matches for _, matches in many) <= 4096 * 1000
     monkeypatch.setattr("nearcast.config.SPARK_MATCHES", 1)
-    batches = list(worker.deliveries(world.message_table.drop(["unasked"]).to_batches(), str(version)))
+    batches = list(worker.match_messages(world.message_table.drop(["unasked"]).to_batches(), str(version)))
     assert pairs(pa.Table.from_batches(batches)) == world.expected
 
 
 def test_messages_as_text_and_geometry(world, version, frame):
-    """Text is tokenised, a geometry wins over the point beside it."""
+    """Text is tokenised; a geometry takes precedence over a point."""
     table = message_table(200, seed=5).drop(["keywords"])
     wkb = shapely.to_wkb(shapely.points(table["lon"].to_numpy(), table["lat"].to_numpy()))
     wkb[::2] = shapely.to_wkb(shapely.box(-3, -3, 3, 3))
@@ -180,9 +182,9 @@ def test_other_subscriptions_and_other_indexes_are_other_versions(world, tmp_pat
 
 def test_a_damaged_version_is_built_again(world, tmp_path):
     table = world.subscription_table
-    version = versions.ensure(table, tmp_path, "scan")
+    version = versions.ensure_version(table, tmp_path, "scan")
     (version / "rows.boxes").unlink()
-    assert versions.ensure(table, tmp_path, "scan") == version
+    assert versions.ensure_version(table, tmp_path, "scan") == version
     assert len(open_index(version, verify=True)) == len(table)
 
 
@@ -198,7 +200,7 @@ def test_two_at_once_build_one_version(world, tmp_path):
         return index
 
     def work():
-        found.append(versions.ensure(table, tmp_path, "scan"))
+        found.append(versions.ensure_version(table, tmp_path, "scan"))
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Names of columns on Spark: the same mistakes in the same words, dots and backticks, capitals."""
+"""Names of columns on Spark: mistakes and their messages, dots and backticks, capitals."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,8 +7,8 @@ from pyspark.sql.types import StructType
 
 from nearcast.errors import ColumnError, NearcastWarning
 from nearcast.spark import Live, build, good_rows, match, prepare, profile, quarantined_rows
-from nearcast.spark.live.changes import check_columns, resolved
-from nearcast.spark.reading import other_fields, parsed
+from nearcast.spark.live.changes import check_columns, resolve
+from nearcast.spark.reading import other_fields, parse_records
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +25,7 @@ MESSAGES = pa.table({"id": [1, 2], "lon": [0.0, 0.0], "lat": [0.0, 0.0], "text":
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 def test_subscriptions_at_every_door(spark, tmp_path, door):
-    """As tests/unit/test_column_names.py has it for the doors without Spark."""
+    """The same as in tests/unit/test_column_names.py, which tests the entry points without Spark."""
     rows = spark.createDataFrame([("a", "tea", "x")], "id string, expression string, note string")
     for columns, said in (
         (["id"], "subscriptions need a column expression or keywords; the columns are id. For every message, write *"),
@@ -109,7 +109,7 @@ def test_prepared_attributes_with_dots(spark, strange, tmp_path):
 
 
 def test_live_attributes_with_dots(spark, strange, tmp_path):
-    """Those of messages that are kept, too, for who comes later."""
+    """Also for the attributes of messages that are kept for later subscriptions."""
     messages, subscriptions = strange
     (tmp_path / "changes").mkdir()
     first = messages.withColumns({"expires_at": messages.id + 10**18, "published_at": messages.id})
@@ -141,7 +141,7 @@ def test_live_attributes_with_dots(spark, strange, tmp_path):
 
 
 def test_names_are_told_apart_by_case(spark, tmp_path):
-    """A column that differs by case alone from what is asked for is no answer to it, and is told."""
+    """A column that differs from an attribute by case only does not satisfy it, and a warning says so."""
     messages = spark.createDataFrame([(1, 0.0, 0.0, 2.0)], "id long, lon double, lat double, Price double")
     asking = spark.createDataFrame([("a", "price < 3"), ("b", "Price < 3")], "id string, expression string")
     with pytest.warns(NearcastWarning, match="a column 'Price', and subscriptions ask for 'price'") as told:
@@ -178,7 +178,7 @@ class TestChanges:
     )
     @pytest.mark.parametrize("there", [True, False], ids=["null", "missing"])
     def test_a_record_that_says_nothing_does_not_get_everything(self, words, kind, there):
-        """Moves and farewells need no words; newcomers and updates do."""
+        """Moves and departures need no words; newcomers and updates do."""
         schema = pa.schema([("id", pa.string()), (words, kind), ("lon", pa.float64()), ("lat", pa.float64()),
                             ("radius_m", pa.float64())])  # fmt: skip
         before = {
@@ -199,7 +199,7 @@ class TestChanges:
                 **({words: pa.nulls(4, kind)} if there else {}),
             }
         )
-        done = resolved(records, schema, lambda ids: {"a": before, "b": {**before, "id": "b"}})
+        done = resolve(records, schema, lambda ids: {"a": before, "b": {**before, "id": "b"}})
         assert [(row["id"], row["reason"]) for row in done.refused.to_pylist()] == [
             ("new", words),
             ("a", words),
@@ -211,11 +211,11 @@ class TestChanges:
 
 
 def test_fields_of_json_objects_beside_those_of_the_schema(spark):
-    """Of records as Kafka has them, in bytes; what is no object has none."""
+    """The fields of records in bytes, as in Kafka; a record that is not an object has none."""
     values = [b'{"id": 1, "lattitude": 2, "more": {"id": 3}}', b'{"id": 1}', b"{oops", b"[1]", b"\xff", None]
     fields = StructType.fromDDL("id long, lat double")
     records = spark.createDataFrame([(value,) for value in values], "value binary")
-    found = parsed(records, fields, other_fields(fields).alias("others")).collect()
+    found = parse_records(records, fields, other_fields(fields).alias("others")).collect()
     assert [(row["id"], row["others"]) for row in found[:2]] == [(1, ["lattitude", "more"]), (1, [])]
     assert [row["_corrupt_record"] for row in found] == [None, None, "{oops", "[1]", "\ufffd", ""]
     assert not any(row["others"] for row in found[2:])

@@ -1,4 +1,4 @@
-"""Raw files through Spark: typed rows, a quarantine, and nothing lost between."""
+"""Raw files through Spark: typed rows, a quarantine, and nothing lost in between."""
 
 import json
 from types import SimpleNamespace
@@ -191,7 +191,7 @@ def test_the_first_of_an_id_does_not_depend_on_files_and_partitions(spark):
 
 
 def test_a_stream_gives_what_a_batch_gives(spark, world, tmp_path):
-    """Prepared and matched in one stream; duplicates within a micro-batch are found where it is written."""
+    """Prepare and match in one stream; duplicates within a micro-batch are found when it is written."""
     hard = ["Straße İstanbul", "ｃｏｆｆｅｅ", "cafe\u0301", "日本 tea", None]
     raw = spark.createDataFrame(
         [(i, 0.0, 0.0 if i % 5 else 99.0, hard[i % 5]) for i in range(20)],
@@ -248,7 +248,7 @@ def test_what_cannot_be_prepared(spark, world):
 
 
 def test_what_is_prepared_can_be_matched_without_spark(spark, tmp_path):
-    """Times say that they are UTC, whatever the session has set, and its setting stays."""
+    """Times are marked as UTC, whatever the setting of the session, which stays as it was."""
     (tmp_path / "m.csv").write_text(
         "id,text,lon,lat,published_at,expires_at\nm,tea,1,1,2026-11-16T08:00:00+01:00,2126-11-16T08:00:00Z\n"
     )
@@ -281,7 +281,7 @@ def test_a_session_writes_times_in_utc(spark):
 
 @pytest.mark.parametrize("codec", ["gz", "zst"])
 def test_compressed_files(spark, tmp_path, codec):
-    """As the command line without Spark reads them; a directory has the format of what is in it."""
+    """They are read as on the command line without Spark; the files in a directory decide its format."""
     lines = '{"id": "a", "lon": 1, "lat": 2, "text": "Hot tea"}\n{oops\n'
     cells = "id,lon,lat,text\na,1,2,Hot tea\nb,x,2,tea\n"
     (tmp_path / "in").mkdir()

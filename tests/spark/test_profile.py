@@ -1,4 +1,4 @@
-"""Profiles: counts that equal those of the whole data, version by version."""
+"""Profiles: the counts of every version equal those of all data so far."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ import pytest
 from nearcast import text
 from nearcast.errors import IndexFileError, InputError
 from nearcast.spark import Profile, build, match, profile
-from nearcast.spark.tally import counted
+from nearcast.spark.tally import count_partition
 from spark.worlds import pairs, write_files
 
 pytestmark = pytest.mark.spark
@@ -86,9 +86,9 @@ def test_texts_are_counted_as_matching_reads_them():
     rows = pa.table(
         {"id": ["a", "b"], "text": ["Tea, TEA & Ⅷ", "ｔｅａ"], "lon": [0.0, 1.0], "lat": [0.0, 1.0]}
     )
-    found = pa.Table.from_batches(counted(rows.to_batches(), messages=True)).to_pylist()
+    found = pa.Table.from_batches(count_partition(rows.to_batches(), messages=True)).to_pylist()
     assert {row["key"]: row["count"] for row in found if row["kind"] == "word"} == {"tea": 2, "viii": 1}
-    assert list(counted([], messages=True)) == []
+    assert list(count_partition([], messages=True)) == []
 
 
 def test_what_cannot_be_is_said(spark, world, tmp_path):

@@ -78,7 +78,7 @@ def test_cores_must_be_a_number_or_a_star(cores):
 
 
 class Builder:
-    """Takes what a session would be started with."""
+    """A builder that records what a session would be started with."""
 
     def __init__(self):
         self.settings = {}
@@ -101,7 +101,7 @@ class Builder:
     ("master", "local"), [(None, True), ("local[3]", True), ("spark://host:7077", False), ("yarn", False)]
 )
 def test_the_driver_of_a_cluster_can_be_reached(monkeypatch, master, local):
-    monkeypatch.setattr(sys.modules["nearcast.spark.session"], "active", lambda: None)
+    monkeypatch.setattr(sys.modules["nearcast.spark.session"], "active_session", lambda: None)
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
     monkeypatch.setenv("PYSPARK_PYTHON", "/elsewhere/python")
     settings, environment = session(master=master, config={"spark.ui.enabled": "true"})
@@ -114,7 +114,7 @@ def test_the_driver_of_a_cluster_can_be_reached(monkeypatch, master, local):
 
 
 def test_nothing_reaches_past_spark_connect():
-    """Under Spark Connect there is no Java gateway and no RDD: no code of ours may name them."""
+    """Under Spark Connect there is no Java gateway and no RDD: our code must not use them."""
     forbidden = {"sparkContext", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "rdd", "SparkContext"}
     files = list(Path(nearcast.spark.__file__).parent.glob("*.py"))
     assert len(files) >= 5

@@ -11,7 +11,7 @@ import pytest
 from nearcast import Deliveries, MessageBatch, open_index
 from nearcast.errors import ColumnError, IndexFileError, InputError, UnknownError
 from nearcast.sharding.distribution import DISTRIBUTIONS
-from nearcast.sharding.version import Sharded
+from nearcast.sharding.version import ShardedVersion
 from nearcast.spark import build, match
 from nearcast.storage.directory import read
 from nearcast.storage.manifest import read_manifest
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def version(world):
-    """Four shards, some subscriptions in several of them."""
+    """Four shards; some subscriptions are in several of them."""
     return build(world.subscriptions, world.home / "sharded", distribution="location", shards=4)
 
 
@@ -68,7 +68,7 @@ def test_rescaling_keeps_the_answers(world, version):
 class TestVersion:
     def test_it_opens_in_any_process_and_answers_as_one_index(self, world, version):
         index = open_index(version, verify=True)
-        assert isinstance(index, Sharded)
+        assert isinstance(index, ShardedVersion)
         assert len(index) == 300
         assert "location distribution over 4 shards" in repr(index)
         batch = MessageBatch.from_arrow(world.message_table.drop(["unasked"]), like=index)
@@ -86,10 +86,10 @@ class TestVersion:
         first = build(world.subscriptions, tmp_path, shards=2, distribution="hash")
         second = build(world.subscriptions, tmp_path)
         assert (tmp_path / "CURRENT").read_text() == second.name + "\n"
-        assert not isinstance(open_index(tmp_path), Sharded)
+        assert not isinstance(open_index(tmp_path), ShardedVersion)
         assert pairs(match(world.messages, tmp_path)) == world.expected
         assert build(world.subscriptions, tmp_path, shards=2, distribution="hash") == first
-        assert isinstance(open_index(tmp_path), Sharded)
+        assert isinstance(open_index(tmp_path), ShardedVersion)
         assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
     def test_the_manifest_tells_what_is_in_it(self, version):

@@ -1,4 +1,4 @@
-"""Sinks of a stream: a repeat of a batch takes the place of the first attempt, whole or not at all."""
+"""Sinks of a stream: the repeat of a batch replaces the first attempt, as a whole or not at all."""
 
 import threading
 
@@ -63,7 +63,7 @@ def test_what_breaks_while_it_writes_is_never_seen(spark, tmp_path):
     assert not (tmp_path / "batch=1").exists()
     write(frame(spark, 5), 10)
     assert rows(tmp_path) == [(10, 5)]
-    (tmp_path / ".batch=1.left").mkdir()  # of a driver that was killed
+    (tmp_path / ".batch=1.left").mkdir()  # left by a driver that was killed
     (tmp_path / ".batch=1.left" / "part.parquet").write_bytes(b"half")
     assert rows(tmp_path) == [(10, 5)]
     write(frame(spark, 4), 1)
@@ -72,7 +72,7 @@ def test_what_breaks_while_it_writes_is_never_seen(spark, tmp_path):
 
 
 def test_a_reader_sees_whole_batches_only(spark, tmp_path):
-    """While one batch is written again and again, whoever looks finds all of its rows, or for an instant none."""
+    """While one batch is written again and again, a reader finds all of its rows, or for an instant none."""
     write = parquet_sink(tmp_path)
     write(frame(spark, 1, 2, 3), 0)
     seen, stop = set(), threading.Event()
@@ -97,7 +97,7 @@ def test_a_reader_sees_whole_batches_only(spark, tmp_path):
 
 
 def test_an_object_store_cannot_rename():
-    with pytest.raises(InputError, match="s3a://bucket/out is no path of a file system"):
+    with pytest.raises(InputError, match="s3a://bucket/out is not a path of a file system"):
         parquet_sink("s3a://bucket/out")
 
 

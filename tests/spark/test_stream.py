@@ -1,4 +1,4 @@
-"""A stream delivers what a batch delivers; stopped or broken and started again, it neither loses nor repeats."""
+"""A stream delivers what a batch delivers; after a stop or a failure it neither loses nor repeats deliveries."""
 
 import time
 
@@ -20,7 +20,7 @@ def version(world):
 
 @pytest.fixture
 def stream(spark, world, tmp_path):
-    """Messages as files appear in ``input``, one file a micro-batch."""
+    """Return the messages of files as they appear in ``input``, one file per micro-batch."""
     (tmp_path / "input").mkdir()
     files = spark.readStream.schema(world.messages.schema).option("maxFilesPerTrigger", 1)
     return files.parquet(str(tmp_path / "input"))
@@ -62,7 +62,7 @@ def test_a_stream_equals_in_process(spark, world, version, stream, tmp_path):
 
 
 def test_stopped_and_started_again(spark, world, version, stream, tmp_path):
-    """Stopped after the second micro-batch, while more files lie there and others come before the restart."""
+    """Stop after the second micro-batch, while more files wait, and others come before the restart."""
     first, second = world.message_table.slice(0, 900), world.message_table.slice(900)
     write_files(first, tmp_path / "input", 6)
     query = start(match(stream, version), tmp_path)
@@ -76,7 +76,7 @@ def test_stopped_and_started_again(spark, world, version, stream, tmp_path):
 
 
 def test_stopped_again_and_again(spark, world, stream, tmp_path):
-    """Stops at arbitrary moments, with the subscriptions given as a DataFrame each time: the same version serves."""
+    """Stop at arbitrary moments and give the subscriptions as a DataFrame each time: the same version is used."""
     write_files(world.message_table, tmp_path / "input", 6)
     for pause in (0.2, 0.5, 0.8):
         query = start(match(stream, world.subscriptions, index_dir=tmp_path / "versions"), tmp_path)
@@ -126,7 +126,7 @@ def test_a_task_that_dies_in_the_middle_of_a_batch(spark, world, version, stream
 
 
 def test_foreach_batch_is_repeated_under_the_same_number(spark, world, version, stream, tmp_path):
-    """A batch that fails after its rows are written comes again with its number; to overwrite by number is exact."""
+    """A batch that fails after its rows are written is repeated with its number; overwriting by number is exact."""
     write_files(world.message_table, tmp_path / "input", 3)
     seen, broken = [], []
 

@@ -1,4 +1,4 @@
-"""``nearcast stream`` as a whole: raw messages and a quarantine, subscriptions that change, ends that cannot be."""
+"""``nearcast stream`` as a whole: raw messages and a quarantine, changing subscriptions, impossible arguments."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def summary(*arguments):
 
 
 def write_lines(path, rows):
-    """Write JSON lines, or lines as they are; the file appears at once."""
+    """Write objects as JSON lines, and strings as they are; the file appears in one step."""
     path.parent.mkdir(exist_ok=True)
     draft = path.with_name(f".{path.name}")
     draft.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
@@ -98,7 +98,7 @@ def test_a_message_that_cannot_be_stops_the_stream_or_is_put_aside(world, subscr
 
 
 def test_csv_by_its_pattern_and_schema(world, subscriptions, tmp_path):
-    """The directory is empty at the start, as seen from the ending; cells have the types of --schema."""
+    """The directory is empty at the start, so the ending of the path decides; cells have the types of --schema."""
     few = world.message_table.slice(0, 50)
     lines = [f"{row['id']},{row['lon']},{row['lat']},{' '.join(row['keywords'])}" for row in rows_of(few)]
     where, schema = tmp_path / "in" / "*.csv", "id long, lon double, lat double, text string"
@@ -121,7 +121,7 @@ CHANGES = [
 
 
 def test_subscriptions_that_change(world, subscriptions, tmp_path):
-    """Raw messages and raw records of change: what cannot be used of either is kept, and counted."""
+    """Raw messages and raw records of change: those that cannot be used are kept, and counted."""
     first, second = (rows_of(world.message_table.slice(at, 100)) for at in (0, 100))
     write_lines(tmp_path / "in" / "1.jsonl", [*first, "{oops"])
     (tmp_path / "changes").mkdir()
@@ -149,7 +149,7 @@ def test_subscriptions_that_change(world, subscriptions, tmp_path):
 
 
 def test_a_record_of_change_with_a_wrong_name_is_refused(world, subscriptions, tmp_path):
-    """Its region would be lost, and the subscription would get messages from everywhere; other fields are told."""
+    """Its region would be lost, and the subscription would get messages from everywhere; a warning names others."""
     write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
     at = {"changed_at": 1, "lon": 179.0, "radius_m": 5.0, "expression": "*"}
     write_lines(
@@ -181,9 +181,9 @@ def pairs_of(found):
 
 
 def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptions, tmp_path):
-    """SIGTERM to a process of its own with two queries: exit code 0, and a second run delivers the rest once."""
+    """SIGTERM to a separate process with two queries: exit code 0, and a second run delivers the rest, once."""
     write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
-    (tmp_path / "changes").mkdir()  # for Parquet, which comes later
+    (tmp_path / "changes").mkdir()  # Parquet files come later
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = [
         "stream", tmp_path / "in", subscriptions, out, "--checkpoint", checkpoint,
@@ -228,7 +228,7 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
-    """As a terminal sends it: to every process of the group, the Java one and the workers' too, once or again."""
+    """As a terminal sends it: to every process of the group, Java and the workers included, once or twice."""
     write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = [

@@ -1,4 +1,4 @@
-"""The store of valid messages: what comes out is what a dict would hold."""
+"""The store of valid messages gives what a dict would hold."""
 
 import os
 from collections import Counter
@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from nearcast.spark.live.nearby import packed, touching
-from nearcast.spark.live.valid import ORDER, Seen, ValidMessages
+from nearcast.spark.live.boxes import bounding_boxes, touching
+from nearcast.spark.live.message_store import ORDER, Snapshot, ValidMessageStore
 
 pytestmark = pytest.mark.spark
 
@@ -29,11 +29,11 @@ SCHEMA = pa.schema(
 
 
 class Store:
-    """The store, micro-batch after micro-batch, and a dict."""
+    """The store, used in one micro-batch after another, beside a dict."""
 
     def __init__(self, spark, home, limit=1_000):
-        self.spark, self.valid, self.model = spark, ValidMessages(spark, home, limit), {}
-        self.seen, self.number, self.limit = Seen((), 0), 0, limit
+        self.spark, self.valid, self.model = spark, ValidMessageStore(spark, home, limit), {}
+        self.seen, self.number, self.limit = Snapshot((), 0), 0, limit
 
     def publish(self, rows, now):
         """Publish (id, lon, lat, price, expires_at), in this order."""
@@ -51,7 +51,7 @@ class Store:
                 self.model[key] = (*row, self.number, at)
 
     def advance(self, now):
-        """Let the next micro-batch begin."""
+        """Start the next micro-batch."""
         self.seen = self.valid.after(self.seen, self.number, now)
         self.number += 1
         self.model = {key: row for key, row in self.model.items() if row[3] > now}
@@ -100,7 +100,7 @@ def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkey
     store.valid.tidy(store.seen.segments, store.number)
     assert {path.name for path in tmp_path.iterdir()} == set(store.seen.segments)
     store.advance(10_000)
-    assert store.seen == Seen((), 0)  # all have expired
+    assert store.seen == Snapshot((), 0)  # all have expired
 
 
 def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
@@ -122,8 +122,8 @@ def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
     store.advance(300)
     for whole in (False, True):  # the newest two of three, then all
         assert store.found(near_first, 300) == Counter([(1, 0.0, 0.0, 3.0)])
-        merged, dropped = store.valid._merged(store.seen.segments[-2:], 300, whole=whole)
-        store.seen = Seen((*store.seen.segments[:-2], *merged), 0)
+        merged, dropped = store.valid._merge(store.seen.segments[-2:], 300, whole=whole)
+        store.seen = Snapshot((*store.seen.segments[:-2], *merged), 0)
         assert dropped == 0
     assert store.found(EVERYWHERE, 300) == Counter([(1, 0.0, 0.0, 3.0), (3, 60.0, 60.0, 3.0)])
 
@@ -133,11 +133,11 @@ def test_those_that_expire_soonest_are_dropped_and_counted(spark, tmp_path, capl
     store.publish([(key, 0, 0, 0.0, 1_000 + key // 10) for key in range(45)], 0)
     store.advance(0)
     assert store.seen.dropped == 0
-    assert store.valid.count(store.seen, 0) == 45  # up to a quarter more is not looked at
+    assert store.valid.count(store.seen, 0) == 45  # up to a quarter more is tolerated
     store.publish([(key, 0, 0, 1.0, 1_000 + key // 10) for key in range(30)], 0)  # the same again
     store.advance(0)
     assert (store.seen.dropped, len(store.seen.segments)) == (5, 1)
-    # Of those that expire at once, the earlier ones are dropped first.
+    # Of messages that expire at the same time, the earlier ones are dropped first.
     left = {*range(5, 45)}
     assert {key for key, *_ in store.found(EVERYWHERE, 0)} == left
     assert "5 valid messages were dropped" in caplog.text
@@ -158,8 +158,8 @@ def test_files_far_away_are_not_read(spark, tmp_path, monkeypatch):
     places = rng.uniform([-180, -90], [180, 90], (1_000, 2)).tolist()
     store.publish([(key, *place, 0.0, 900) for key, place in enumerate(places)], 0)
     store.advance(0)
-    merged, _ = store.valid._merged(store.seen.segments, 0, whole=True)
-    store.seen = Seen(tuple(merged), 0)
+    merged, _ = store.valid._merge(store.seen.segments, 0, whole=True)
+    store.seen = Snapshot(tuple(merged), 0)
     box = np.array([[20.0, 20.0, 40.0, 40.0]])
     near = store.valid.near(store.seen, box, 0)
     read, there = (len(frame.inputFiles()) for frame in (near, store.valid.near(store.seen, EVERYWHERE, 0)))
@@ -177,20 +177,20 @@ def test_a_segment_is_written_once_and_synced(spark, tmp_path, monkeypatch):
     files = {path.name for path in before if path.suffix in (".parquet", ".json")}
     assert files <= {path.name for path in synced}
     assert synced[-1] == tmp_path
-    store.publish([(2, 0, 0, 0.0, 900)], 0)  # the micro-batch comes again
+    store.publish([(2, 0, 0, 0.0, 900)], 0)  # the micro-batch is repeated
     assert sorted(tmp_path.rglob("*")) == before
-    assert set(ORDER) <= set(store.valid.near(Seen(("000000000000",), 0), EVERYWHERE, 0).columns)
+    assert set(ORDER) <= set(store.valid.near(Snapshot(("000000000000",), 0), EVERYWHERE, 0).columns)
 
 
 def test_a_few_boxes_contain_many():
     rng = np.random.default_rng(1)
     low = rng.uniform(-90, 80, (500, 2))
     boxes = np.concatenate([low, low + rng.uniform(0, 3, (500, 2))], axis=1)
-    few = packed(boxes, 32)
+    few = bounding_boxes(boxes, 32)
     assert len(few) <= 32
     inside = (few[None, :, :2] <= boxes[:, None, :2]).all(2) & (few[None, :, 2:] >= boxes[:, None, 2:]).all(2)
     assert inside.any(axis=1).all()
     area = (few[:, 2] - few[:, 0]) * (few[:, 3] - few[:, 1])
     assert area.sum() < 1.6 * 173**2  # not everything at once
     boxes[3] = EVERYWHERE
-    assert np.isinf(packed(boxes, 32)).any()
+    assert np.isinf(bounding_boxes(boxes, 32)).any()

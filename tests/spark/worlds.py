@@ -15,7 +15,7 @@ WORDS = ["coffee", "tea", "sale", "flood", "concert", "bike", "café", "日本"]
 
 
 def subscription_table(n=300, seed=1):
-    """Circles, boxes, polygons and subscriptions for everywhere; words, alternatives, negations and values."""
+    """Return subscriptions to circles, boxes, polygons or everywhere; with words, alternatives, negations, values."""
     rng = np.random.default_rng(seed)
     x, y, size = rng.uniform(-10, 10, n), rng.uniform(-10, 10, n), rng.uniform(0.2, 4, n)
     kind = np.arange(n) % 4
@@ -51,7 +51,7 @@ def subscription_table(n=300, seed=1):
 
 
 def message_table(m=1200, seed=2):
-    """Points with words and two attributes, now and then absent, and a column that nobody asks for."""
+    """Return messages at points, with words, two attributes that some lack, and a column that nobody asks for."""
     rng = np.random.default_rng(seed)
     return pa.table(
         {
@@ -67,13 +67,13 @@ def message_table(m=1200, seed=2):
 
 
 def pairs(deliveries):
-    """Deliveries, as a DataFrame or an Arrow table, as a multiset."""
+    """Return deliveries, from a DataFrame or an Arrow table, as a multiset."""
     table = deliveries if isinstance(deliveries, pa.Table) else deliveries.toArrow()
     return Counter(zip(table["message_id"].to_pylist(), table["subscription_id"].to_pylist()))
 
 
 def in_process(messages, subscriptions):
-    """The deliveries without Spark, by the scan."""
+    """Return the deliveries without Spark, by the scan."""
     subs = SubscriptionTable.from_arrow(subscriptions)
     batch = MessageBatch.from_arrow(messages, like=subs)
     found = build_index("scan", subs).match(batch)
@@ -81,7 +81,7 @@ def in_process(messages, subscriptions):
 
 
 def write_files(table, directory, count, start=0):
-    """Write *table* as *count* Parquet files; each appears at once, whole, and later than the one before it."""
+    """Write *table* as *count* Parquet files; each appears whole, in one step, and is younger than the one before."""
     directory.mkdir(parents=True, exist_ok=True)
     now = time.time_ns()
     for i, rows in enumerate(np.array_split(np.arange(len(table)), count), start):

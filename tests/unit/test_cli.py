@@ -338,7 +338,7 @@ class TestWithoutSpark:
                              timeout=120)  # fmt: skip
         assert (ran.returncode, ran.stdout) == (1, "")
         sentence = (
-            "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
+            "PySpark is not installed; `pip install 'nearcast[spark]'` installs it, with a Java runtime"
         )
         assert ran.stderr.strip() == f"nearcast: {sentence}"
         assert not list(tmp_path.iterdir())

@@ -59,7 +59,7 @@ def test_the_current_version_is_switched(tmp_path, synced):
 def test_every_file_of_a_sharded_version_is_synced_the_manifest_last(tmp_path, synced):
     draft = tmp_path / "draft"
     table = pa.table({"id": ["a", "b", "c"], "expression": ["tea", "coffee", "tea OR flood"]})
-    sharded.start(draft, table, distribution="hash", shards=2)
+    sharded.start_version(draft, table, distribution="hash", shards=2)
     rows = sharded.pq.read_table(draft / sharded.SUBSCRIPTIONS)
     lists = rows[sharded.SHARDS].to_pylist()
     for shard in range(2):
@@ -68,6 +68,6 @@ def test_every_file_of_a_sharded_version_is_synced_the_manifest_last(tmp_path, s
         )
     before = {path for path in draft.iterdir() if path.is_file()}
     assert before <= set(synced)
-    sharded.finish(draft, "scan")
+    sharded.finish_version(draft, "scan")
     assert synced[-2].name.startswith(".manifest.json.")
     assert synced[-1] == draft

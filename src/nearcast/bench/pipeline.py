@@ -61,9 +61,9 @@ def run(
         _write(table, home / "messages", config.BENCH_SPARK_FILES)
         tell("building the index", 0.1)
         asked = _subscriptions(made.subscriptions)
-        from nearcast.spark.versions import ensure
+        from nearcast.spark.versions import ensure_version
 
-        building, version = timed(lambda: ensure(asked, home / "versions", config.DEFAULT_INDEX))
+        building, version = timed(lambda: ensure_version(asked, home / "versions", config.DEFAULT_INDEX))
         tell("workers", 0.2)
         workers = _workers(version, home / "messages")
         tell("in one process", 0.3)
@@ -296,8 +296,8 @@ def worker(version: str, directory: str) -> None:
     daemon.warm()
     first = pq.read_table(sorted(Path(directory).iterdir())[0]).to_batches()
     with event.install_recorder("numba:compile") as recorder:
-        opening, _ = timed(lambda: spark_worker.opened(version))
-        matching, _ = timed(lambda: list(spark_worker.deliveries(first, version)))
+        opening, _ = timed(lambda: spark_worker.open_version(version))
+        matching, _ = timed(lambda: list(spark_worker.match_messages(first, version)))
     _say("ready")
     sys.stdin.readline()
     figures = {

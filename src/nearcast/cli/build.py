@@ -53,7 +53,7 @@ def build(
         show("starting Spark", None)
         with spark_session.open_session("nearcast build", master, conf, verbose) as spark:
             from nearcast import open_index
-            from nearcast.sharding.version import Sharded
+            from nearcast.sharding.version import ShardedVersion
             from nearcast.spark import build as build_version
 
             rows = spark_session.typed_rows(spark, subscriptions, "subscriptions")
@@ -67,8 +67,8 @@ def build(
         "version": str(version),
         "subscriptions": len(opened),
         "index": index,
-        "distribution": opened.distribution.name if isinstance(opened, Sharded) else None,
-        "shards": opened.distribution.shards if isinstance(opened, Sharded) else None,
+        "distribution": opened.distribution.name if isinstance(opened, ShardedVersion) else None,
+        "shards": opened.distribution.shards if isinstance(opened, ShardedVersion) else None,
         "bytes": size,
         "seconds": round(time.perf_counter() - started, 3),
     }

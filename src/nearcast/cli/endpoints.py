@@ -165,9 +165,9 @@ def _counting(write: Callable[[DataFrame, int], None]) -> Sink:
 
 def _directory(path: str) -> str:
     """Return the directory of arriving files for Spark: *path*, or its good rows if ``nearcast prepare`` wrote it."""
-    from nearcast.spark.reading import located
+    from nearcast.spark.reading import spark_path
 
-    where = located(path)
+    where = spark_path(path)
     if "://" in where or "*" in where:
         return where
     if not Path(where).is_dir():

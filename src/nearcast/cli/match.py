@@ -133,7 +133,7 @@ def _on_spark(
         show("starting Spark", None)
         with spark_session.open_session("nearcast match", master, conf, verbose) as spark:
             from nearcast.spark import match as match_on_spark
-            from nearcast.spark.reading import located
+            from nearcast.spark.reading import spark_path
 
             rows = spark_session.typed_rows(spark, messages, "messages")
             show("building the index", None)
@@ -142,10 +142,10 @@ def _on_spark(
             ready = time.perf_counter()
             # As in one process: CSV has a line of column names, and JSON has all columns.
             how = {"header": "true", "ignoreNullFields": "false"}
-            found.write.format(written).options(**how).save(located(output))
+            found.write.format(written).options(**how).save(spark_path(output))
             ended = time.perf_counter()
             reader = spark.read.format(written).options(**how).schema(found.schema)
-            deliveries = reader.load(located(output)).count()
+            deliveries = reader.load(spark_path(output)).count()
             count = rows.count()
     summary = {
         "messages": count,

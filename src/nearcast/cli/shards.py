@@ -61,7 +61,7 @@ def shards(
     goes, how unevenly the work is divided, and how long the busiest shard works per message of the stream. The shards
     are simulated; the messages are matched exactly. Without files, subscriptions and messages are generated (seed 0).
     """
-    from nearcast.sharding.distribution import DISTRIBUTIONS, fitted, measured, preference, sampled
+    from nearcast.sharding.distribution import DISTRIBUTIONS, draw_sample, fit, measure, preference
 
     names = list(DISTRIBUTIONS) if distribution in ("all", "auto") else distribution.split(",")
     counts = _counts(count)
@@ -73,14 +73,14 @@ def shards(
     with talk.progress() as show:
         show("reading the files" if subscriptions else "generating subscriptions and messages", None)
         table, batch = _data(subscriptions, messages)
-        sample = sampled(table, batch)
-        fitted(names[0], sample, counts[0])  # raises for an impossible name or number before the work begins
+        sample = draw_sample(table, batch)
+        fit(names[0], sample, counts[0])  # raises for an impossible name or number before the work begins
         show("matching the messages", None)
         sample.found  # noqa: B018
         figures = []
         for done, (each, name) in enumerate((each, name) for each in counts for name in names):
             show(f"{name}, {each:,} shards", done / (len(counts) * len(names)))
-            figures.append(measured(fitted(name, sample, each), sample))
+            figures.append(measure(fit(name, sample, each), sample))
     document = {
         "subscriptions": len(table),
         "messages": len(sample.batch),

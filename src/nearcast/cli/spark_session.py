@@ -63,9 +63,9 @@ def open_session(
     # Spark logs an error several times, with all its stack traces. It also raises it, and we report it in one line.
     settings = {"spark.log.level": "INFO" if verbose else "FATAL", **settings}
     from nearcast.spark import session
-    from nearcast.spark.session import active
+    from nearcast.spark.session import active_session
 
-    ours = active() is None
+    ours = active_session() is None
     from nearcast.spark.kafka import packages
 
     spark = session(app, master=master, config=settings, packages=packages() if kafka else ())
@@ -124,9 +124,9 @@ def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:
 
 def typed_path(path: str, kind: str) -> str:
     """Return the path of the Parquet files: *path*, or its ``good`` rows if ``nearcast prepare`` wrote it."""
-    from nearcast.spark.reading import located
+    from nearcast.spark.reading import spark_path
 
-    where = located(path)
+    where = spark_path(path)
     if "://" in where or "*" in where:
         return where
     if not Path(where).exists():

@@ -113,10 +113,10 @@ def stream(
             ) as spark:
                 from nearcast.cli.pipeline import Pipeline
                 from nearcast.spark.columns import subscription_columns
-                from nearcast.spark.reading import located
+                from nearcast.spark.reading import spark_path
 
                 arriving, raw = endpoints.arriving_messages(spark, messages, _columns(schema))
-                checkpoint = located(checkpoint)
+                checkpoint = spark_path(checkpoint)
                 aside = quarantine or f"{checkpoint}/quarantine"
                 raw = raw or prepare or quarantine is not None
                 pipeline = Pipeline(

@@ -1,4 +1,4 @@
-"""Subscriptions in shards: distributions, versions of an index in several shards, replicas with the changes since."""
+"""Subscriptions in shards: distributions, sharded versions of an index, and replicas that follow later changes."""
 
 from nearcast.sharding.opening import open_index
 

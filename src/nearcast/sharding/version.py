@@ -1,14 +1,14 @@
 """A sharded version: subscriptions divided by a distribution, one index for each shard, in one directory.
 
 ===========================  =================================================================================
-``manifest.json``            index, distribution, shards, counts; answers for the file and the manifests below it
-``subscriptions.parquet``    all subscriptions, in the order of their ids: what versions to come are made from
-``distribution``             the distribution, and what messages are coded by before they are sent
-``shard-0000`` …             the index of each shard; of its subscriptions the row among all, and who else stores it
+``manifest.json``            index, distribution, shards, counts; checksums of the file and the manifests below
+``subscriptions.parquet``    all subscriptions, in the order of their ids; later versions are made from it
+``distribution``             the distribution, and the coding of messages before they are sent
+``shard-0000`` …             the index of each shard; for each subscription its row among all, and its shards
 ===========================  =================================================================================
 
-Like every directory at rest, it is never changed, and appears whole or not at all. The parts are written side by side
-(by the tasks of a Spark job, say) into a draft; :func:`finish` checks that all are there.
+Like every saved directory, it never changes, and appears whole or not at all. Its parts are written in parallel (by the
+tasks of a Spark job, for example) into a draft; :func:`finish_version` checks that all of them are there.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import offsets_of, ragged_take
 from nearcast.errors import ColumnError, IndexFileError
 from nearcast.matching import INDEXES, Index, build_index
-from nearcast.sharding.distribution import Distribution, Routes, delivering_shards, distribute
+from nearcast.sharding.distribution import Distribution, Routes, distribute, keep_delivered
 from nearcast.sharding.distribution.files import open_distribution, save_distribution
 from nearcast.storage.atomic import write_synced
 from nearcast.storage.directory import read, restoring, write
@@ -50,22 +50,20 @@ __all__ = [
     "SHARDS",
     "SUBSCRIPTIONS",
     "Shard",
-    "Sharded",
+    "ShardedVersion",
     "build_shard",
-    "finish",
-    "start",
+    "finish_version",
+    "start_version",
 ]
 
-KIND = "shards"  # of directory
-ROW, SHARDS = (
-    "_row",
-    "_shards",
-)  # columns of subscriptions.parquet: the row among all, the shards that store it
+KIND = "shards"  # the kind of directory
 SUBSCRIPTIONS = "subscriptions.parquet"
-_SHARD, _DISTRIBUTION = "shard", "distribution"  # kinds of the directories within
+# Columns of that file: the row among all subscriptions, and the shards that store it.
+ROW, SHARDS = "_row", "_shards"
+_SHARD, _DISTRIBUTION = "shard", "distribution"  # the kinds of the directories inside
 
 
-def start(
+def start_version(
     draft: Path,
     table: pa.Table,
     *,
@@ -73,13 +71,13 @@ def start(
     shards: int,
     messages: pa.Table | None = None,
 ) -> None:
-    """Begin a version in the directory *draft*: fit the distribution to the subscriptions, and write both."""
+    """Start a version in the directory *draft*: fit a distribution to the subscriptions, and write both."""
     subscriptions = SubscriptionTable.from_arrow(table)
     sample = None if messages is None else MessageBatch.from_arrow(messages, like=subscriptions)
-    made = distribute(distribution, subscriptions, shards, messages=sample)
-    stored = made.subscriptions(subscriptions)
+    fitted = distribute(distribution, subscriptions, shards, messages=sample)
+    stored = fitted.route_subscriptions(subscriptions)
     draft.mkdir(mode=0o700, parents=True)
-    save_distribution(made, subscriptions.coding, draft / _DISTRIBUTION)
+    save_distribution(fitted, subscriptions.coding, draft / _DISTRIBUTION)
     lists = pa.ListArray.from_arrays(stored.offsets.astype(np.int32), stored.shards)
     table = table.append_column(ROW, pa.array(np.arange(len(table)))).append_column(SHARDS, lists)
     with write_synced(draft / SUBSCRIPTIONS) as file:
@@ -87,14 +85,14 @@ def start(
 
 
 def build_shard(draft: Path, shard: int, rows: pa.Table, index: str) -> int:
-    """Build the index of one shard over its *rows* of ``subscriptions.parquet``; return how many there are."""
+    """Build the index of one shard from its *rows* of ``subscriptions.parquet``; return how many there are."""
     _, coding = open_distribution(draft / _DISTRIBUTION)
     rows = rows.sort_by(ROW).combine_chunks()
     lists = rows[SHARDS].combine_chunks()
     built = build_index(index, SubscriptionTable.from_arrow(rows.drop([ROW, SHARDS]), like=coding))
     stored = {
         "rows": rows[ROW].to_numpy(),
-        "offsets": np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())]).astype(np.int64),
+        "offsets": offsets_of(pc.list_value_length(lists).to_numpy()),
         "shards": lists.flatten().to_numpy().astype(np.int32),
     }
     arrays = nested(index=built.arrays(), coding=built.coding.arrays(), stored=stored)
@@ -103,10 +101,11 @@ def build_shard(draft: Path, shard: int, rows: pa.Table, index: str) -> int:
     return len(rows)
 
 
-def finish(draft: Path, index: str) -> None:
-    """Write the manifest of a draft, which makes it a version; raise if a shard is not what it should be.
+def finish_version(draft: Path, index: str) -> None:
+    """Write the manifest of a draft, which makes it a version; raise if a shard has a wrong number of subscriptions.
 
-    Shards without subscriptions, for which nobody was called, are built here. Every file is on disk at the end.
+    :func:`build_shard` was not called for shards without subscriptions; they are built here. Every file is on disk when
+    this returns.
     """
     distribution, _ = open_distribution(draft / _DISTRIBUTION)
     table = pq.read_table(draft / SUBSCRIPTIONS, columns=[SHARDS])
@@ -117,7 +116,9 @@ def finish(draft: Path, index: str) -> None:
         if count == 0:
             build_shard(draft, shard, pq.read_schema(draft / SUBSCRIPTIONS).empty_table(), index)
         if read_manifest(draft / name, _SHARD).document["subscriptions"] != count:
-            raise IndexFileError(f"shard {shard} of {draft} does not have its {count:,} subscriptions")
+            raise IndexFileError(
+                f"shard {shard} of {draft} does not have the {count:,} subscriptions that belong to it"
+            )
         files.append(f"{name}/{MANIFEST}")
     document = {
         "index": index,
@@ -130,17 +131,17 @@ def finish(draft: Path, index: str) -> None:
 
 
 class Shard(NamedTuple):
-    """One shard, open."""
+    """An open shard."""
 
     matcher: Index
-    rows: NDArray[np.int64]  # the row among all of each of its subscriptions
-    stored: Routes  # the shards that store each
+    rows: NDArray[np.int64]  # the row of each of its subscriptions among all
+    stored: Routes  # the shards that store each of them
 
 
-class Sharded:
-    """A sharded version, open: it answers as one index over all subscriptions would, row by row of their ids' order.
+class ShardedVersion:
+    """An open sharded version: it answers as one index over all subscriptions would; rows are in the order of ids.
 
-    It cannot be changed. Messages are coded like :attr:`coding`.
+    It cannot be changed. Messages are coded by :attr:`coding`.
     """
 
     def __init__(self, directory: str | Path, *, verify: bool = False) -> None:
@@ -159,24 +160,24 @@ class Sharded:
         return int(self._size)
 
     def __repr__(self) -> str:
-        return f"<Sharded: {len(self):,} subscriptions in {self.distribution!r}>"
+        return f"<ShardedVersion: {len(self):,} subscriptions in {self.distribution!r}>"
 
     @property
     def ids(self) -> pa.Array:
-        """The ids of the subscriptions, by row."""
+        """The ids of all subscriptions, by row."""
         return pq.read_table(self.directory / SUBSCRIPTIONS, columns=["id"])["id"].combine_chunks()
 
     @property
-    def copies(self) -> bool:
-        """Whether a subscription is stored in several shards."""
+    def has_copies(self) -> bool:
+        """Whether some subscription is stored in several shards."""
         return bool(self._stored > self._size)
 
     def open_distribution(self) -> tuple[Distribution, Coding]:
-        """Return the distribution, and what messages are coded by before they are sent; each time another one."""
+        """Open the distribution, and the coding of messages before they are sent; each call opens new ones."""
         return open_distribution(self.directory / _DISTRIBUTION)
 
     def open_shard(self, number: int) -> Shard:
-        """Open a shard, each time another one: what is changed in it stays private to it."""
+        """Open a shard; each call opens a new one, so changes to it stay private."""
         directory = self.directory / _shard_name(number)
         document, arrays = read(directory, _SHARD)
         with restoring(directory):
@@ -191,12 +192,13 @@ class Sharded:
             raise ColumnError(
                 "the messages are coded by another vocabulary; make the batch with like=version"
             )
-        sent = self.distribution.messages(batch)
+        sent = self.distribution.route_messages(batch)
         found = [np.empty((2, 0), np.int64)]
         for number in range(self.distribution.shards):
             messages = sent.rows[sent.shards == number]
             if len(messages):
-                here = self.matched(number, batch.take(messages), _taken(sent, messages), threads)
+                routes = Routes(*ragged_take(*sent, messages))
+                here = self.match_shard(number, batch.take(messages), routes, threads)
                 rows = self.shard(number).rows[here.rows]
                 found.append(np.stack([messages[here.messages], rows]))
         pairs = np.concatenate(found, axis=1)
@@ -204,25 +206,18 @@ class Sharded:
         offsets = np.searchsorted(pairs[0][order], np.arange(len(batch) + 1))
         return Matches(offsets.astype(np.int64), pairs[1][order].astype(np.int32))
 
-    def matched(self, number: int, batch: MessageBatch, sent: Routes | None, threads: int = 1) -> Matches:
-        """Return what one shard delivers of messages that were sent to it: rows are its own.
+    def match_shard(self, number: int, batch: MessageBatch, sent: Routes | None, threads: int = 1) -> Matches:
+        """Return what one shard delivers of the messages that were sent to it, in rows of that shard.
 
-        *sent* says where else they went; it may be left out when no subscription is stored twice.
+        *sent* lists all shards of each message; it may be None if no subscription is stored in several shards.
         """
-        matcher, _, stored = self.shard(number)
-        # All shards were coded by the same words.
-        own = replace(batch, coding=matcher.coding)
-        found = matcher.match(own, threads=threads)
+        index, _, stored = self.shard(number)
+        # All shards share the words of the version, so the batch fits each of them.
+        found = index.match(replace(batch, coding=index.coding), threads=threads)
         if sent is None or len(stored.shards) == len(stored.offsets) - 1:
             return found
-        mine = delivering_shards(stored, sent, found.rows, found.messages) == number
-        counts = np.bincount(found.messages[mine], minlength=len(batch))
-        return Matches(np.concatenate([[0], np.cumsum(counts)]), found.rows[mine])
+        return keep_delivered(found, number, stored, sent)
 
 
 def _shard_name(shard: int) -> str:
     return f"shard-{shard:04}"
-
-
-def _taken(routes: Routes, rows: NDArray[np.int64]) -> Routes:
-    return Routes(*ragged_take(routes.offsets, routes.shards, rows))

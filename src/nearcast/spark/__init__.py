@@ -1,10 +1,10 @@
 """The data pipeline: DataFrame in, DataFrame out.
 
-:func:`session` starts a local Spark, :func:`prepare` makes typed rows of raw ones, :func:`profile` counts what messages
-and subscriptions are like, :func:`build` makes the index of subscriptions, :func:`match` finds the deliveries of
-messages, in batch and in a stream, and :class:`Live` does so while subscriptions change. :mod:`~nearcast.spark.kafka`
-and :mod:`~nearcast.spark.sinks` bring messages in and deliveries out. Nothing here needs a SparkContext or the Java
-gateway, so all of it runs under Spark Connect; ``session`` is for a machine of your own.
+:func:`session` starts a local Spark, :func:`prepare` turns raw rows into typed ones, :func:`profile` counts the words,
+places and attributes of messages and subscriptions, :func:`build` builds the index of subscriptions, :func:`match`
+finds the deliveries of messages, in batch or in a stream, and :class:`Live` does so while subscriptions change.
+:mod:`~nearcast.spark.kafka` and :mod:`~nearcast.spark.sinks` bring messages in and deliveries out. Nothing here needs a
+SparkContext or the Java gateway, so all of it runs under Spark Connect; ``session`` is for your own machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
     "write_prepared",
 ]
 
-_ROOMS = {
+_MODULES = {
     "live.live": ("Live",),
     "matching": ("match",),
     "preparing": ("Prepared", "good_rows", "prepare", "quarantined_rows", "write_prepared"),
@@ -45,11 +45,11 @@ _ROOMS = {
     "reading": ("read_raw",),
     "versions": ("build",),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOM_OF:
-        require_pyspark()  # which these import
-        return getattr(importlib.import_module(f"nearcast.spark.{_ROOM_OF[name]}"), name)
+    if name in _MODULE_OF:
+        require_pyspark()  # the module imports it
+        return getattr(importlib.import_module(f"nearcast.spark.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'nearcast.spark' has no attribute {name!r}")

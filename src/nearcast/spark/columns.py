@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame matching reads, checked before any job starts."""
+"""The columns of a DataFrame that matching reads, checked before any job starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["map_in_arrow", "message_columns", "quoted", "subscription_columns", 
 
 
 def quoted(name: str) -> str:
-    """Return the name of a column as Spark takes it, whatever characters it has.
+    """Return the name of a column in Spark's notation, whatever characters it has.
 
     >>> quoted("half.price")
     '`half.price`'
@@ -44,37 +44,39 @@ def map_in_arrow(
     stage: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
-    """Do what ``frame.mapInArrow`` does, which takes a dot or a backtick in a name for syntax.
+    """Do what ``frame.mapInArrow`` does, but allow dots and backticks in names, which Spark would take for syntax.
 
-    Columns have plain names on their way to the stage, and their own in it.
+    Columns have plain names on their way to the stage, and their own names inside it.
     """
     names = frame.columns
     if not any(set(".`") & set(name) for name in names):
         return frame.mapInArrow(stage, schema)
 
-    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return stage(batch.rename_columns(names) for batch in batches)
 
-    return frame.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(named, schema)
+    return frame.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(renamed, schema)
 
 
 def without_rows(frame: DataFrame) -> pa.Table:
-    """Return the columns of *frame* without a row, as workers see them: what cannot be read is known before a job."""
+    """Return the columns of *frame*, without any row, as workers will see them: they can be checked before a job."""
     return to_arrow_schema(frame.schema, timezone="UTC").empty_table()
 
 
 def subscription_columns(subscriptions: DataFrame) -> DataFrame:
-    """Return the columns of *subscriptions* that are read; raise if they do not make subscriptions."""
-    require(["id"], subscriptions.columns, "subscriptions")  # no row has a number that could stand in for it
+    """Return the columns of *subscriptions* that are read; raise if they are not those of subscriptions."""
+    # Rows of a DataFrame have no numbers that could serve as ids.
+    require(["id"], subscriptions.columns, "subscriptions")
     needed = subscriptions.select(*map(quoted, read_columns(subscriptions.columns)))
-    SubscriptionTable.from_arrow(without_rows(needed))  # checks the columns as it will check the rows
+    # This checks the columns as workers will.
+    SubscriptionTable.from_arrow(without_rows(needed))
     return needed
 
 
 def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFrame:
-    """Return the columns of *messages* that matching asks for; raise if they do not make messages.
+    """Return the columns of *messages* that matching reads; raise if they are not those of messages.
 
-    Of the attributes, those that subscriptions coded by this ask for; all of them where that is not known.
+    With *coding*, only the attributes in it are read: those that subscriptions ask for. Without it, all are.
     """
     columns = messages.columns
     require(["id"], columns, "messages")
@@ -86,7 +88,7 @@ def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFr
         )
     if coding is not None and coding.attributes is not None:
         tell_other_case(columns, coding.attributes)
-    unread = {*TIMES, "text"} if "keywords" in columns else {*TIMES}  # matching does not ask for times
+    unread = {*TIMES, "text"} if "keywords" in columns else {*TIMES}  # matching does not read times
     asked = None if coding is None else {name for name, _ in coding.attributes or ()}
     names = [
         field.name
@@ -99,6 +101,6 @@ def message_columns(messages: DataFrame, coding: Coding | None = None) -> DataFr
         )
     ]
     needed = messages.select(*map(quoted, names))
-    # checks the columns as the workers will
+    # This checks the columns as workers will.
     MessageBatch.from_arrow(without_rows(needed), like=coding or Coding.new())
     return needed

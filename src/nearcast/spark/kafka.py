@@ -1,8 +1,8 @@
 """Kafka topics in and out, through Spark's own connector.
 
-The connector is no part of PySpark: it is a Maven artifact, which Spark fetches when a session starts with
-``session(packages=kafka.packages())``. Its version is that of PySpark, to the last digit: connectors of other versions
-call insides of Spark that have moved.
+The connector is not part of PySpark: it is a Maven artifact, which Spark fetches when a session starts with
+``session(packages=kafka.packages())``. It must have exactly the version of PySpark: connectors of other versions call
+internals of Spark that have moved.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyspark
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  its usual name
 from pyspark.sql.types import StructType
 
 from nearcast import config
 from nearcast.errors import ColumnError, shown
 from nearcast.preparation import MALFORMED
-from nearcast.spark.reading import other_fields, parsed
+from nearcast.spark.reading import other_fields, parse_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ DELIVERY_HEADER = "nearcast-delivery"
 
 
 def packages() -> list[str]:
-    """Return the Maven coordinates of the connector for the PySpark that is installed.
+    """Return the Maven coordinates of the connector for the installed PySpark.
 
     >>> packages()  # doctest: +ELLIPSIS
     ['org.apache.spark:spark-sql-kafka-0-10_2.13:4...']
@@ -57,43 +57,43 @@ def read_messages(
     options: Mapping[str, str] | None = None,
     others: str | None = None,
 ) -> DataFrame:
-    """Return the records of a topic, each a JSON object, as rows: streaming, or with ``stream=False`` a batch.
+    """Return the records of a topic, each a JSON object, as rows: a stream, or with ``stream=False`` a batch.
 
     The columns are those of *schema*, then ``_corrupt_record`` and ``kafka``.
 
-    No record is lost. Where the value is not one JSON object, or not of this schema, or not UTF-8, the columns of the
-    schema are null and ``_corrupt_record`` has the value as text (bytes that are no UTF-8 replaced; the empty string
-    for a record without a value). Everywhere else ``_corrupt_record`` is null. :func:`nearcast.spark.prepare`
-    quarantines such rows; before :func:`nearcast.spark.match`, keep those ``where("_corrupt_record IS NULL")``.
+    No record is lost. If the value is not one JSON object, or does not fit the schema, or is not UTF-8, the columns of
+    the schema are null and ``_corrupt_record`` holds the value as text (invalid UTF-8 is replaced; a record without a
+    value gives the empty string). In all other rows ``_corrupt_record`` is null. :func:`nearcast.spark.prepare`
+    quarantines malformed rows; before :func:`nearcast.spark.match`, keep only ``where("_corrupt_record IS NULL")``.
 
-    ``kafka`` is a struct of ``key`` (binary), ``topic``, ``partition``, ``offset`` and ``timestamp``: where the record
-    can be read again.
+    ``kafka`` is a struct of ``key`` (binary), ``topic``, ``partition``, ``offset`` and ``timestamp``: it says where the
+    record can be read again.
 
-    What is guaranteed: a streaming query reads each record of the topic from *starting* on. Its checkpoint notes the
+    The guarantee: a streaming query reads every record of the topic from *starting* on. Its checkpoint notes the
     offsets of each micro-batch before it runs, so that a repeat of the batch reads the same records. A query fails,
-    rather than go on with a gap, if Kafka has deleted records that it has not read yet (``failOnDataLoss``).
+    rather than leave a gap, if Kafka has deleted records that it has not read yet (``failOnDataLoss``).
 
     Parameters
     ----------
     spark
         A session that has the connector: ``session(packages=kafka.packages())``.
     servers
-        ``host:port`` of the brokers to ask first, with commas between.
+        ``host:port`` of the first brokers to contact, separated by commas.
     topic
-        Its name; several with commas between.
+        The name of the topic, or several names separated by commas.
     schema
-        Of the JSON objects: a ``StructType``, or as text: ``"id long, lon double, lat double, text string"``. Other
-        fields of the objects are left out.
+        The schema of the JSON objects: a ``StructType``, or text such as
+        ``"id long, lon double, lat double, text string"``. Other fields of the objects are left out.
     stream
-        Whether to go on reading as records arrive. A batch ends at what is there now.
+        Whether to continue reading as records arrive. A batch ends with the records that exist now.
     starting
-        ``"earliest"``, ``"latest"`` (streams only), or offsets by partition, as Spark writes them:
-        ``'{"topic": {"0": 23}}'``. A query that has a checkpoint goes on from there instead.
+        ``"earliest"``, ``"latest"`` (streams only), or offsets by partition, in Spark's notation:
+        ``'{"topic": {"0": 23}}'``. A query that has a checkpoint continues from there instead.
     options
-        More options of Spark's Kafka source, such as ``maxOffsetsPerTrigger``; those of Kafka itself begin with
+        More options of Spark's Kafka source, such as ``maxOffsetsPerTrigger``; options of Kafka itself begin with
         ``kafka.``, such as ``kafka.security.protocol``.
     others
-        The name of one more column, if it is wanted, with the names of those other fields.
+        If given, the name of an additional column, which lists the names of the fields that were left out.
     """
     fields = _fields(schema)
     more = [] if others is None else [other_fields(fields).alias(others)]
@@ -107,16 +107,16 @@ def read_messages(
             **(options or {}),
         }
     )
-    return parsed(source.load(), fields, *more, position)
+    return parse_records(source.load(), fields, *more, position)
 
 
 def deliveries_to_kafka(deliveries: DataFrame, batch: int | None = None) -> DataFrame:
-    """Return deliveries as Spark's Kafka sink takes them: ``key`` and ``value``, with *batch* also ``headers``.
+    """Return deliveries in the form of Spark's Kafka sink: ``key`` and ``value``, and with *batch* also ``headers``.
 
     The key is the subscription's id as text, so that the deliveries of a subscription are in one partition. The value
-    is a JSON object of all columns, in their order: ``{"subscription_id":"anna","message_id":1,"change":"+",…}``. The
-    headers are ``nearcast-batch``, the number of the micro-batch, and ``nearcast-delivery``, the two ids and the change
-    as a JSON list of strings: the same for the same delivery, so that a consumer can drop repeats (see
+    is a JSON object of all columns, in order: ``{"subscription_id":"anna","message_id":1,"change":"+",…}``. The headers
+    are ``nearcast-batch``, the number of the micro-batch, and ``nearcast-delivery``, the two ids and the change as a
+    JSON list of strings. The latter is the same for the same delivery, so that a consumer can drop repeats (see
     :func:`nearcast.spark.sinks.kafka_sink`).
     """
     columns = [
@@ -124,8 +124,10 @@ def deliveries_to_kafka(deliveries: DataFrame, batch: int | None = None) -> Data
         F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     ]
     if batch is not None:
-        named = F.array(*(F.col(name).cast("string") for name in ("subscription_id", "message_id", "change")))
-        headers = {BATCH_HEADER: F.lit(str(batch)), DELIVERY_HEADER: F.to_json(named)}
+        identity = F.array(
+            *(F.col(name).cast("string") for name in ("subscription_id", "message_id", "change"))
+        )
+        headers = {BATCH_HEADER: F.lit(str(batch)), DELIVERY_HEADER: F.to_json(identity)}
         columns.append(
             F.array(
                 *(
@@ -138,11 +140,13 @@ def deliveries_to_kafka(deliveries: DataFrame, batch: int | None = None) -> Data
 
 
 def _fields(schema: StructType | str) -> StructType:
-    """Return the schema of a message; raise if it is none, or takes a name that we need."""
+    """Return the schema of a message; raise if it has no columns, or uses a name that is reserved."""
     fields = StructType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(fields, StructType) or not fields.names:
-        raise ColumnError(f"the schema of messages lists at least one column; {shown(schema)} has none")
-    for taken in (MALFORMED, POSITION):
-        if taken in fields.names:
-            raise ColumnError(f"no column of messages can be called {taken}; that is one of read_messages")
+        raise ColumnError(f"the schema of messages must list at least one column; {shown(schema)} has none")
+    for reserved in (MALFORMED, POSITION):
+        if reserved in fields.names:
+            raise ColumnError(
+                f"no column of messages can be called {reserved}: read_messages adds one; rename it"
+            )
     return fields

@@ -1,4 +1,4 @@
-"""Parquet whose times every program reads alike."""
+"""Parquet files with times that every program reads in the same way."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 __all__ = ["UTC_TIMES", "write_parquet"]
 
-#: The setting that has times written as microseconds in UTC. Spark's own default, INT96, names no time zone, so that
-#: other programs read times which they can only guess the meaning of.
+#: The setting for writing times as microseconds in UTC. Spark's default, INT96, names no time zone, so that other
+#: programs have to guess it.
 UTC_TIMES = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 
 def write_parquet(frame: DataFrame, path: str, mode: str = "errorifexists") -> None:
-    """Write *frame* to a directory; its times are microseconds in UTC, whatever the session has set.
+    """Write *frame* to a directory; its times are microseconds in UTC, whatever the settings of the session.
 
-    The setting has no form that holds for one write alone: it is made before, and taken back afterwards.
+    Spark has no such option for a single write: the setting of the session is changed, and restored afterwards.
     """
     conf = frame.sparkSession.conf
     name, value = UTC_TIMES

@@ -1,4 +1,4 @@
-"""Raw rows → typed rows, and a quarantine for those that cannot be used."""
+"""Turn raw rows into typed rows, and quarantine those that cannot be used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  its usual name
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
@@ -17,7 +17,7 @@ from nearcast.errors import InputError, NearcastError, shown
 from nearcast.preparation import Kind, Preparation
 from nearcast.spark.columns import map_in_arrow, quoted
 from nearcast.spark.parquet import write_parquet
-from nearcast.spark.reading import located
+from nearcast.spark.reading import spark_path
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -33,39 +33,40 @@ def prepare(
 ) -> DataFrame:
     """Return *raw* with typed columns, and for each row whether it can be used.
 
-    Batch or streaming; no row is dropped, and none fails the query. The columns: ``id``, place, words, times and
-    attributes in their types, then ``reason`` (null: the row is good), ``detail`` (a sentence) and ``original`` (the
-    raw row as JSON). Of a bad row only its id and these three are there. :mod:`nearcast.preparation` lists the
-    reasons. :func:`good_rows` and :func:`quarantined_rows` part the two; :func:`write_prepared` writes both.
+    *raw* may be a batch or a stream; no row is dropped, and no row fails the query. The columns are ``id``, place,
+    words, times and attributes in their types, then ``reason`` (null if the row is good), ``detail`` (a sentence) and
+    ``original`` (the raw row as JSON). A bad row has only its id and these three. :mod:`nearcast.preparation` lists the
+    reasons. :func:`good_rows` and :func:`quarantined_rows` separate the two kinds; :func:`write_prepared` writes both.
 
-    In a batch, ids are made unique, for which rows are shuffled by id: of good rows with the same id the one with the
+    In a batch, ids are made unique, for which rows are shuffled by id. Of good rows with the same id, the one with the
     earliest ``published_at`` stays, and among equals the one whose content has the smallest hash (``xxhash64``),
-    whatever the files and partitions; the others are ``duplicate-id``. A stream is prepared row by row, without state:
-    write its micro-batches with :func:`write_prepared`, which does the same within each of them, or put Spark's
-    ``dropDuplicatesWithinWatermark`` behind.
+    regardless of files and partitions; the others become ``duplicate-id``. A stream is prepared row by row, without
+    state: write its micro-batches with :func:`write_prepared`, which makes ids unique within each of them, or apply
+    Spark's ``dropDuplicatesWithinWatermark`` to the result.
 
     Parameters
     ----------
     raw
-        Columns by name, as :mod:`nearcast.columns.from_arrow` lists them: of their own type, or strings. Keywords as a
-        string are a JSON list, or words with white space between; times as a string are ISO 8601 with an offset, or
-        microseconds; geometry as a string is WKT. ``_corrupt_record``, where Spark's readers put a line that is no row,
-        makes it ``malformed``. Every other column of messages is an attribute: numbers become doubles, strings and
-        booleans stay; columns of other types are left out, and so are all others of subscriptions.
+        Columns with the names that :mod:`nearcast.columns.from_arrow` lists, in their own types or as strings. A string
+        of keywords is a JSON list, or words separated by white space; a string for a time is ISO 8601 with an offset,
+        or microseconds; a string for a geometry is WKT. A row with ``_corrupt_record``, where Spark's readers put a
+        line that is not a row, becomes ``malformed``. Every other column of messages is an attribute: numbers become
+        doubles, strings and booleans stay as they are. Columns of other types are left out, and so are all other
+        columns of subscriptions.
     kind
         ``"messages"`` or ``"subscriptions"``.
     numbers
-        Attributes that are numbers though *raw* has them as strings, as CSV does.
+        Attributes that are numbers although *raw* has them as strings, as CSV files do.
     keep_text
-        Keep the ``text`` of messages; only its keywords stay otherwise.
+        Whether to keep the ``text`` of messages; otherwise only its keywords are kept.
 
-    Raises ColumnError before any job starts if a column is missing or of a type that cannot be read.
+    Raises ColumnError before any job starts if a column is missing or has a type that cannot be read.
     """
-    return _prepared(raw, kind, numbers, keep_text)[0]
+    return _prepare(raw, kind, numbers, keep_text)[0]
 
 
 def good_rows(prepared: DataFrame) -> DataFrame:
-    """Return the rows of :func:`prepare` that can be used, typed columns only."""
+    """Return the rows of :func:`prepare` that can be used, with their typed columns only."""
     return prepared.where("reason IS NULL").drop("reason", "detail", "original")
 
 
@@ -77,17 +78,17 @@ def quarantined_rows(prepared: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What :func:`write_prepared` did."""
+    """A summary of what :func:`write_prepared` did."""
 
-    read: int  #: rows that went in: good + bad
-    good: int
-    bad: Mapping[str, int]  #: by reason, the most frequent first
+    read: int  #: rows that were read, good or bad
+    good: int  #: rows that can be used
+    bad: Mapping[str, int]  #: rows by reason, the most frequent reason first
     examples: Mapping[str, str]  #: one detail for each reason
-    left_out: Mapping[str, str]  #: columns that nothing became of, each with why
+    left_out: Mapping[str, str]  #: columns that were not used, each with the reason
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the summary as plain values, for JSON."""
         return {
             "read": self.read,
             "good": self.good,
@@ -114,30 +115,30 @@ def write_prepared(
     """Prepare *raw* and write Parquet: the good rows to ``directory/good``, the others to ``directory/quarantine``.
 
     *raw* is a batch, or a micro-batch in ``foreachBatch``: with *overwrite* and a directory for each batch id, a repeat
-    writes the same again. The input is read once: the prepared rows are kept (in memory, or on disk where that does not
-    suffice) until both are written. Then the rows in the files are counted, and must be those that were read.
-    Times are written as microseconds in UTC, whatever the session has set.
+    writes the same again. The input is read once: the prepared rows are kept (in memory, or on disk if memory does not
+    suffice) until both parts are written. Then the rows in the files are counted; there must be as many as were read.
+    Times are written as microseconds in UTC, whatever the settings of the session.
 
-    Parameters are those of :func:`prepare`, and *progress*, which is called with what is being done and the share of it
-    that is behind us, if known.
+    The parameters are those of :func:`prepare`, and *progress*, a function that is called with the name of each step
+    and the share of the work that is done, if it is known.
     """
     if raw.isStreaming:
         raise InputError(
-            "a streaming DataFrame is written by its query; call write_prepared on its micro-batches, in foreachBatch"
+            "raw is a streaming DataFrame, which only its query can write; call write_prepared in foreachBatch instead"
         )
-    directory = located(directory)
-    tell = progress or (lambda step, share: None)
+    directory = spark_path(directory)
+    report = progress or (lambda step, share: None)
     started = time.perf_counter()
-    prepared, left_out = _prepared(raw, kind, numbers, keep_text)
+    prepared, left_out = _prepare(raw, kind, numbers, keep_text)
     prepared = prepared.persist(StorageLevel.MEMORY_AND_DISK)
     mode = "overwrite" if overwrite else "errorifexists"
     spark = prepared.sparkSession
     try:
-        tell(f"preparing {kind}", None)
+        report(f"preparing {kind}", None)
         write_parquet(good_rows(prepared), f"{directory}/good", mode)
-        tell("writing the quarantine", 0.8)
+        report("writing the quarantine", 0.8)
         write_parquet(quarantined_rows(prepared), f"{directory}/quarantine", mode)
-        tell("counting", 0.95)
+        report("counting", 0.95)
         counted = (
             prepared.groupBy("reason")
             .agg(F.count(F.lit(1)).alias("rows"), F.min("detail").alias("example"))
@@ -153,7 +154,7 @@ def write_prepared(
     if written != read:
         raise NearcastError(
             f"{read:,} rows were read and {written:,} written to {shown(directory)}; "
-            "if nothing else writes there, this is a mistake of ours"
+            "unless something else writes there, this is a bug in nearcast"
         )
     return Prepared(
         read,
@@ -165,7 +166,7 @@ def write_prepared(
     )
 
 
-def _prepared(
+def _prepare(
     raw: DataFrame, kind: Kind, numbers: Collection[str], keep_text: bool
 ) -> tuple[DataFrame, dict[str, str]]:
     """Return the prepared rows, and the columns that were left out."""
@@ -186,7 +187,7 @@ def _prepared(
 
 
 def _by_id(raw: DataFrame) -> DataFrame:
-    """Return the rows with those of the same id in one partition, one after the other, the first one first."""
+    """Return the rows such that those with the same id are next to each other in one partition, in order."""
     content = F.xxhash64(*(F.col(quoted(f.name)) for f in raw.schema if _hashable(f.dataType.simpleString())))
     id = F.col("id").cast("string")
     order: list[Column] = [id]
@@ -197,11 +198,11 @@ def _by_id(raw: DataFrame) -> DataFrame:
                 F.try_to_timestamp(time), F.expr("timestamp_micros(try_cast(published_at AS BIGINT))")
             )
         order.append(time.asc_nulls_last())
-    spread = F.coalesce(id, content.cast("string"))  # not all the rows without an id into one partition
-    partitions = int(
-        raw.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1
-    )  # Spark would make it fewer
-    return raw.repartition(partitions, spread).sortWithinPartitions(*order, content)
+    # Rows without an id are spread by their content, so that they are not all in one partition.
+    key = F.coalesce(id, content.cast("string"))
+    # Without a number, Spark would make fewer partitions.
+    partitions = int(raw.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    return raw.repartition(partitions, key).sortWithinPartitions(*order, content)
 
 
 def _hashable(kind: str) -> bool:

@@ -1,19 +1,19 @@
-"""Profiles: what messages and subscriptions are like, counted by Spark, as versions that cost models read.
+"""Profiles: counts of messages and subscriptions, made by Spark and kept in versions that cost models read.
 
-A version is a directory: ``counts`` (Parquet), ``sample`` (Parquet), ``manifest.json``. The counts are rows of a *side*
-(messages or subscriptions), a *kind*, a *key*, how many rows had it, and between which values:
+A version is a directory: ``counts`` (Parquet), ``sample`` (Parquet), ``manifest.json``. Each row of the counts has a
+*side* (messages or subscriptions), a *kind*, a *key*, a *count*, and for attributes the range of values:
 
 =============  ======================================  ==========================================================
 kind           key                                     count
 =============  ======================================  ==========================================================
 ``rows``       empty                                   messages, or subscriptions
 ``word``       the keyword                             messages that have it; clauses that ask for it
-``place``      ``column,row`` of a grid of the world   messages there; clauses whose boxes have their middle there
+``place``      ``column,row`` of a grid of the world   messages in it; clauses whose boxes have their middle in it
 ``attribute``  its name                                messages that have it; clauses that test it; *low*, *high*
 =============  ======================================  ==========================================================
 
-Counts add up, so new data makes a new version of the latest one, and nothing is counted twice. The sample is the
-messages whose ids have the least hashes: of the same size however much there is, and the same whatever the order.
+Counts add up, so new data is added to the latest version to make a new one, and nothing is counted twice. The sample
+consists of the messages whose ids have the smallest hashes: its size is bounded, and it does not depend on the order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nearcast import __version__, config
 from nearcast.errors import IndexFileError, InputError, UnknownError, shown
 from nearcast.spark.columns import map_in_arrow, message_columns, subscription_columns
 from nearcast.spark.session import quietly
-from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, counted
+from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, count_partition
 from nearcast.storage.atomic import rename_durably, sync_tree
 from nearcast.storage.current import CURRENT, switch
 
@@ -52,7 +52,7 @@ _SCHEMA = "side string, kind string, key string, count long, low double, high do
 
 
 class Profile:
-    """One version of a profile, or the latest in a directory of them."""
+    """One version of a profile, or the latest version in a directory."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         home = Path(directory).absolute()
@@ -72,7 +72,7 @@ class Profile:
 
     @property
     def version(self) -> int:
-        """Its number: the first is 1."""
+        """The number of this version; the first is 1."""
         return int(self.manifest["version"])
 
     def count(self, side: str) -> int:
@@ -80,11 +80,11 @@ class Profile:
         return int(self.manifest["counted"].get(side, 0))
 
     def words(self, side: str = MESSAGES, most: int | None = None) -> pa.Table:
-        """Return ``word`` and ``count``, the most frequent first."""
+        """Return ``word`` and ``count``, the most frequent words first."""
         return self._counted(side, "word", most)
 
     def places(self, side: str = MESSAGES) -> NDArray[np.int64]:
-        """Return the counts of the grid's cells: int64[rows, columns], from the south-west."""
+        """Return the counts of the cells of the grid: int64[rows, columns], from the south-west."""
         grid = np.zeros((config.PROFILE_CELLS, 2 * config.PROFILE_CELLS), np.int64)
         found = self._counted(side, "place")
         for key, count in zip(found["place"].to_pylist(), found["count"].to_pylist()):
@@ -117,9 +117,9 @@ def profile(
 ) -> Profile:
     """Count *messages* and *subscriptions* into a new version of the profile in *directory*; return it.
 
-    What the latest version has counted is in the new one too: give each row once. The two are batch DataFrames with
-    the columns that :func:`nearcast.spark.match` describes. Older versions stay as they are; ``CURRENT`` names the new
-    one when it is complete.
+    The new version includes the counts of the latest one, so give each row only once. Both arguments are batch
+    DataFrames with the columns that :func:`nearcast.spark.match` describes. Older versions stay as they are;
+    ``CURRENT`` names the new one once it is complete.
     """
     given = {MESSAGES: messages, SUBSCRIPTIONS: subscriptions}
     frames = {side: frame for side, frame in given.items() if frame is not None}
@@ -127,7 +127,9 @@ def profile(
         raise InputError("give messages or subscriptions, or both, to count")
     for side, frame in frames.items():
         if frame.isStreaming:
-            raise InputError(f"{side} are a streaming DataFrame; count those of one moment, with spark.read")
+            raise InputError(
+                f"{side} are a streaming DataFrame, which has no end to count; read them with spark.read"
+            )
         frames[side] = message_columns(frame) if side == MESSAGES else subscription_columns(frame)
     home = Path(directory).absolute()
     base = Profile(home) if (home / CURRENT).exists() else None
@@ -136,7 +138,8 @@ def profile(
     version = home / f"profile-{number:06}"
     if version.exists():
         raise UnknownError(
-            f"{version} is there, but {home / CURRENT} does not name it: another job may be writing it"
+            f"{version} exists, but {home / CURRENT} does not name it: another job may be writing it; "
+            "if none is, remove the directory"
         )
     home.mkdir(parents=True, exist_ok=True)
     draft = home / f".{version.name}.{uuid.uuid4().hex}"
@@ -164,11 +167,11 @@ def profile(
 def _write_counts(
     spark: SparkSession, frames: dict[str, DataFrame], base: Profile | None, path: Path
 ) -> None:
-    counted = [] if base is None else [spark.read.parquet(str(base.directory / "counts"))]
+    counts = [] if base is None else [spark.read.parquet(str(base.directory / "counts"))]
     for side, frame in frames.items():
-        counted.append(map_in_arrow(frame, _counting(side), _SCHEMA))
-    together = counted[0]
-    for more in counted[1:]:
+        counts.append(map_in_arrow(frame, _counting_stage(side), _SCHEMA))
+    together = counts[0]
+    for more in counts[1:]:
         together = together.unionByName(more)
     (
         together.groupBy("side", "kind", "key")
@@ -183,21 +186,21 @@ def _write_counts(
 
 
 def _write_sample(spark: SparkSession, rows: DataFrame | None, base: Profile | None, path: Path) -> None:
-    """Write the messages of the least hashes, of those that the base has and of these."""
+    """Write the messages with the smallest hashes, from the sample of the base and from *rows*."""
     if base is not None:
-        before = spark.read.parquet(str(base.directory / "sample"))
-        rows = before if rows is None else rows.unionByName(before, allowMissingColumns=True)
+        earlier = spark.read.parquet(str(base.directory / "sample"))
+        rows = earlier if rows is None else rows.unionByName(earlier, allowMissingColumns=True)
     if rows is None:
-        nothing = pa.schema([("id", pa.string()), ("lon", pa.float64()), ("lat", pa.float64())]).empty_table()
+        empty = pa.schema([("id", pa.string()), ("lon", pa.float64()), ("lat", pa.float64())]).empty_table()
         path.mkdir()
-        pq.write_table(nothing, path / "none.parquet")
+        pq.write_table(empty, path / "none.parquet")
         return
     kept = rows.orderBy(functions.xxhash64(functions.col("id").cast("string"))).limit(config.PROFILE_SAMPLE)
     kept.coalesce(1).write.parquet(str(path))
 
 
-def _counting(side: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _counting_stage(side: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return counted(batches, messages=side == MESSAGES)
+        return count_partition(batches, messages=side == MESSAGES)
 
     return count

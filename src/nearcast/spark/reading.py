@@ -1,4 +1,4 @@
-"""Files of raw rows, as a batch or as they arrive, nothing of them lost: a line that is no row is kept as it is."""
+"""Read files of raw rows, as a batch or as they arrive. Nothing is lost: a line that is not a row is kept as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F  # noqa: N812  as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  its usual name
 from pyspark.sql.types import StringType, StructField, StructType
 
 from nearcast.columns.from_arrow.declared import geoparquet
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS",
     "format_of",
-    "located",
     "other_fields",
-    "parsed",
+    "parse_records",
     "read_raw",
+    "spark_path",
     "stream_objects",
     "stream_raw",
 ]
@@ -52,26 +52,28 @@ def read_raw(spark: SparkSession, path: str | os.PathLike[str], format: str | No
     spark
         The session.
     path
-        Whatever Spark can read: a file, a directory, a pattern, a URL. A relative path is relative to where Python is.
+        Anything that Spark can read: a file, a directory, a pattern, a URL. A relative path is relative to the working
+        directory of Python.
     format
         ``"json"``
-            An object a line. Spark looks at all lines first to tell the columns and their types.
+            One object per line. Spark reads all lines once to find the columns and their types.
         ``"csv"``
-            A line of names, then rows; all columns are strings. Quoted cells may have newlines in them, and quotes as
-            two quotes; so one file is read by one task.
+            A line of names, then rows; all columns are strings. Quoted cells may contain newlines, and quotes written
+            twice; therefore one task reads the whole of a file.
         ``"parquet"``
-            A column that the files' metadata, if they have any, call the geometry, gets that name.
+            If the files have GeoParquet metadata, the column that they call the geometry is renamed to ``geometry``.
         ``"geoparquet"``
-            The same, and there must be such metadata.
+            The same, but the metadata must be there.
 
-        Told by the ending unless given. Spark unpacks what ends in ``.gz`` or ``.zst`` behind that.
+        By default the ending of the path decides. A further ending ``.gz`` or ``.zst`` means that Spark decompresses
+        the file.
     """
-    where = located(path)
-    told = format or _ENDINGS.get(endings(where)[0], "")
-    if told not in FORMATS:
-        given = f"there is no format {shown(format)}" if format else f"the ending of {path} tells no format"
-        raise InputError(f"{given}; there are {', '.join(FORMATS)}")
-    return FORMATS[told](spark, where)
+    where = spark_path(path)
+    chosen = format or _ENDINGS.get(endings(where)[0], "")
+    if chosen not in FORMATS:
+        problem = f"there is no format {shown(format)}" if format else f"the ending of {path} tells no format"
+        raise InputError(f"{problem}; there are {', '.join(FORMATS)}")
+    return FORMATS[chosen](spark, where)
 
 
 def stream_raw(
@@ -84,43 +86,43 @@ def stream_raw(
 ) -> DataFrame:
     """Return the rows of files as they arrive in a directory, or under a pattern, as a streaming DataFrame.
 
-    The formats are those of :func:`read_raw`, told by :func:`format_of` unless given. *schema* lists the columns;
-    without it, the files that are there tell them, and those of JSON are read once for it. With it, columns of CSV have
-    types, a cell that is not of its type makes the line malformed, and no metadata of GeoParquet is looked for. *empty*
-    lists the columns where no file is there yet, which is an error otherwise.
+    The formats are those of :func:`read_raw`; by default :func:`format_of` chooses one. *schema* lists the columns;
+    without it they are taken from the files that exist, and JSON files are read once for that. With a schema, columns
+    of CSV have types, a cell that does not fit its type makes the line malformed, and GeoParquet metadata is ignored.
+    *empty* lists the columns to use if no file exists yet; without it, that is an error.
     """
-    where = located(path)
-    told = format or format_of(where)
-    if told not in _ARRIVING:
-        raise InputError(f"there is no format {shown(format)}; there are {', '.join(_ARRIVING)}")
+    where = spark_path(path)
+    chosen = format or format_of(where)
+    if chosen not in _STREAM_FORMATS:
+        raise InputError(f"there is no format {shown(format)}; there are {', '.join(_STREAM_FORMATS)}")
     try:
-        return _ARRIVING[told](spark, where, schema)
+        return _STREAM_FORMATS[chosen](spark, where, schema)
     except AnalysisException as error:
         if error.getCondition() not in ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND"):
             raise
     if empty is None:
         raise ColumnError(
-            f"no file has arrived in {path} yet that would tell the columns; give a schema (--schema)"
+            f"no file has arrived in {path} yet, so its columns are not known; give a schema (--schema)"
         )
-    return _ARRIVING[told](spark, where, empty)
+    return _STREAM_FORMATS[chosen](spark, where, empty)
 
 
 def stream_objects(
     spark: SparkSession, path: str | os.PathLike[str], schema: StructType, others: str
 ) -> DataFrame:
-    """Return the JSON objects of files as they arrive, an object a line, with one more column than :func:`stream_raw`.
+    """Return the JSON objects of files as they arrive, one object per line, as :func:`stream_raw` does.
 
-    *others* is its name: it has the names of fields that the schema does not list.
+    There is one more column, called *others*, which lists the names of fields that are not in the schema.
     """
-    lines = spark.readStream.text(located(path)).where("trim(value) != ''")
-    return parsed(lines, schema, other_fields(schema).alias(others))
+    lines = spark.readStream.text(spark_path(path)).where("trim(value) != ''")
+    return parse_records(lines, schema, other_fields(schema).alias(others))
 
 
-def parsed(records: DataFrame, fields: StructType, *more: Column) -> DataFrame:
-    """Return rows of the JSON objects in the column ``value``: *fields*, what is malformed as it is, and *more*."""
+def parse_records(records: DataFrame, fields: StructType, *more: Column) -> DataFrame:
+    """Return the JSON objects in the column ``value`` as rows: *fields*, the malformed text, and *more* columns."""
     text = F.col("value").cast("string")
-    # Spark's parser stops after the first object: a second one behind it would be lost without a word. Inside of
-    # another object it is an error.
+    # Spark's parser stops after the first object and silently ignores a second one behind it. Inside another object, a
+    # second one is an error.
     wrapped = F.when(F.is_valid_utf8(text), F.concat(F.lit('{"it":'), text, F.lit("}")))
     inside = StructType([StructField("it", fields), StructField(MALFORMED, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
@@ -134,14 +136,14 @@ def parsed(records: DataFrame, fields: StructType, *more: Column) -> DataFrame:
 
 
 def other_fields(fields: StructType) -> Column:
-    """Return the names of the fields that the JSON objects in the column ``value`` have beside *fields*."""
+    """Return the names of the fields, other than *fields*, of the JSON objects in the column ``value``."""
     keys = F.json_object_keys(F.col("value").cast("string"))
     return F.array_except(keys, F.array(*map(F.lit, fields.names)))
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """Return the format of files: told by the ending of *path*, by the files that are there, or Parquet."""
-    where = located(path)
+    """Return the format that the ending of *path* names, or else that of a file in it, or else Parquet."""
+    where = spark_path(path)
     paths = [where]
     if "://" not in where and Path(where).is_dir():
         paths += sorted(file.name for file in Path(where).iterdir() if file.name[0] not in "._")
@@ -149,8 +151,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     return next(filter(None, known), "parquet")
 
 
-def located(path: str | os.PathLike[str]) -> str:
-    """Return a path as Spark takes it: a relative one leads where it leads for Python, not for the Java process."""
+def spark_path(path: str | os.PathLike[str]) -> str:
+    """Return a path for Spark: a relative one starts from the working directory of Python, not of the Java process."""
     where = os.fspath(path)
     return where if "://" in where else os.path.abspath(where)  # noqa: PTH100  it may be a pattern
 
@@ -160,70 +162,70 @@ _CSV: Mapping[str, bool | str] = {
     "header": True,
     "multiLine": True,
     "escape": '"',
-    "enforceSchema": False,  # every file has these names, or it fails
+    "enforceSchema": False,  # a file with other names is an error
     "columnNameOfCorruptRecord": MALFORMED,
 }
 
 
-def _json(spark: SparkSession, path: str) -> DataFrame:
+def _read_json(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.options(**_JSON).json(path)
 
 
-def _arriving_json(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
-    fields = _with_lines(schema or _json(spark, path).schema)
+def _stream_json(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+    fields = _with_malformed(schema or _read_json(spark, path).schema)
     return spark.readStream.options(**_JSON).schema(fields).json(path)
 
 
-def _csv(spark: SparkSession, path: str) -> DataFrame:
-    names = _header(spark, path)
-    return _stripped(spark.read.options(**_CSV).schema(_with_lines(names)).csv(path))
+def _read_csv(spark: SparkSession, path: str) -> DataFrame:
+    names = _csv_columns(spark, path)
+    return _strip_names(spark.read.options(**_CSV).schema(_with_malformed(names)).csv(path))
 
 
-def _arriving_csv(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
-    fields = _with_lines(schema or _header(spark, path))
-    return _stripped(spark.readStream.options(**_CSV).schema(fields).csv(path))
+def _stream_csv(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+    fields = _with_malformed(schema or _csv_columns(spark, path))
+    return _strip_names(spark.readStream.options(**_CSV).schema(fields).csv(path))
 
 
-def _header(spark: SparkSession, path: str) -> StructType:
-    """Return the columns that CSV files have, all of strings."""
+def _csv_columns(spark: SparkSession, path: str) -> StructType:
+    """Return the columns of CSV files, which are all strings."""
     schema = spark.read.options(**_CSV).csv(path).schema
     if not schema.names:
         raise ColumnError(f"{path} is empty; a CSV file begins with a line of column names")
     return schema
 
 
-def _stripped(frame: DataFrame) -> DataFrame:
+def _strip_names(frame: DataFrame) -> DataFrame:
     return frame.toDF(*(name.strip() for name in frame.columns))
 
 
-def _with_lines(schema: StructType) -> StructType:
-    """Return the columns, and the one that keeps a line which is no row."""
+def _with_malformed(schema: StructType) -> StructType:
+    """Return the columns, and the one that keeps malformed lines."""
     return StructType(
         [*(field for field in schema if field.name != MALFORMED), StructField(MALFORMED, StringType())]
     )
 
 
-def _parquet(spark: SparkSession, path: str) -> DataFrame:
+def _read_parquet(spark: SparkSession, path: str) -> DataFrame:
     frame = spark.read.parquet(path)
-    return _renamed(frame, _geometry_name(frame, required=False))
+    return _rename_geometry(frame, _geometry_name(frame, required=False))
 
 
-def _geoparquet(spark: SparkSession, path: str) -> DataFrame:
+def _read_geoparquet(spark: SparkSession, path: str) -> DataFrame:
     frame = spark.read.parquet(path)
-    return _renamed(frame, _geometry_name(frame, required=True))
+    return _rename_geometry(frame, _geometry_name(frame, required=True))
 
 
-def _arriving_parquet(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+def _stream_parquet(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
     if schema is not None:
         return spark.readStream.schema(schema).parquet(path)
-    there = spark.read.parquet(path)
-    return _renamed(
-        spark.readStream.schema(there.schema).parquet(path), _geometry_name(there, required=False)
+    existing = spark.read.parquet(path)
+    return _rename_geometry(
+        spark.readStream.schema(existing.schema).parquet(path), _geometry_name(existing, required=False)
     )
 
 
 def _geometry_name(frame: DataFrame, *, required: bool) -> str | None:
-    """Return the primary column that GeoParquet files name, if they do."""
+    """Return the primary geometry column that GeoParquet files name, if they name one."""
     names = set()
     for file in frame.inputFiles():
         system, name = fs.FileSystem.from_uri(file)
@@ -235,29 +237,31 @@ def _geometry_name(frame: DataFrame, *, required: bool) -> str | None:
         except InputError as error:
             raise type(error)(f"{file}: {error}") from None
     if len(names) > 1:
-        raise ColumnError(f"the files call different columns their geometry: {', '.join(map(str, names))}")
+        raise ColumnError(
+            f"the files name different geometry columns: {', '.join(map(str, names))}; read them one by one"
+        )
     (name,) = names or {None}
     if name is None and required:
-        raise ColumnError("the files have no GeoParquet metadata; give the format parquet")
+        raise ColumnError("the files have no GeoParquet metadata; read them with the format parquet")
     return name
 
 
-def _renamed(frame: DataFrame, geometry: str | None) -> DataFrame:
-    """Return the frame with this column under the name ``geometry``."""
+def _rename_geometry(frame: DataFrame, geometry: str | None) -> DataFrame:
+    """Return the frame with the column *geometry* renamed to ``geometry``."""
     if geometry in (None, "geometry"):
         return frame
     return frame.drop("geometry").withColumnRenamed(geometry, "geometry")
 
 
 FORMATS: Mapping[str, Callable[[SparkSession, str], DataFrame]] = {
-    "json": _json,
-    "csv": _csv,
-    "parquet": _parquet,
-    "geoparquet": _geoparquet,
+    "json": _read_json,
+    "csv": _read_csv,
+    "parquet": _read_parquet,
+    "geoparquet": _read_geoparquet,
 }
-_ARRIVING: Mapping[str, Callable[[SparkSession, str, StructType | None], DataFrame]] = {
-    "json": _arriving_json,
-    "csv": _arriving_csv,
-    "parquet": _arriving_parquet,
-    "geoparquet": _arriving_parquet,
+_STREAM_FORMATS: Mapping[str, Callable[[SparkSession, str, StructType | None], DataFrame]] = {
+    "json": _stream_json,
+    "csv": _stream_csv,
+    "parquet": _stream_parquet,
+    "geoparquet": _stream_parquet,
 }

@@ -1,4 +1,4 @@
-"""A local Spark session, well configured: one call, no noise, no network."""
+"""A well-configured local Spark session: one call, no noise, no network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["active", "quietly", "require_pyspark", "session"]
+__all__ = ["active_session", "quietly", "require_pyspark", "session"]
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -38,42 +38,41 @@ def session(
 ) -> SparkSession:
     """Return the active Spark session, or start a local one.
 
-    A session that is already active is returned as it is: then the arguments have no effect. A new one runs
-    on this machine alone, listens on the loopback address only, needs no network unless there are packages to fetch,
-    logs errors only, runs its Python workers with this interpreter, and has Arrow on, the web page off, UTC as its
-    time zone, and Parquet's times in it.
+    A session that is already active is returned as it is; then the arguments have no effect. A new one runs on this
+    machine alone, listens on the loopback address only, needs no network unless there are packages to fetch, logs
+    errors only, and runs its Python workers with this interpreter. Arrow is on, the web interface is off, the time zone
+    is UTC, and Parquet files get times in UTC.
 
     Parameters
     ----------
     app
-        Its name.
+        The name of the application.
     cores
-        How many tasks run at once; ``"*"`` for every core.
+        How many tasks run at once; ``"*"`` means one per core.
     memory
-        Of the Java process, as Spark writes it: ``"2g"``, ``"512m"``. Indexes are not in it: Python workers
-        map them from files.
+        The memory of the Java process, in Spark's notation: ``"2g"``, ``"512m"``. It need not hold indexes: Python
+        workers map them from files.
     config
-        Spark settings to add, or to put in the place of these.
+        Spark settings, which are added to these or replace them.
     master
-        The cluster to run on instead, as Spark writes it: ``"spark://host:7077"``, ``"yarn"``. Then the driver
-        listens where the cluster can reach it, and workers run the Python that has the path of this one there unless
-        ``PYSPARK_PYTHON`` names another. ``"local[4]"`` is this machine, and goes before *cores*.
+        The cluster to run on instead, in Spark's notation: ``"spark://host:7077"``, ``"yarn"``. Then the driver listens
+        where the cluster can reach it, and workers run the Python that they find under the path of this one, unless
+        ``PYSPARK_PYTHON`` names another. ``"local[4]"`` means this machine, and takes precedence over *cores*.
     packages
-        Maven coordinates of libraries that Spark fetches first, such as those of
-        :func:`nearcast.spark.kafka.packages`, each ``group:artifact:version``. It takes them from its cache, from
-        ``~/.m2``, or from Maven Central, and says on stderr what it finds. Where Maven Central is not reached,
-        ``spark.jars.repositories`` or ``spark.jars.ivySettings`` in *config*, or in ``spark-defaults.conf``, name
-        another place.
+        Maven coordinates (``group:artifact:version``) of libraries that Spark fetches first, such as those of
+        :func:`nearcast.spark.kafka.packages`. Spark takes them from its cache, from ``~/.m2``, or from Maven Central,
+        and says on stderr what it finds. If Maven Central cannot be reached, name another repository by
+        ``spark.jars.repositories`` or ``spark.jars.ivySettings``, in *config* or in ``spark-defaults.conf``.
 
-    Raises RuntimeUnavailableError, naming what to install, if PySpark or a Java that it supports is missing, or if the
-    packages cannot be fetched.
+    Raises RuntimeUnavailableError, which names what to install, if PySpark or a Java that it supports is missing, or if
+    the packages cannot be fetched.
     """
     require_pyspark()
     if packages:
         config = {"spark.jars.packages": ",".join(packages), **(config or {})}
     if cores != "*" and not (isinstance(cores, int) and cores >= 1):
         raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
-    found = active()
+    found = active_session()
     if found is not None:
         return found
     master = master or f"local[{cores}]"
@@ -83,38 +82,37 @@ def session(
         from pyspark.sql import SparkSession
 
         python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
-        surroundings = {"JAVA_HOME": str(wrap(find_java(), Path(directory))), "PYSPARK_PYTHON": python}
+        variables = {"JAVA_HOME": str(wrap(find_java(), Path(directory))), "PYSPARK_PYTHON": python}
         if local:
-            surroundings["SPARK_LOCAL_IP"] = (
-                "127.0.0.1"  # else Spark asks the network for this machine's name
-            )
+            # Otherwise Spark asks the network for the name of this machine.
+            variables["SPARK_LOCAL_IP"] = "127.0.0.1"
         settings = {**_settings(memory), **(_local_settings(cores) if local else {}), **(config or {})}
-        with _environment(surroundings):
+        with _environment(variables):
             builder = SparkSession.builder.master(master).appName(app)
             for name, value in settings.items():
                 builder = builder.config(name, str(value))
             try:
-                with _interrupts_kept():
+                with _keep_interrupt_handler():
                     return builder.getOrCreate()
             except PySparkRuntimeError as error:
                 if not packages or error.getCondition() != "JAVA_GATEWAY_EXITED":
                     raise
                 raise RuntimeUnavailableError(
-                    f"Spark did not start with the packages {', '.join(packages)}. What it said above names those "
-                    "that no repository has; spark.jars.repositories in config can name another one"
+                    f"Spark did not start with the packages {', '.join(packages)}. Its output above names those that "
+                    "no repository has; name another repository by spark.jars.repositories in config"
                 ) from None
 
 
 def require_pyspark() -> None:
-    """Raise RuntimeUnavailableError, naming what to install, if PySpark is missing."""
+    """Raise RuntimeUnavailableError, which names what to install, if PySpark is missing."""
     if importlib.util.find_spec("pyspark") is None:
         raise RuntimeUnavailableError(
-            "PySpark is not installed; `pip install 'nearcast[spark]'` brings it, and a Java runtime with it"
+            "PySpark is not installed; `pip install 'nearcast[spark]'` installs it, with a Java runtime"
         )
 
 
-def active() -> SparkSession | None:
-    """Return the session that is active, if there is one."""
+def active_session() -> SparkSession | None:
+    """Return the active session, if there is one."""
     require_pyspark()
     with quietly():
         from pyspark.errors import PySparkRuntimeError
@@ -148,7 +146,7 @@ def _settings(memory: str) -> dict[str, object]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a while: Spark's launcher has no other way to be told."""
+    """Set environment variables for a while: there is no other way to configure Spark's launcher."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -162,12 +160,12 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Keep the handler that the program has for Ctrl-C, if it has one of its own.
+def _keep_interrupt_handler() -> Iterator[None]:
+    """Keep the program's own handler for Ctrl-C, if it has one.
 
-    A new SparkContext puts its own in the place of any: that cancels all jobs, and raises KeyboardInterrupt wherever
-    the program is. (The Java process does not see Ctrl-C: PySpark starts it so; nor do the Python workers, which have
-    a process group of their own.)
+    A new SparkContext replaces any handler by its own, which cancels all jobs and raises KeyboardInterrupt wherever the
+    program is. (Ctrl-C does not reach the Java process, because of how PySpark starts it, nor the Python workers, which
+    have their own process group.)
     """
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -180,7 +178,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep back PySpark's warning about new versions of pandas, which no table of ours passes through."""
+    """Suppress PySpark's warning about new versions of pandas: no data of ours passes through pandas."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message="PySpark does not yet fully support pandas", category=FutureWarning

@@ -1,8 +1,8 @@
-"""Where the deliveries of a stream go, one micro-batch at a time: functions for ``foreachBatch``.
+"""Sinks for the deliveries of a stream, one micro-batch at a time: functions for ``foreachBatch``.
 
-Spark repeats a micro-batch that was broken off before it was committed: the same messages, under the same number. A
-sink is exact if a repeat takes the place of the first attempt (:func:`parquet_sink`), or if whoever reads can tell the
-two apart (:func:`kafka_sink`).
+Spark repeats a micro-batch that was interrupted before it was committed, with the same messages and the same number. A
+sink is exact if a repeat replaces the first attempt (:func:`parquet_sink`), or if readers can recognise the repeat
+(:func:`kafka_sink`).
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ __all__ = ["kafka_sink", "parquet_sink"]
 def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], None]:
     """Return a function that writes each micro-batch to a directory of its own, ``path/batch=7``.
 
-    What is guaranteed: each delivery is there exactly once, whatever was broken off and repeated, for every program
-    that reads Parquet. A batch is written aside, under a name with a dot before it, which readers pass over, and gets
-    its own name in one step when it is complete: no reader sees a part of one. When a batch is repeated, the first
-    attempt makes way for the second; between the two renames, a reader may see neither.
+    The guarantee: every program that reads Parquet finds each delivery exactly once, whatever was interrupted and
+    repeated. A batch is first written under a name that begins with a dot, which readers ignore, and gets its own name
+    in one step when it is complete: no reader sees part of a batch. When a batch is repeated, the second attempt
+    replaces the first; between the two renames, a reader may see neither.
 
     The numbers are those of the query's checkpoint. A new checkpoint counts from 0 again and needs another *path*, or
     its batches overwrite those of the old one.
 
-    *path* is a directory that the driver and every worker see under the same name: on one machine any, on a cluster a
-    shared file system. Object stores cannot rename; there, use Spark's own sink (``format("parquet")``).
+    *path* is a directory that the driver and every worker see under the same name: on one machine any directory, on a
+    cluster one of a shared file system. Object stores cannot rename; there, use Spark's own sink
+    (``format("parquet")``).
     """
     if "://" in os.fspath(path):
         raise InputError(
-            f"{os.fspath(path)} is no path of a file system, and batches are renamed there; "
+            f"{os.fspath(path)} is not a path of a file system, and only there can batches be renamed; "
             'for an object store use Spark\'s own sink, writeStream.format("parquet")'
         )
     home = Path(path).absolute()
 
     def write(frame: DataFrame, batch: int) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        for remains in home.glob(f".batch={batch}.*"):  # of attempts that were broken off
-            shutil.rmtree(remains)
+        for abandoned in home.glob(f".batch={batch}.*"):  # by interrupted attempts
+            shutil.rmtree(abandoned)
         target = home / f"batch={batch}"
         draft, earlier = (home / f".{target.name}.{uuid.uuid4().hex}" for _ in range(2))
-        write_parquet(frame, f"file://{draft}")  # Spark takes a name as it is, and as_uri() encodes it
+        write_parquet(frame, f"file://{draft}")  # not as_uri(): Spark would take its %-codes literally
         if target.exists():
             target.rename(earlier)  # a directory cannot be replaced in one step
         draft.rename(target)
@@ -66,23 +67,23 @@ def kafka_sink(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function that writes each micro-batch of deliveries to a topic.
 
-    What is guaranteed: each delivery at least once. Spark's Kafka sink has no transactions: when a batch is broken off
-    and repeated, what the first attempt had sent stays in the topic, and the second sends it again. When the batch is
-    committed, Kafka has acknowledged all of it.
+    The guarantee: each delivery is written at least once. Spark's Kafka sink has no transactions: when a batch is
+    interrupted and repeated, the records of the first attempt stay in the topic, and the second attempt sends them
+    again. When the batch is committed, Kafka has acknowledged all of it.
 
     Two headers let a consumer drop the repeats (:func:`nearcast.spark.kafka.deliveries_to_kafka` writes them):
     ``nearcast-batch``, the number of the micro-batch, and ``nearcast-delivery``, which is the same for the same
-    delivery. Repeats have the same key, so they come to the same partition, and a batch begins only when the one before
-    it was sent whole. A consumer therefore remembers, for each partition, the number and the deliveries of one batch:
+    delivery. Repeats have the same key, so they go to the same partition, and a batch starts only when the one before
+    it was sent completely. So a consumer remembers, for each partition, the number and the deliveries of one batch:
 
-    - a lower number is a repeat: skip;
-    - the same number: skip the deliveries that it has seen;
-    - a higher number: forget those, and go on with this one.
+    - a lower number is a repeat: skip the record;
+    - the same number: skip the record if its delivery was seen;
+    - a higher number: forget the deliveries of the old batch, and continue with this one.
 
     The numbers are those of the query's checkpoint. A new checkpoint counts from 0 again and needs another topic, or
-    consumers that forget as well.
+    consumers that start afresh too.
 
-    *options* are more options of Spark's Kafka sink; those of Kafka itself begin with ``kafka.``, such as
+    *options* are more options of Spark's Kafka sink; options of Kafka itself begin with ``kafka.``, such as
     ``kafka.security.protocol``.
     """
     settings = {"kafka.bootstrap.servers": servers, "topic": topic, **(options or {})}

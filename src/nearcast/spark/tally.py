@@ -1,4 +1,4 @@
-"""The counts of one partition, for a profile: what runs in Spark's Python workers."""
+"""The counts of one partition, for a profile; this runs in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["MESSAGES", "SUBSCRIPTIONS", "counted"]
+__all__ = ["MESSAGES", "SUBSCRIPTIONS", "count_partition"]
 
 MESSAGES, SUBSCRIPTIONS = "messages", "subscriptions"
 
 
-def counted(batches: Iterable[pa.RecordBatch], *, messages: bool) -> Iterator[pa.RecordBatch]:
-    """Count the messages or the subscriptions of a partition; yield the counts, if there is anything to count."""
+def count_partition(batches: Iterable[pa.RecordBatch], *, messages: bool) -> Iterator[pa.RecordBatch]:
+    """Count the messages or the subscriptions of a partition; yield the counts, if it has any rows."""
     tally = _Tally()
     for batch in batches:
         if messages:
@@ -33,11 +33,10 @@ def counted(batches: Iterable[pa.RecordBatch], *, messages: bool) -> Iterator[pa
 
 
 class _Tally:
-    """Counts that grow."""
+    """Counts of the batches that were added."""
 
     def __init__(self) -> None:
-        # Words and attributes get their codes here, as they come.
-        self._coding = Coding.new()
+        self._coding = Coding.new()  # gives codes to words and attributes as they come
         self.rows = 0
         self._words = np.zeros(0, np.int64)
         self._places = np.zeros(2 * config.PROFILE_CELLS**2, np.int64)
@@ -45,10 +44,10 @@ class _Tally:
 
     def add_messages(self, batch: pa.RecordBatch) -> None:
         """Count the messages of a batch."""
-        made = MessageBatch.from_arrow(batch, like=self._coding, learn=True)
-        self._add(len(batch), made.probes.boxes, made.probes.keywords)
+        messages = MessageBatch.from_arrow(batch, like=self._coding, learn=True)
+        self._add(len(batch), messages.probes.boxes, messages.probes.keywords)
         for number, (name, textual) in enumerate(self._coding.attributes or ()):
-            values = made.probes.values[made.probes.value_attributes == number]
+            values = messages.probes.values[messages.probes.value_attributes == number]
             self._note(name, textual, values, values)
 
     def add_subscriptions(self, table: pa.Table) -> None:
@@ -68,7 +67,7 @@ class _Tally:
 
     def _note(self, name: str, textual: bool, lows: NDArray[np.float64], highs: NDArray[np.float64]) -> None:
         count, low, high = self._attributes.get(name, (0, np.inf, -np.inf))
-        if not textual:  # the codes of strings say nothing elsewhere
+        if not textual:  # the codes of strings mean nothing outside this partition
             low = min(low, lows[np.isfinite(lows)].min(initial=np.inf))
             high = max(high, highs[np.isfinite(highs)].max(initial=-np.inf))
         self._attributes[name] = count + len(lows), low, high
@@ -117,7 +116,7 @@ def _rows(
 
 
 def _cells(boxes: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return how many boxes have their middle in each cell; those without a middle are nowhere."""
+    """Return how many boxes have their middle in each cell; infinite boxes have none and are not counted."""
     size = config.PROFILE_CELLS
     with np.errstate(invalid="ignore"):
         middles = (boxes[:, :2] + boxes[:, 2:]) / 2

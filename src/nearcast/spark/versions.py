@@ -1,10 +1,10 @@
 """Index versions: the subscriptions of one moment as an immutable directory that every worker maps into memory.
 
-A version is named by a fingerprint of the subscriptions that it holds and of how they are divided. The same
-subscriptions, in any order, after any restart, lead to the same directory, and nothing is built twice. A directory
-appears under its name only when it is complete, so two jobs that build the same version at once do no harm: the one
-that comes second uses what is there. Beside the versions, the file ``CURRENT`` names the one that was built last; it is
-replaced in one step.
+A version is named by a fingerprint of its subscriptions and of how they are divided. The same subscriptions, in any
+order and after any restart, lead to the same directory, and nothing is built twice. A directory appears under its name
+only when it is complete, so two jobs may build the same version at once: the one that finishes second uses the
+directory of the first. Beside the versions, the file ``CURRENT`` names the one that was built last; it is replaced in
+one step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql.functions import explode
 
 from nearcast import SubscriptionTable, __version__, build_index, config, open_index
 from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
-from nearcast.sharding.version import SHARDS, SUBSCRIPTIONS, finish, start
+from nearcast.sharding.version import SHARDS, SUBSCRIPTIONS, finish_version, start_version
 from nearcast.spark import worker
 from nearcast.spark.columns import message_columns, subscription_columns
 from nearcast.spark.profiles import Profile
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["build", "ensure", "sample_of", "sharded_version", "version_name", "version_of"]
+__all__ = ["build", "build_version", "ensure_sharded_version", "ensure_version", "sample_of", "version_name"]
 
 
 def build(
@@ -52,11 +52,11 @@ def build(
     messages: DataFrame | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Build the index of *subscriptions* under *directory*, unless it is there already; return its own directory.
+    """Build the index of *subscriptions* under *directory*, unless it exists already; return its own directory.
 
-    The path that is returned is what :func:`nearcast.spark.match` takes in the place of the DataFrame, and what
-    :func:`nearcast.open_index` opens in any process. With *shards*, the indexes of the shards are built by Spark's
-    tasks, side by side; the subscriptions pass through the driver's memory, which fits the distribution to them.
+    :func:`nearcast.spark.match` takes the returned path in place of the DataFrame, and :func:`nearcast.open_index`
+    opens it in any process. With *shards*, Spark's tasks build the indexes of the shards in parallel; the subscriptions
+    pass through the memory of the driver, which fits the distribution to them.
 
     Parameters
     ----------
@@ -64,32 +64,33 @@ def build(
         A batch DataFrame with the columns that :func:`nearcast.spark.match` describes.
     directory
         Where versions are kept: on a cluster, storage that the driver and every worker see under the same path.
-        By default a directory of this user under the system's temporary one, which serves a single machine.
+        The default, a directory of this user under the system's temporary directory, works on a single machine.
     index
         The name of the index, as :func:`nearcast.build_index` takes it.
     distribution
-        How subscriptions are divided between shards: a name of ``nearcast.sharding.distribution.DISTRIBUTIONS``, or
+        How subscriptions are divided among shards: a name in ``nearcast.sharding.distribution.DISTRIBUTIONS``, or
         ``auto``.
     shards
-        How many there are, 1 to 1,024. Without it there is one index for all, and no message is moved to match it.
+        The number of shards, 1 to 1,024. Without it there is one index for all subscriptions, and messages stay in
+        their partitions.
     messages
-        A batch DataFrame like the messages to come, of which some thousand are looked at to fit the distribution;
-        without it the subscriptions stand for them.
+        A batch DataFrame of messages like those to come. The distribution is fitted to some thousands of them; without
+        them, to messages made from the subscriptions.
     profile
-        A profile, or its directory: its sample takes the place of *messages*.
+        A profile, or its directory. Its sample is used instead of *messages*.
     """
     sample = None if messages is None else sample_of(messages)
     if profile is not None:
         sample = (profile if isinstance(profile, Profile) else Profile(profile)).sample
     home = Path(directory or _default_directory())
-    version = version_of(
+    version = build_version(
         subscriptions, home, index=index, distribution=distribution, shards=shards, sample=sample
     )
     switch(home, version)
     return version
 
 
-def version_of(
+def build_version(
     subscriptions: DataFrame,
     directory: Path | None,
     *,
@@ -98,7 +99,7 @@ def version_of(
     shards: int | None,
     sample: pa.Table | None,
 ) -> Path:
-    """Do what :func:`build` does, but leave it open which version is the current one."""
+    """Do what :func:`build` does, but do not make the version the current one."""
     if subscriptions.isStreaming:
         raise InputError(
             "subscriptions are a streaming DataFrame, and an index holds those of one moment; read them with "
@@ -107,8 +108,8 @@ def version_of(
     subscriptions = subscription_columns(subscriptions)
     home = directory or _default_directory()
     if shards is None:
-        return ensure(subscriptions.toArrow(), home, index)
-    return sharded_version(
+        return ensure_version(subscriptions.toArrow(), home, index)
+    return ensure_sharded_version(
         subscriptions.sparkSession,
         subscriptions.toArrow(),
         home,
@@ -119,18 +120,18 @@ def version_of(
     )
 
 
-def ensure(table: pa.Table, directory: Path, index: str) -> Path:
-    """Return the version of the subscriptions in *table* under *directory*, and build it first if it is not there."""
-    table = _canonical(table)
+def ensure_version(table: pa.Table, directory: Path, index: str) -> Path:
+    """Return the version of the subscriptions in *table* under *directory*; build it first if it does not exist."""
+    table = _sort_by_id(table)
     version = directory.absolute() / f"{index}-{_fingerprint(table, index)}"
-    if not _sound(version):
+    if not _is_sound(version):
         built = build_index(index, SubscriptionTable.from_arrow(table))
         with _draft(version) as draft:
             built.save(draft)
     return version
 
 
-def sharded_version(
+def ensure_sharded_version(
     spark: SparkSession,
     table: pa.Table,
     directory: Path,
@@ -140,35 +141,35 @@ def sharded_version(
     shards: int,
     sample: pa.Table | None,
 ) -> Path:
-    """Return the sharded version of the subscriptions in *table*, and build it first if it is not there."""
-    table = _canonical(table)
+    """Return the sharded version of the subscriptions in *table*; build it first if it does not exist."""
+    table = _sort_by_id(table)
     how = f"{distribution} {shards}" + (f" {_fingerprint(sample, '')}" if sample is not None else "")
     name = version_name(index=index, distribution=distribution, shards=shards)
     version = directory.absolute() / f"{name}-{_fingerprint(table, f'{index} {how}')}"
-    if _sound(version):
+    if _is_sound(version):
         return version
     with _draft(version) as draft:
-        start(draft, table, distribution=distribution, shards=shards, messages=sample)
+        start_version(draft, table, distribution=distribution, shards=shards, messages=sample)
         rows = spark.read.parquet(str(draft / SUBSCRIPTIONS))
-        divided = rows.withColumn("_shard", explode(SHARDS)).repartitionById(shards, "_shard")
+        divided = rows.withColumn(worker.SHARD, explode(SHARDS)).repartitionById(shards, worker.SHARD)
 
         def build_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return worker.built_shards(batches, str(draft), index)
+            return worker.build_shards(batches, str(draft), index)
 
         with quietly():
             divided.mapInArrow(build_shards, "shard int, subscriptions long").collect()
-        finish(draft, index)
+        finish_version(draft, index)
     return version
 
 
 def version_name(*, index: str, distribution: str, shards: int) -> str:
-    """Return how the names of sharded versions in this form begin; a dash and the fingerprint follow."""
+    """Return the start of the names of sharded versions in this form; a dash and the fingerprint follow."""
     return f"{index}-{distribution}-{shards}"
 
 
 @contextmanager
 def _draft(version: Path) -> Iterator[Path]:
-    """Give a directory to write; it becomes *version*, unless another process, on another machine even, was faster."""
+    """Provide a directory to write to; it becomes *version*, unless another process, on any machine, was faster."""
     version.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = version.with_name(f".{version.name}.{uuid.uuid4().hex}")
     try:
@@ -183,16 +184,16 @@ def _draft(version: Path) -> Iterator[Path]:
 
 
 def sample_of(messages: DataFrame) -> pa.Table:
-    """Return some thousand messages, for a distribution to be fitted to."""
+    """Return some thousands of messages, to fit a distribution to."""
     if messages.isStreaming:
         raise InputError(
-            "a sample of messages is a batch DataFrame, not a streaming one; read some with spark.read"
+            "a sample of messages must be a batch DataFrame, not a streaming one; read some with spark.read"
         )
     return message_columns(messages).limit(config.SHARD_SAMPLE).toArrow()
 
 
-def _sound(version: Path) -> bool:
-    """Tell whether a version is there, and every bit of it as it was written; a damaged one is cleared away."""
+def _is_sound(version: Path) -> bool:
+    """Tell whether a version exists and is exactly as it was written; remove a damaged one."""
     if not version.exists():
         return False
     try:
@@ -203,24 +204,24 @@ def _sound(version: Path) -> bool:
     return True
 
 
-def _canonical(table: pa.Table) -> pa.Table:
-    """Return *table* in the order of its ids: Spark promises none, and the fingerprint must not depend on it."""
+def _sort_by_id(table: pa.Table) -> pa.Table:
+    """Return *table* in the order of its ids: Spark promises no order, and the fingerprint must not depend on it."""
     table = table.take(pc.sort_indices(table["id"])).combine_chunks()
     ids = table["id"]
-    again = pc.equal(ids[1:], ids[:-1])
-    if pc.any(again).as_py():
-        twice = ids[pc.index(again, True).as_py()].as_py()
+    repeated = pc.equal(ids[1:], ids[:-1])
+    if pc.any(repeated).as_py():
+        duplicate = ids[pc.index(repeated, True).as_py()].as_py()
         raise DuplicateError(
-            f"two subscriptions have the id {shown(twice)}; give each its own, or drop duplicates"
+            f"two subscriptions have the id {shown(duplicate)}; give each its own id, or drop duplicates"
         )
     return table
 
 
 def _fingerprint(table: pa.Table, index: str) -> str:
-    """Return a digest of what *table* says, and of what is made of it.
+    """Return a digest of the values in *table*, and of the form that they are built into.
 
-    It is taken over the table as Parquet: that form holds the values alone, where Arrow's buffers also have whatever
-    bytes lie under nulls.
+    The digest is taken over the table as Parquet, which holds nothing but the values: Arrow's buffers also have
+    arbitrary bytes under nulls.
     """
     content = pa.BufferOutputStream()
     pq.write_table(

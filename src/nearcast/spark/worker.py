@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: Arrow batches in, Arrow batches out."""
+"""The stages that run in Spark's Python workers: Arrow batches in, Arrow batches out."""
 
 from __future__ import annotations
 
@@ -19,115 +19,151 @@ from nearcast.sharding.version import build_shard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from nearcast.sharding.version import Sharded
+    from nearcast.sharding.version import ShardedVersion
 
 __all__ = [
     "SENT",
     "SHARD",
-    "built_shards",
-    "deliveries",
-    "opened",
-    "pairs",
-    "portions",
-    "sent",
-    "shard_deliveries",
+    "build_shards",
+    "delivery_rows",
+    "match_in_portions",
+    "match_messages",
+    "match_sent",
+    "open_version",
+    "send",
+    "send_messages",
+    "sent_routes",
     "spark_ids",
+    "split_by_shard",
 ]
 
-SHARD, SENT = (
-    "_shard",
-    "_sent",
-)  # columns of a message on its way: the shard that it goes to, and all of these
+# Columns of a message on its way to a shard: that shard, and all shards that the message is sent to.
+SHARD, SENT = "_shard", "_sent"
 
 
 @lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
-def opened(version: str) -> tuple[Index | Sharded, pa.Array]:
+def open_version(version: str) -> tuple[Index | ShardedVersion, pa.Array]:
     """Open the index in the directory *version*, once per process; return it with the ids of its subscriptions.
 
-    A version never changes, so nothing has to be looked at again. Workers live on from one micro-batch to the next
-    and share the pages of the files with one another.
+    A version never changes, so it need not be checked again. Workers outlive a micro-batch, and share the pages of the
+    files with one another.
     """
     index = open_index(version)
     if isinstance(index, Index):
-        ids = index.table.ids
-        return index, spark_ids(pa.array(np.arange(len(index))) if ids is None else ids)
+        table = index.table  # has all rows, those of removed subscriptions included
+        return index, spark_ids(pa.array(np.arange(len(table))) if table.ids is None else table.ids)
     return index, spark_ids(index.ids)
 
 
-def _opened_shards(version: str) -> tuple[Sharded, pa.Array]:
-    index, ids = opened(version)
+def _open_sharded(version: str) -> tuple[ShardedVersion, pa.Array]:
+    index, ids = open_version(version)
     assert not isinstance(index, Index), f"{version} has no shards"
     return index, ids
 
 
 def spark_ids(ids: pa.Array) -> pa.Array:
-    """Return ids in a type that Spark has: it knows no unsigned numbers and one kind of string."""
+    """Return ids in a type that Spark has: it has no unsigned integers, and only one type of string."""
     if pa.types.is_signed_integer(ids.type):
         return ids
     return ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
 
 
-def deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
-    """Match each batch of messages against the index in *version*; yield the ids of who receives which."""
-    index, ids = opened(version)
-    for part, found in portions(batches, lambda part: index.match(MessageBatch.from_arrow(part, like=index))):
-        yield from pairs(found, {"subscription_id": ids}, {"message_id": part["id"]})
+# --- Stages ----------------------------------------------------------------------------------------------------------
 
 
-def sent(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
+def match_messages(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
+    """Match messages against the index in *version*; yield the ids of each delivery."""
+    index, ids = open_version(version)
+
+    def match(part: pa.RecordBatch) -> Matches:
+        return index.match(MessageBatch.from_arrow(part, like=index))
+
+    for part, found in match_in_portions(batches, match):
+        yield from delivery_rows(found, {"subscription_id": ids}, {"message_id": part["id"]})
+
+
+def send_messages(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
     """Yield each message once for each shard that it is sent to.
 
-    All of its shards go with it where some subscriptions are stored more than once.
+    If some subscriptions are stored in several shards, each row also lists all shards of its message.
     """
-    index, _ = _opened_shards(version)
+    index, _ = _open_sharded(version)
     for batch in batches:
-        routes = index.distribution.messages(MessageBatch.from_arrow(batch, like=index))
-        rows = pa.array(routes.rows)
-        out = batch.take(rows).append_column(SHARD, pa.array(routes.shards))
-        if index.copies:
-            lists = pa.ListArray.from_arrays(routes.offsets.astype(np.int32), routes.shards)
-            out = out.append_column(SENT, lists.take(rows))
-        yield out
+        routes = index.distribution.route_messages(MessageBatch.from_arrow(batch, like=index))
+        yield send(batch, routes, list_shards=index.has_copies)
 
 
-def shard_deliveries(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
-    """Match messages that were :func:`sent` to shards; yield what these shards deliver."""
-    index, ids = _opened_shards(version)
+def match_sent(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
+    """Match messages in the shards that they were sent to; yield the ids of the deliveries of these shards."""
+    index, ids = _open_sharded(version)
     for batch in batches:
-        for number in pc.unique(batch[SHARD]).to_pylist():
-            here = batch.filter(pc.equal(batch[SHARD], number))
-            for part, found in portions([here], partial(_matched, index, number)):
+        for number, here in split_by_shard(batch):
+            for part, found in match_in_portions([here], partial(_match_shard, index, number)):
                 in_all = Matches(found.offsets, index.shard(number).rows[found.rows].astype(np.int32))
-                yield from pairs(in_all, {"subscription_id": ids}, {"message_id": part["id"]})
+                yield from delivery_rows(in_all, {"subscription_id": ids}, {"message_id": part["id"]})
 
 
-def _matched(index: Sharded, number: int, sent: pa.RecordBatch) -> Matches:
-    """Return what a shard delivers of messages that were sent to it."""
-    plain = sent.drop_columns([name for name in (SHARD, SENT) if name in sent.schema.names])
-    others = None
-    if index.copies:
-        lists = sent[SENT]
-        others = Routes(offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy())
-    return index.matched(number, MessageBatch.from_arrow(plain, like=index), others)
+def _match_shard(index: ShardedVersion, number: int, sent: pa.RecordBatch) -> Matches:
+    """Return what a shard delivers of the messages that were sent to it."""
+    messages = sent.drop_columns([name for name in (SHARD, SENT) if name in sent.schema.names])
+    routes = sent_routes(sent) if index.has_copies else None
+    return index.match_shard(number, MessageBatch.from_arrow(messages, like=index), routes)
 
 
-def portions(
-    batches: Iterable[pa.RecordBatch], matched: Callable[[pa.RecordBatch], Matches]
+def build_shards(batches: Iterable[pa.RecordBatch], draft: str, index: str) -> Iterator[pa.RecordBatch]:
+    """Build the indexes of the shards that the rows of *batches* belong to; yield the size of each."""
+    gathered = list(batches)
+    if not gathered:
+        return
+    for number, rows in split_by_shard(pa.Table.from_batches(gathered)):
+        count = build_shard(Path(draft), number, rows.drop_columns([SHARD]), index)
+        yield pa.RecordBatch.from_pydict(
+            {"shard": pa.array([number], pa.int32()), "subscriptions": pa.array([count], pa.int64())}
+        )
+
+
+# --- Steps that stages share -----------------------------------------------------------------------------------------
+
+
+def send(batch: pa.RecordBatch, routes: Routes, *, list_shards: bool) -> pa.RecordBatch:
+    """Return a row for each message and each of its shards; with *list_shards*, it lists the other shards too."""
+    rows = pa.array(routes.rows)
+    sent = batch.take(rows).append_column(SHARD, pa.array(routes.shards))
+    if list_shards:
+        lists = pa.ListArray.from_arrays(routes.offsets.astype(np.int32), routes.shards)
+        sent = sent.append_column(SENT, lists.take(rows))
+    return sent
+
+
+def sent_routes(sent: pa.RecordBatch) -> Routes:
+    """Return all shards of each message, as :func:`send` listed them."""
+    lists = sent[SENT]
+    return Routes(offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy())
+
+
+def split_by_shard(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
+    """Yield each shard in the column ``_shard``, with the rows that it gets."""
+    for number in pc.unique(rows[SHARD]).to_pylist():
+        yield number, rows.filter(pc.equal(rows[SHARD], number))
+
+
+def match_in_portions(
+    batches: Iterable[pa.RecordBatch], match: Callable[[pa.RecordBatch], Matches]
 ) -> Iterator[tuple[pa.RecordBatch, Matches]]:
-    """Match messages so many at a time that their matches fit into little memory; yield both."""
+    """Match messages in portions whose matches fit into little memory; yield each portion with its matches."""
     size = config.SPARK_FIRST_MESSAGES
     for batch in batches:
         start = 0
         while start < len(batch):
             part = batch.slice(start, size)
-            found = matched(part)
+            found = match(part)
             yield part, found
             start += len(part)
             fitting = config.SPARK_MATCHES * len(part) // max(len(found.rows), 1)
             size = max(1, min(fitting, config.SPARK_GROWTH * size))
 
 
-def pairs(
+def delivery_rows(
     found: Matches, subscriptions: Mapping[str, pa.Array], messages: Mapping[str, pa.Array]
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each match, in batches of bounded size: columns of its subscription and of its message."""
@@ -137,16 +173,3 @@ def pairs(
         for owners, rows in ((subscriptions, found.rows[part]), (messages, found.messages[part])):
             columns |= {name: column.take(pa.array(rows)) for name, column in owners.items()}
         yield pa.RecordBatch.from_pydict(columns)
-
-
-def built_shards(batches: Iterable[pa.RecordBatch], draft: str, index: str) -> Iterator[pa.RecordBatch]:
-    """Build the indexes of the shards that the rows of *batches* belong to; yield how many each has."""
-    rows = pa.Table.from_batches(gathered) if (gathered := list(batches)) else None
-    if rows is None:
-        return
-    for number in pc.unique(rows[SHARD]).to_pylist():
-        here = rows.filter(pc.equal(rows[SHARD], number)).drop([SHARD])
-        count = build_shard(Path(draft), number, here, index)
-        yield pa.RecordBatch.from_pydict(
-            {"shard": pa.array([number], pa.int32()), "subscriptions": pa.array([count], pa.int64())}
-        )

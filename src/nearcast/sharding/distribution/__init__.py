@@ -1,4 +1,4 @@
-"""Distributions: which shards store a subscription, and which shards a message goes to.
+"""Distributions: which shards store a subscription, and which shards a message is sent to.
 
 =====================  ================================  =====================================  ====================
 name                   a subscription is stored in       a message is sent to                   good for
@@ -6,17 +6,21 @@ name                   a subscription is stored in       a message is sent to   
 ``hash``               the shard of its id               all shards                             few shards
 ``location``           the cells that it touches         the cell of its place                  small regions
 ``keyword``            the shards of its rarest words    the shards of its words                rare words
-``location-keyword``   cells, then words                 its cell's shards of its words         crowded places
-``keyword-location``   words, then cells                 its words' cells of its place          frequent words
-``auto``               the one of these whose busiest shard has least to do, without storing too many copies
+``location-keyword``   cells, then words                 its cell's shards for its words        crowded places
+``keyword-location``   words, then cells                 its words' cells for its place         frequent words
+``auto``               the one whose busiest shard has the least work, without too many copies
 =====================  ================================  =====================================  ====================
 
-All are exact: a message and a subscription that match have a shard in common, and the first of these delivers.
+All are exact: a message and a subscription that match have a shard in common, and the first such shard delivers.
+
+The first three start from section 7.3 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe
+Over Sliding Window" (2017): ``hash`` is Equation 14; ``location`` and ``keyword`` say in their modules how they depart
+from Algorithms 3 and 4. The hybrids are not in the paper.
 
 >>> from nearcast import SubscriptionTable
 >>> table = SubscriptionTable.from_arrays([[0, 0, 1, 1], [2, 2, 3, 3]], [0, 1, 2], [7, 7])
 >>> spread = distribute("location", table, 2)
->>> spread, spread.subscriptions(table).shards  # the cut goes through the second box
+>>> spread, spread.route_subscriptions(table).shards  # the cut goes through the second box
 (<location distribution over 2 shards>, array([0, 0, 1], dtype=int32))
 """
 
@@ -32,12 +36,12 @@ from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.ragged import runs_take
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.sharding.distribution.base import Distribution, Sample
-from nearcast.sharding.distribution.figures import Figures, measured
+from nearcast.sharding.distribution.figures import Figures, measure
 from nearcast.sharding.distribution.hashed import Hash
 from nearcast.sharding.distribution.hybrid import KeywordLocation, LocationKeyword
 from nearcast.sharding.distribution.keyword import Keyword
 from nearcast.sharding.distribution.location import Location
-from nearcast.sharding.distribution.routes import Routes, delivering_shards
+from nearcast.sharding.distribution.routes import Routes, delivering_shards, keep_delivered
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -45,13 +49,14 @@ __all__ = [
     "Figures",
     "Routes",
     "Sample",
-    "compared",
+    "compare",
     "delivering_shards",
     "distribute",
-    "fitted",
-    "measured",
+    "draw_sample",
+    "fit",
+    "keep_delivered",
+    "measure",
     "preference",
-    "sampled",
 ]
 
 DISTRIBUTIONS: dict[str, type[Distribution]] = {
@@ -63,7 +68,7 @@ DISTRIBUTIONS: dict[str, type[Distribution]] = {
 def distribute(
     name: str, table: SubscriptionTable, shards: int, *, messages: MessageBatch | None = None
 ) -> Distribution:
-    """Return the distribution of this name over so many shards, fitted to *table*.
+    """Return the distribution of this name over *shards* shards, fitted to *table*.
 
     Parameters
     ----------
@@ -74,25 +79,25 @@ def distribute(
     shards
         How many, from 1 to 1,024.
     messages
-        A sample of what is going to be matched, coded like *table*; without it the subscriptions stand for it.
+        A sample of the messages to come, coded like *table*; without it, messages are made from the subscriptions.
     """
-    sample = sampled(table, messages)
+    sample = draw_sample(table, messages)
     if name == "auto":
-        name = compared(sample, shards)[0].distribution
-    return fitted(name, sample, shards)
+        name = compare(sample, shards)[0].distribution
+    return fit(name, sample, shards)
 
 
-def compared(sample: Sample, shards: int) -> list[Figures]:
-    """Return the figures of every distribution over so many shards, the best first."""
-    return sorted((measured(fitted(name, sample, shards), sample) for name in DISTRIBUTIONS), key=preference)
+def compare(sample: Sample, shards: int) -> list[Figures]:
+    """Return the figures of every distribution over *shards* shards, the best first."""
+    return sorted((measure(fit(name, sample, shards), sample) for name in DISTRIBUTIONS), key=preference)
 
 
 def preference(figures: Figures) -> tuple[bool, float]:
-    """Return what ``auto`` goes by, less is better: not too many copies, then what the busiest shard has to do."""
+    """Return the key by which ``auto`` chooses the least: too many copies, then the load of the busiest shard."""
     return figures.replication > config.SHARD_COPIES, figures.bottleneck_ns
 
 
-def fitted(name: str, sample: Sample, shards: int) -> Distribution:
+def fit(name: str, sample: Sample, shards: int) -> Distribution:
     """Return the distribution of this name, fitted to *sample*."""
     if name not in DISTRIBUTIONS:
         raise UnknownError(
@@ -102,26 +107,26 @@ def fitted(name: str, sample: Sample, shards: int) -> Distribution:
         raise InputError(
             f"shards must be a whole number from 1 to {config.SHARDS_MOST:,}, not {shown(shards)}"
         )
-    return DISTRIBUTIONS[name].fitted(sample, shards)
+    return DISTRIBUTIONS[name].fit(sample, shards)
 
 
-def sampled(table: SubscriptionTable, messages: MessageBatch | None = None) -> Sample:
-    """Return what distributions are fitted to: all subscriptions, and so many messages as are enough.
+def draw_sample(table: SubscriptionTable, messages: MessageBatch | None = None) -> Sample:
+    """Return what distributions are fitted to: all subscriptions, and a limited number of messages.
 
-    Without messages, some clauses stand for them: each asked for is a message in the middle of its box.
+    Without messages, some are made from clauses: each has the words of a clause and lies in the middle of its box.
     """
     if messages is None:
         finite = np.flatnonzero(np.isfinite(table.clauses.boxes).all(axis=1))
-        rows = finite[_spread(len(finite))]
+        rows = finite[_spread_rows(len(finite))]
         boxes = table.clauses.boxes[rows]
         words = runs_take(table.clauses.keyword_runs, table.clauses.keywords, rows)
         messages = MessageBatch.from_arrays((boxes[:, :2] + boxes[:, 2:]) / 2, *words, space=table.space)
         messages = replace(messages, coding=table.coding)
     else:
-        messages = messages.take(_spread(len(messages)))
+        messages = messages.take(_spread_rows(len(messages)))
     return Sample(table, messages)
 
 
-def _spread(size: int) -> NDArray[np.int64]:
-    """Return at most as many rows as a sample has, evenly from all."""
+def _spread_rows(size: int) -> NDArray[np.int64]:
+    """Return rows spread evenly over *size* rows, at most as many as a sample may have."""
     return np.arange(size)[:: max(1, -(-size // config.SHARD_SAMPLE))]

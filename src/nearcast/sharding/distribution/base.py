@@ -1,9 +1,9 @@
-"""What a distribution is: for each subscription the shards that store it, for each message the shards that it goes to.
+"""What every distribution does: name the shards that store each subscription, and those that get each message.
 
-The one rule: a message and a subscription that match have a shard in common. Clause rows and probe rows are routed one
-by one, and a pair of them that matches meets; a subscription is then stored whole wherever one of its clauses is, so
-that every shard that has both sides decides alike. The first of these shards delivers: no pair is found twice, and
-nothing has to be compared between shards.
+There is one rule: a message and a subscription that match have a shard in common. Clause rows and probe rows are routed
+one by one, so that a clause and a probe that match meet in a shard. A subscription is stored whole wherever one of its
+clauses is, so every shard that has both the message and the subscription reaches the same decision. The first of these
+shards delivers: no pair is delivered twice, and shards need not compare their answers.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ __all__ = ["Distribution", "Sample"]
 
 
 class Sample:
-    """What a distribution is fitted to: clause rows of a table, and probe rows of messages."""
+    """Data that a distribution is fitted to: clause rows of a table, and probe rows of messages."""
 
     def __init__(self, table: SubscriptionTable, batch: MessageBatch) -> None:
         self.table, self.batch = table, batch
         self.clauses, self.probes = np.arange(len(table.owners)), np.arange(len(batch.owners))
 
     def part(self, clauses: NDArray[np.int64], probes: NDArray[np.int64]) -> Sample:
-        """Return the same with these rows only."""
-        some = copy(self)  # with what is known already
-        some.clauses, some.probes = clauses, probes
-        return some
+        """Return the sample of these rows only."""
+        part = copy(self)  # keeps the cached properties, which are about all rows
+        part.clauses, part.probes = clauses, probes
+        return part
 
     @cached_property
     def found(self) -> Matches:
-        """What the messages match."""
+        """The matches of all messages."""
         return build_index(self.table).match(self.batch)
 
     @cached_property
     def costs(self) -> NDArray[np.float64]:
-        """What the message of each probe row costs where it is matched, in nanoseconds."""
+        """The cost of matching the message of each probe row in one shard, in nanoseconds."""
         costs: NDArray[np.float64] = config.SHARD_DELIVERY_NS * self.found.counts.astype(np.float64)
         return (config.SHARD_MESSAGE_NS + costs)[self.batch.owners]
 
     @cached_property
     def deliveries(self) -> NDArray[np.int64]:
-        """How many of the messages the subscription of each clause row matches."""
+        """For each clause row, how many messages its subscription matches."""
         return np.bincount(self.found.rows, minlength=len(self.table))[self.table.owners]
 
 
 class Distribution(ABC):
-    """Subscriptions and messages to shards 0 to *shards* - 1."""
+    """A rule that sends subscriptions and messages to the shards 0 to *shards* - 1."""
 
     name: ClassVar[str]
 
@@ -65,23 +65,23 @@ class Distribution(ABC):
     def __repr__(self) -> str:
         return f"<{self.name} distribution over {self.shards:,} shard{'s' * (self.shards != 1)}>"
 
-    def subscriptions(self, table: SubscriptionTable) -> Routes:
+    def route_subscriptions(self, table: SubscriptionTable) -> Routes:
         """Return the shards that store each subscription."""
         rows = np.arange(len(table.owners))
         return self.route_clauses(table, rows).folded(table.owners, len(table))
 
-    def messages(self, batch: MessageBatch) -> Routes:
+    def route_messages(self, batch: MessageBatch) -> Routes:
         """Return the shards that each message is sent to."""
         rows = np.arange(len(batch.owners))
         return self.route_probes(batch, rows).folded(batch.owners, len(batch))
 
     @classmethod
     @abstractmethod
-    def fitted(cls, sample: Sample, shards: int) -> Self:
-        """Return the distribution over so many shards that suits *sample*."""
+    def fit(cls, sample: Sample, shards: int) -> Self:
+        """Return the distribution over *shards* shards that suits *sample*."""
 
     def grown(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Self:
-        """Return a distribution that also takes these clause rows; those that it was fitted to stay in place."""
+        """Return a distribution that can route these clause rows too; it routes all others as before."""
         return self
 
     @abstractmethod
@@ -94,7 +94,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what :meth:`restored` takes: flat arrays by name."""
+        """Return the flat arrays, by name, that :meth:`restored` takes."""
 
     @classmethod
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What a distribution does to data, before anything runs: copies, messages sent, and how evenly the work falls."""
+"""Figures of a distribution before anything runs: copies, messages sent, and how evenly the work is divided."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nearcast import config
 from nearcast.sharding.distribution.base import Distribution, Sample
 from nearcast.sharding.distribution.routes import delivering_shards
 
-__all__ = ["Figures", "measured"]
+__all__ = ["Figures", "measure"]
 
 
 @dataclass(frozen=True)
 class Figures:
     """The figures of one distribution on one set of subscriptions and messages.
 
-    *replication* is how often a subscription is stored, *sent* to how many shards a message goes. The load of a shard
-    is what the messages sent to it and the deliveries that it makes cost; *skew* is that of the busiest shard over the
-    mean, and *storage_skew* the same of the subscriptions stored. *bottleneck_ns* is the load of the busiest shard for
-    a message of the whole stream: the stream cannot be faster.
+    *replication* is the mean number of shards that store a subscription, *sent* the mean number that a message goes to.
+    The load of a shard is the cost of the messages sent to it and of the deliveries that it makes. *skew* is the load
+    of the busiest shard divided by the mean, *storage_skew* the same for stored subscriptions. *bottleneck_ns* is the
+    load of the busiest shard per message of the whole stream: the stream cannot be faster.
     """
 
     distribution: str
@@ -32,11 +32,11 @@ class Figures:
     skew: float
     storage_skew: float
     bottleneck_ns: float
-    loads: NDArray[np.float64]  # of each shard, in nanoseconds for a message of the stream
-    stored: NDArray[np.int64]  # subscriptions of each shard
+    loads: NDArray[np.float64]  # of each shard, in nanoseconds per message of the stream
+    stored: NDArray[np.int64]  # how many subscriptions each shard stores
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the figures as plain values."""
         return {
             "distribution": self.distribution,
             "shards": self.shards,
@@ -50,29 +50,29 @@ class Figures:
         }
 
 
-def measured(distribution: Distribution, sample: Sample) -> Figures:
+def measure(distribution: Distribution, sample: Sample) -> Figures:
     """Return the figures of *distribution* on all subscriptions and messages of *sample*."""
     shards, table, batch, found = distribution.shards, sample.table, sample.batch, sample.found
-    stored, sent = distribution.subscriptions(table), distribution.messages(batch)
+    stored, sent = distribution.route_subscriptions(table), distribution.route_messages(batch)
     delivering = delivering_shards(stored, sent, found.rows, found.messages)
     if (delivering < 0).any():
-        raise AssertionError(f"{distribution!r} sends a message past a subscription that it matches")
+        raise AssertionError(f"{distribution!r} does not bring a message to a subscription that it matches")
     messages = np.bincount(sent.shards, minlength=shards)
     loads = config.SHARD_MESSAGE_NS * messages + config.SHARD_DELIVERY_NS * np.bincount(
         delivering, minlength=shards
     )
     loads = loads / max(len(batch), 1)
-    held = np.bincount(stored.shards, minlength=shards)
+    subscriptions = np.bincount(stored.shards, minlength=shards)
     return Figures(
         distribution.name,
         shards,
         len(stored.shards) / max(len(table), 1),
         len(sent.shards) / max(len(batch), 1),
         _skew(loads),
-        _skew(held),
+        _skew(subscriptions),
         float(loads.max()),
         loads,
-        held,
+        subscriptions,
     )
 
 

@@ -1,4 +1,4 @@
-"""A distribution at rest: its arrays, and the coding of the subscriptions that it was fitted to."""
+"""Saved distributions: the arrays, and the coding of the subscriptions that the distribution was fitted to."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nearcast.storage.directory import read, restoring, write
 
 __all__ = ["open_distribution", "save_distribution"]
 
-_KIND = "distribution"  # of directory
+_KIND = "distribution"  # the kind of directory
 
 
 def save_distribution(distribution: Distribution, coding: Coding, directory: str | Path) -> Path:
-    """Write *distribution* to a new directory, with what subscriptions and messages are coded by; return its path."""
+    """Write *distribution* and the *coding* of its subscriptions to a new directory; return its path."""
     document = {
         "distribution": distribution.name,
         "shards": distribution.shards,
@@ -27,7 +27,7 @@ def save_distribution(distribution: Distribution, coding: Coding, directory: str
 
 
 def open_distribution(directory: str | Path, *, verify: bool = False) -> tuple[Distribution, Coding]:
-    """Map what :func:`save_distribution` wrote; return the distribution, and what messages are to be coded by."""
+    """Map what :func:`save_distribution` wrote; return the distribution, and the coding for messages."""
     document, arrays = read(directory, _KIND, verify=verify)
     with restoring(directory):
         name = document["distribution"]
@@ -35,5 +35,5 @@ def open_distribution(directory: str | Path, *, verify: bool = False) -> tuple[D
             raise UnknownError(
                 f"there is no distribution {shown(name)}; there are {', '.join(DISTRIBUTIONS)}"
             )
-        made = DISTRIBUTIONS[name].restored(document["shards"], part_of(arrays, "distribution"))
-        return made, Coding.restored(document["coding"], part_of(arrays, "coding"))
+        distribution = DISTRIBUTIONS[name].restored(document["shards"], part_of(arrays, "distribution"))
+        return distribution, Coding.restored(document["coding"], part_of(arrays, "coding"))

@@ -1,4 +1,8 @@
-"""``hash``: each subscription to one shard by its id, each message to all of them."""
+"""``hash``: a subscription goes to one shard by its id, a message to all shards.
+
+This is the hashing-based method (section 7.3.1, Equation 14) of Wang, Zhang, Zhang, Lin and Huang, "Top-k
+Spatial-keyword Publish/Subscribe Over Sliding Window" (2017), with a hash of the id instead of the id itself.
+"""
 
 from __future__ import annotations
 
@@ -18,35 +22,35 @@ __all__ = ["Hash"]
 
 
 class Hash(Distribution):
-    """Subscriptions spread evenly, whatever they ask for; every message is matched by every shard."""
+    """Spreads subscriptions evenly, whatever they ask for; every shard matches every message."""
 
     name: ClassVar[str] = "hash"
 
     @classmethod
-    def fitted(cls, sample: Sample, shards: int) -> Self:
-        """There is nothing to fit."""
+    def fit(cls, sample: Sample, shards: int) -> Self:
+        """Return the distribution; there is nothing to fit."""
         return cls(shards)
 
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
-        """Each row by the id of its subscription."""
+        """Send each row to the shard of its subscription's id."""
         return Routes.single(_hashes(table)[table.owners[rows]] % np.uint64(self.shards))
 
     def route_probes(self, batch: MessageBatch, rows: NDArray[np.int64]) -> Routes:
-        """Each row everywhere."""
+        """Send each row to all shards."""
         return Routes.everywhere(len(rows), self.shards)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """There are none."""
+        """Return no arrays: the number of shards says everything."""
         return {}
 
     @classmethod
     def restored(cls, shards: int, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return it."""
+        """Return the distribution."""
         return cls(shards)
 
 
 def _hashes(table: SubscriptionTable) -> NDArray[np.uint64]:
-    """Return a hash of each subscription's id: of its bytes or its value, so that it is the same everywhere."""
+    """Return a hash of each subscription's id, taken from its bytes or its value: the same in every process."""
     out = np.empty(len(table), np.uint64)
     if table.ids is None:
         hash_integers(np.arange(len(table)), out)

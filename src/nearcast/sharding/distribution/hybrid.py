@@ -1,8 +1,8 @@
-"""The hybrids: one distribution over groups of shards, and in each group another one.
+"""Hybrids: one distribution over groups of shards, and another inside each group.
 
-``location-keyword`` cuts the space into cells and gives each cell several shards, between which words decide: a message
-meets few shards, and a crowded place is shared. ``keyword-location`` gives words to groups and cuts the space inside a
-group, by its own subscriptions and messages: a frequent word is shared.
+``location-keyword`` cuts the space into cells and gives each cell a group of shards, among which it divides the words:
+a message goes to few shards, and several of them share a crowded place. ``keyword-location`` divides the words among
+the groups, and each group cuts the space by its own subscriptions and messages: several shards share a frequent word.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["KeywordLocation", "LocationKeyword"]
 
 
 class Hybrid(Distribution):
-    """*outer* over groups, and ``inner[g]`` over the shards of group g, which follow those of the groups before.
+    """A distribution *outer* over groups, and ``inner[g]`` over the shards of group g; groups number theirs in turn.
 
-    There are as many groups as the greatest divisor of the number of shards that is at most its square root; where that
-    is 1, the inner distribution is all there is.
+    The number of groups is the greatest divisor of the number of shards that is at most its square root. If that is 1,
+    the inner distribution does everything.
     """
 
     outer_class: ClassVar[type[Distribution]]
@@ -38,10 +38,10 @@ class Hybrid(Distribution):
         self._outer, self._inner = outer, inner
 
     @classmethod
-    def fitted(cls, sample: Sample, shards: int) -> Self:
-        """Fit the groups to all, and each group to what comes to it."""
+    def fit(cls, sample: Sample, shards: int) -> Self:
+        """Fit the groups to the whole sample, and the inside of each group to the part that is sent to it."""
         groups = max(g for g in range(1, math.isqrt(shards) + 1) if shards % g == 0)
-        outer = cls.outer_class.fitted(sample, groups)
+        outer = cls.outer_class.fit(sample, groups)
         stored = outer.route_clauses(sample.table, sample.clauses)
         sent = outer.route_probes(sample.batch, sample.probes)
         inner: list[Distribution] = []
@@ -50,11 +50,11 @@ class Hybrid(Distribution):
                 sample.clauses[stored.rows[stored.shards == group]],
                 sample.probes[sent.rows[sent.shards == group]],
             )
-            inner.append(cls.inner_class.fitted(part, shards // groups))
+            inner.append(cls.inner_class.fit(part, shards // groups))
         return cls(outer, inner)
 
     def grown(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Self:
-        """Let the groups grow, and each group by the rows that come to it."""
+        """Return the same groups, which can route these rows too, and so can the inside of each group."""
         outer = self._outer.grown(table, rows)
         stored = outer.route_clauses(table, rows)
         inner = [
@@ -64,20 +64,21 @@ class Hybrid(Distribution):
         return type(self)(outer, inner)
 
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
-        """Each row to the groups it belongs to, and in each to its shards."""
+        """Send each row to its groups, and to its shards inside each of them."""
         routes = self._outer.route_clauses(table, rows)
-        return self._routed(
+        return self._route_in_groups(
             routes, rows, [lambda some, part=part: part.route_clauses(table, some) for part in self._inner]
         )
 
     def route_probes(self, batch: MessageBatch, rows: NDArray[np.int64]) -> Routes:
-        """Each row to the groups it belongs to, and in each to its shards."""
+        """Send each row to its groups, and to its shards inside each of them."""
         routes = self._outer.route_probes(batch, rows)
-        return self._routed(
+        return self._route_in_groups(
             routes, rows, [lambda some, part=part: part.route_probes(batch, some) for part in self._inner]
         )
 
-    def _routed(self, groups: Routes, rows: NDArray[np.int64], routes: list[Any]) -> Routes:
+    def _route_in_groups(self, groups: Routes, rows: NDArray[np.int64], routes: list[Any]) -> Routes:
+        """Return the shards of rows, given their groups and the function that routes rows inside each group."""
         owners, shards, first = [np.empty(0, np.int64)], [np.empty(0, np.int32)], 0
         for group, part in enumerate(self._inner):
             members = groups.rows[groups.shards == group]
@@ -88,14 +89,14 @@ class Hybrid(Distribution):
         return Routes.from_pairs(np.concatenate(owners), np.concatenate(shards), len(rows))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of all parts, and how many shards each group has."""
+        """Return the arrays of all parts, and the number of shards of each group."""
         parts = {"outer": self._outer} | {str(g): part for g, part in enumerate(self._inner)}
         sizes = np.array([part.shards for part in self._inner])
         return {"sizes": sizes} | nested(**{name: each.arrays() for name, each in parts.items()})
 
     @classmethod
     def restored(cls, shards: int, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the parts again."""
+        """Return the hybrid of the parts that the arrays came from."""
         sizes = arrays["sizes"].tolist()
         outer = cls.outer_class.restored(len(sizes), part_of(arrays, "outer"))
         inner = [cls.inner_class.restored(size, part_of(arrays, str(g))) for g, size in enumerate(sizes)]

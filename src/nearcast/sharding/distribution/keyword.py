@@ -1,7 +1,14 @@
-"""``keyword``: each clause to the shard of its rarest keyword, each message to the shards of its keywords.
+"""``keyword``: a clause goes to the shard of its rarest keyword, a message to the shards of all its keywords.
 
-Rare is what few sampled messages have. Clauses without keywords are together in one shard, which then gets every
-message. Words are given to shards by what they cost: the messages that have the word, and what these meet there.
+A keyword is rare if few sampled messages have it. Clauses without keywords share one shard, which then gets every
+message. Keywords are given to shards by their cost: the messages that have them, and the deliveries that follow.
+
+It takes the place of the keyword-based method (section 7.3.3) of Wang, Zhang, Zhang, Lin and Huang, "Top-k
+Spatial-keyword Publish/Subscribe Over Sliding Window" (2017). There, the list of keywords by frequency is cut in two
+again and again (Algorithm 4), so that the costs of the parts (Equation 16) vary little (Equation 17), and a
+subscription is stored in the parts of all its keywords. A clause here needs all of its keywords at once, so one of them
+is enough; this resembles the paper's prefix-based method (section 7.3.4), with a prefix of a single word. And keywords
+need not stay in order of frequency: the costliest goes first, each to the shard with the least load.
 """
 
 from __future__ import annotations
@@ -21,32 +28,33 @@ from nearcast.sharding.distribution.routes import Routes
 
 __all__ = ["Keyword"]
 
-_NOWHERE = -1  # the home of a word that is no clause's rarest
+_NOWHERE = -1  # the shard of a word that is not the rarest of any clause
 
 
 class Keyword(Distribution):
-    """Words to shards: ``homes[code + 1]``; ``homes[0]`` is for clauses without words.
+    """Divides words among shards.
 
-    ``seen[code]`` is how many sampled messages had the word.
+    ``homes[code + 1]`` is the shard of a word, ``homes[0]`` that of clauses without words, and
+    ``frequencies[code]`` is the number of sampled messages that have the word.
     """
 
     name: ClassVar[str] = "keyword"
 
-    def __init__(self, shards: int, homes: NDArray[np.int32], seen: NDArray[np.int64]) -> None:
+    def __init__(self, shards: int, homes: NDArray[np.int32], frequencies: NDArray[np.int64]) -> None:
         super().__init__(shards)
-        self._homes, self._seen = homes, seen
+        self._homes, self._frequencies = homes, frequencies
 
     @classmethod
-    def fitted(cls, sample: Sample, shards: int) -> Self:
-        """Give the rarest words of the clauses to shards, the costly ones first, each to the shard with least to do."""
+    def fit(cls, sample: Sample, shards: int) -> Self:
+        """Give the rarest words of clauses to shards, the costliest first, each to the shard with the least load."""
         clauses, probes = sample.table.clauses, sample.batch.probes
         _, words = ragged_take(probes.keyword_offsets, probes.keywords, sample.probes)
         size = max(int(clauses.keywords.max(initial=-1)), int(words.max(initial=-1))) + 1
-        seen = np.bincount(words, minlength=size)
-        keys = _rarest(clauses.keyword_runs, clauses.keywords, sample.clauses, seen) + 1
+        frequencies = np.bincount(words, minlength=size)
+        keys = _rarest(clauses.keyword_runs, clauses.keywords, sample.clauses, frequencies) + 1
         deliveries = np.bincount(keys, sample.deliveries[sample.clauses], minlength=size + 1)
-        # A word that no sampled message had may still come.
-        messages = np.append(len(sample.probes), seen) + 1
+        # A word that no sampled message has may still come: it costs as if one had it.
+        messages = np.append(len(sample.probes), frequencies) + 1
         costs = config.SHARD_MESSAGE_NS * messages + config.SHARD_DELIVERY_NS * deliveries
         homes = np.full(size + 1, _NOWHERE, np.int32)
         loads = [(0.0, shard) for shard in range(shards)]
@@ -55,60 +63,66 @@ class Keyword(Distribution):
             load, shard = loads[0]
             homes[key] = shard
             heapq.heapreplace(loads, (load + costs[key], shard))
-        return cls(shards, homes, seen)
+        return cls(shards, homes, frequencies)
 
     def grown(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Self:
-        """Return the same with homes for the rarest words of these clause rows that have none."""
+        """Return a distribution with shards for those of the rarest words of these clause rows that have none."""
         clauses = table.clauses
-        size = max(int(clauses.keywords.max(initial=-1)) + 1, len(self._seen))
-        seen = np.concatenate([self._seen, np.zeros(size - len(self._seen), np.int64)])
+        size = max(int(clauses.keywords.max(initial=-1)) + 1, len(self._frequencies))
+        more = np.zeros(size - len(self._frequencies), np.int64)
+        frequencies = np.concatenate([self._frequencies, more])
         homes = np.concatenate([self._homes, np.full(size + 1 - len(self._homes), _NOWHERE, np.int32)])
-        keys = np.unique(_rarest(clauses.keyword_runs, clauses.keywords, rows, seen) + 1)
+        keys = np.unique(_rarest(clauses.keyword_runs, clauses.keywords, rows, frequencies) + 1)
         homeless = keys[homes[keys] == _NOWHERE]
         homes[homeless] = homeless % self.shards
-        return type(self)(self.shards, homes, seen)
+        return type(self)(self.shards, homes, frequencies)
 
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
-        """Each row to the home of its rarest word."""
+        """Send each row to the shard of its rarest word."""
         clauses = table.clauses
         _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
-        known = words.max(initial=-1) < len(self._seen)
+        known = words.max(initial=-1) < len(self._frequencies)
         homes = self._homes[
-            _rarest(clauses.keyword_runs, clauses.keywords, rows, self._seen) + 1 if known else []
+            _rarest(clauses.keyword_runs, clauses.keywords, rows, self._frequencies) + 1 if known else []
         ]
         if not known or (homes == _NOWHERE).any():
-            raise UnknownError("subscriptions came after the words were distributed; let it grow first")
+            raise UnknownError(
+                "these subscriptions have words that no shard was given; let the distribution grow first (grown)"
+            )
         return Routes.single(homes)
 
     def route_probes(self, batch: MessageBatch, rows: NDArray[np.int64]) -> Routes:
-        """Each row to the homes of its words, and to that of the clauses without."""
+        """Send each row to the shards of its words, and to the shard of the clauses without words."""
         offsets, words = ragged_take(batch.probes.keyword_offsets, batch.probes.keywords, rows)
         owners = np.repeat(np.arange(len(rows)), np.diff(offsets))
-        known = words < len(self._seen)  # a word that came later is no clause's rarest
+        known = words < len(self._frequencies)  # a later word is not the rarest of any clause
         owners = np.concatenate([owners[known], np.arange(len(rows))])
         homes = np.concatenate([self._homes[words[known] + 1], np.full(len(rows), self._homes[0])])
-        there = homes != _NOWHERE
-        return Routes.from_pairs(owners[there], homes[there], len(rows))
+        used = homes != _NOWHERE
+        return Routes.from_pairs(owners[used], homes[used], len(rows))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the homes of words, and how many sampled messages had each."""
-        return {"homes": self._homes, "seen": self._seen}
+        """Return the shards of words, and the number of sampled messages that have each."""
+        return {"homes": self._homes, "seen": self._frequencies}
 
     @classmethod
     def restored(cls, shards: int, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the same homes."""
+        """Return the distribution that the arrays came from."""
         return cls(shards, arrays["homes"], arrays["seen"])
 
 
 def _rarest(
-    runs: NDArray[np.int32], words: NDArray[np.int32], rows: NDArray[np.int64], seen: NDArray[np.int64]
+    runs: NDArray[np.int32],
+    words: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    frequencies: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the code of each row's rarest word (of equally rare ones the greatest), -1 where there is none."""
+    """Return the code of each row's rarest word (of equally rare ones the greatest code), -1 if it has no words."""
     starts, codes = runs_take(runs, words, rows)
     out = np.full(len(rows), -1, np.int64)
     worded = np.diff(starts) > 0
     if worded.any():
-        size = len(seen)
-        ranks = np.minimum.reduceat(seen[codes] * size + (size - 1 - codes), starts[:-1][worded])
+        size = len(frequencies)
+        ranks = np.minimum.reduceat(frequencies[codes] * size + (size - 1 - codes), starts[:-1][worded])
         out[worded] = size - 1 - ranks % size
     return out

@@ -1,8 +1,14 @@
-"""``location``: a k-d tree cuts the space into one cell a shard, so that the cells' messages cost about the same.
+"""``location``: a k-d tree cuts the space into one cell per shard, such that the messages of all cells cost the same.
 
-A subscription is stored in every cell that its boxes touch, a message is sent to every cell that it touches: one, for
-a point. A cut is made where the cost of messages is divided in proportion to the shards on its two sides, on the axis
-where fewer subscriptions cross it.
+A subscription is stored in every cell that its boxes touch, and a message is sent to every cell that it touches: one,
+if it is at a point. A cut divides the cost of messages in proportion to the number of shards on its two sides; of the
+two axes, the one is taken on which fewer subscriptions cross the cut.
+
+This follows SpatialPartition, Algorithm 3 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword
+Publish/Subscribe Over Sliding Window" (2017), which also balances costs by the cuts of a k-d tree. It departs in three
+ways. The cost of a cell is the time that its messages and deliveries take, not the number of subscriptions times the
+probability of a message (Equation 15). The axes need not take turns, and any number of shards is possible, not only
+powers of two. And subscriptions are regions, so some are stored in several cells, but a message need not go to all.
 """
 
 from __future__ import annotations
@@ -24,8 +30,8 @@ __all__ = ["Location"]
 class Location(Distribution):
     """The cells of a k-d tree.
 
-    Node i cuts axis ``axes[i]`` at ``values[i]``: what is below goes to child ``children[i, 0]``, the cut itself and
-    what is above to ``children[i, 1]``. A negative child is a shard, ``~child``; node 0 is the root.
+    Node i cuts axis ``axes[i]`` at ``values[i]``. Coordinates below the cut belong to child ``children[i, 0]``, those
+    at or above it to ``children[i, 1]``. A negative child is the shard ``~child``; node 0 is the root.
     """
 
     name: ClassVar[str] = "location"
@@ -41,14 +47,14 @@ class Location(Distribution):
         self._axes, self._values, self._children = axes, values, children
 
     @classmethod
-    def fitted(cls, sample: Sample, shards: int) -> Self:
-        """Cut the space by the sampled messages and the boxes of the clauses."""
+    def fit(cls, sample: Sample, shards: int) -> Self:
+        """Cut the space by the costs of the sampled messages and the boxes of the clauses (Algorithm 3)."""
         boxes = sample.table.clauses.boxes[sample.clauses]
         probes = sample.batch.probes.boxes[sample.probes]
         points = (probes[:, :2] + probes[:, 2:]) / 2
         axes, values = np.zeros(shards - 1, np.int32), np.zeros(shards - 1)
         children = np.zeros((shards - 1, 2), np.int32)
-        # Where a subtree hangs (node, side), its points and boxes, its first shard and how many it has.
+        # Of each subtree: its parent and side, its points with their costs, its boxes, its first shard, its shards.
         waiting = [(-1, 0, points, sample.costs[sample.probes], boxes, 0, shards)]
         used = 0
         while waiting:
@@ -64,65 +70,66 @@ class Location(Distribution):
             axis, value = _cut(points, costs, boxes, (count // 2) / count)
             axes[node], values[node] = axis, value
             below = points[:, axis] < value
-            for k, there, near, at, many in (
+            for side, inside, touching, start, part in (
                 (0, below, boxes[:, axis] < value, first, count // 2),
                 (1, ~below, boxes[:, axis + 2] >= value, first + count // 2, count - count // 2),
             ):
-                waiting.append((node, k, points[there], costs[there], boxes[near], at, many))
+                waiting.append((node, side, points[inside], costs[inside], boxes[touching], start, part))
         return cls(shards, axes, values, children)
 
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
-        """Each row to the cells that its box touches."""
-        return self._touched(table.clauses.boxes[rows])
+        """Send each row to the cells that its box touches."""
+        return self._touched_cells(table.clauses.boxes[rows])
 
     def route_probes(self, batch: MessageBatch, rows: NDArray[np.int64]) -> Routes:
-        """Each row to the cells that its box touches."""
-        return self._touched(batch.probes.boxes[rows])
+        """Send each row to the cells that its box touches."""
+        return self._touched_cells(batch.probes.boxes[rows])
 
-    def _touched(self, boxes: NDArray[np.float64]) -> Routes:
+    def _touched_cells(self, boxes: NDArray[np.float64]) -> Routes:
         offsets = np.zeros(len(boxes) + 1, np.int64)
         tree = (self._axes, self._values, self._children)
-        _cells(*tree, boxes, offsets, np.empty(0, np.int32), True)
+        _find_cells(*tree, boxes, offsets, np.empty(0, np.int32), True)
         np.cumsum(offsets, out=offsets)
         shards = np.empty(offsets[-1], np.int32)
-        _cells(*tree, boxes, offsets, shards, False)
+        _find_cells(*tree, boxes, offsets, shards, False)
         return Routes(offsets, shards)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the tree."""
+        """Return the arrays of the tree."""
         return {"axes": self._axes, "values": self._values, "children": self._children}
 
     @classmethod
     def restored(cls, shards: int, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the tree again."""
+        """Return the distribution that the arrays came from."""
         return cls(shards, arrays["axes"], arrays["values"], arrays["children"])
 
 
 def _cut(
     points: NDArray[np.float64], costs: NDArray[np.float64], boxes: NDArray[np.float64], share: float
 ) -> tuple[int, float]:
-    """Return the axis and the value of a cut that has *share* of the cost below it."""
+    """Return the axis and the value of a cut with about *share* of the cost below it."""
     best = (np.inf, np.inf, 0, 0.0)
     for axis in range(2):
         if not len(points):
             break
         order = np.argsort(points[:, axis], kind="stable")
-        along, heaped = points[order, axis], np.cumsum(costs[order])
-        at = int(np.searchsorted(heaped, share * heaped[-1], side="right"))
-        # The cut is a coordinate of a point, which goes above; of equal ones all do.
+        along, summed = points[order, axis], np.cumsum(costs[order])
+        at = int(np.searchsorted(summed, share * summed[-1], side="right"))
+        # A cut is the coordinate of a point, which then lies above it, as all points with that coordinate do. Try the
+        # coordinate where the share is reached, and the next one.
         choices = {float(along[min(at, len(along) - 1)])}
         choices |= set(along[np.searchsorted(along, list(choices), side="right") % len(along)].tolist())
         for value in choices:
-            below = heaped[k - 1] if (k := int(np.searchsorted(along, value))) else 0.0
+            below = summed[k - 1] if (k := int(np.searchsorted(along, value))) else 0.0
             crossing = float(((boxes[:, axis] < value) & (boxes[:, axis + 2] >= value)).sum())
-            uneven = abs(below / heaped[-1] - share)
-            # Evenness within some percent is as good as any; then the fewer copies the better.
+            uneven = abs(below / summed[-1] - share)
+            # Cuts that miss the share by little are equally good; among those, the one with the fewest copies wins.
             best = min(best, (max(uneven, config.SHARD_EVEN), crossing, axis, value))
     return best[2], best[3]
 
 
 @kernel
-def _cells(
+def _find_cells(
     axes: NDArray[np.int32],
     values: NDArray[np.float64],
     children: NDArray[np.int32],

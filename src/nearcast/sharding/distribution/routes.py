@@ -7,23 +7,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast.columns import Matches
 from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
 
-__all__ = ["Routes", "delivering_shards"]
+__all__ = ["Routes", "delivering_shards", "keep_delivered"]
 
 
 class Routes(NamedTuple):
-    """The shards of each row as CSR, ascending in a row, each once."""
+    """The shards of each row in CSR form: in ascending order, without duplicates."""
 
     offsets: NDArray[np.int64]
     shards: NDArray[np.int32]
 
     @classmethod
     def single(cls, shards: NDArray[Any]) -> Routes:
-        """Send each row to one shard, to none where it is negative."""
-        there = shards >= 0
-        return cls(offsets_of(there), shards[there].astype(np.int32))
+        """Send each row to one shard, or to none if the shard is negative."""
+        sent = shards >= 0
+        return cls(offsets_of(sent), shards[sent].astype(np.int32))
 
     @classmethod
     def everywhere(cls, rows: int, shards: int) -> Routes:
@@ -32,7 +33,7 @@ class Routes(NamedTuple):
 
     @classmethod
     def from_pairs(cls, rows: NDArray[Any], shards: NDArray[Any], size: int) -> Routes:
-        """Make routes of pairs of a row and a shard, in any order, doubles included, for *size* rows."""
+        """Return the routes of *size* rows from pairs of a row and a shard, in any order; pairs may be repeated."""
         pairs = np.unique(rows.astype(np.int64) << 32 | shards.astype(np.int64))
         return cls(np.searchsorted(pairs, np.arange(size + 1) << 32), (pairs & 0xFFFFFFFF).astype(np.int32))
 
@@ -42,7 +43,7 @@ class Routes(NamedTuple):
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def folded(self, owners: NDArray[np.int32], size: int) -> Routes:
-        """Return the union over the rows of each owner."""
+        """Return the shards of each owner: the union over its rows."""
         if len(owners) == size:
             return self
         return Routes.from_pairs(owners[self.rows], self.shards, size)
@@ -51,13 +52,22 @@ class Routes(NamedTuple):
 def delivering_shards(
     stored: Routes, sent: Routes, subscriptions: NDArray[Any], messages: NDArray[Any]
 ) -> NDArray[np.int32]:
-    """Return, for pairs of a subscription row and a message row, the shard that delivers: the first that has both.
+    """Return the shard that delivers each pair of a subscription row and a message row: the first that has both.
 
-    -1 where none has both: then the pair does not match.
+    It is -1 if no shard has both: then the pair does not match.
     """
     out = np.empty(len(subscriptions), np.int32)
     _first_common(*stored, *sent, subscriptions.astype(np.int64), messages.astype(np.int64), out)
     return out
+
+
+def keep_delivered(found: Matches, number: int, stored: Routes, sent: Routes) -> Matches:
+    """Return those of the matches of shard *number* that this shard delivers.
+
+    *stored* lists the shards of each subscription row, *sent* those of each message.
+    """
+    mine = delivering_shards(stored, sent, found.rows, found.messages) == number
+    return Matches(offsets_of(np.bincount(found.messages[mine], minlength=len(found))), found.rows[mine])
 
 
 @kernel
@@ -78,7 +88,7 @@ def _first_common(
             if a[i] < b[j]:
                 i += 1
             elif a[i] > b[j]:
-                high = end  # messages go to many shards when subscriptions are stored in one: leap
+                high = end  # a message may go to many shards, a subscription to one: use binary search
                 while j < high:
                     middle = (j + high) >> 1
                     if b[middle] < a[i]:

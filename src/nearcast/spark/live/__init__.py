@@ -1,1 +1,1 @@
-"""Matching while subscriptions change: the verbs, the states that micro-batches see, and what workers run."""
+"""Matching while subscriptions change: the query, the states that micro-batches see, and the stages of workers."""

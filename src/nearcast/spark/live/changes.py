@@ -1,18 +1,18 @@
-"""Records of change to a delta: what became of each subscription in one micro-batch.
+"""From records of change to a delta: each subscription after one micro-batch.
 
-A record has ``change``, ``id``, ``changed_at`` (a time or a number: the order of the records) and, but for one that
+A record has ``change``, ``id``, ``changed_at`` (a time or a number, which orders the records) and, unless it
 unsubscribes, columns of a subscription:
 
 ===============  ====================================================================================================
-``subscribe``    the whole subscription; it takes the place of one with the same id
+``subscribe``    the whole subscription; it replaces one with the same id
 ``update``       the same
-``move``         the region alone; everything else stays
+``move``         the region only; everything else stays
 ``unsubscribe``  nothing more
 ===============  ====================================================================================================
 
-Records of the same instant are taken in the order of what they say, so that a repeat comes to the same result. One that
-cannot be applied (a change that does not exist, an expression that cannot be read, a move of nobody) is refused with
-the reason, and changes nothing.
+Records with the same ``changed_at`` are ordered by their content, so that a repeat has the same result. A record that
+cannot be applied (an unknown change, an expression that cannot be read, a move of an unknown subscription) is refused
+with the reason, and changes nothing.
 """
 
 from __future__ import annotations
@@ -28,30 +28,29 @@ from nearcast.errors import ColumnError, shown
 from nearcast.preparation import Preparation
 from nearcast.sharding.replica import CHANGE
 
-__all__ = ["KINDS", "OTHER_FIELDS", "Resolved", "check_columns", "resolved"]
+__all__ = ["KINDS", "OTHER_FIELDS", "Resolution", "check_columns", "resolve"]
 
 KINDS = ("subscribe", "update", "move", "unsubscribe")
-OTHER_FIELDS = (
-    "_other_fields"  # a column of the names that a record has beside those that are read, if it is there
-)
+OTHER_FIELDS = "_other_fields"  # an optional column: the names of fields of a record that are not read
 _OWN = ("change", "changed_at")
-_EVERY = {"expression": "*", "keywords": []}  # what asks for every message
+_EVERY = {"expression": "*", "keywords": []}  # values that ask for every message
 
 
-class Resolved(NamedTuple):
-    """What the records of one micro-batch come to."""
+class Resolution(NamedTuple):
+    """The result of the records of one micro-batch."""
 
-    delta: (
-        pa.Table
-    )  # each changed id once: the subscription as it is now, and the last change that made it so
-    before: pa.Table  # subscriptions that were there and are another now, as they were
-    refused: pa.Table  # records that could not be applied: id, change, reason, detail
+    # Each changed id once: the subscription as it is now, and its last change.
+    delta: pa.Table
+    # Subscriptions that existed before and were replaced, as they were before.
+    before: pa.Table
+    # Records that could not be applied: id, change, reason, detail.
+    refused: pa.Table
 
 
 def check_columns(names: Sequence[str], subscriptions: Sequence[str]) -> None:
-    """Raise unless records of change have the columns that they need, and none that the subscriptions lack.
+    """Raise if records of change lack a column that they need, or have one that the subscriptions lack.
 
-    Words may be missing: records that only move and unsubscribe have none.
+    Words may be missing: records that only move or unsubscribe have none.
     """
     require([*_OWN, "id"], names, "changes")
     words = [name for name in _EVERY if name in subscriptions and name not in names]
@@ -59,27 +58,28 @@ def check_columns(names: Sequence[str], subscriptions: Sequence[str]) -> None:
     stray = [name for name in names if name in SUBSCRIPTION_COLUMNS and name not in subscriptions]
     if stray:
         raise ColumnError(
-            f"changes have a column {stray[0]}, which the subscriptions do not have, so what it says would be lost; "
-            f"theirs are {', '.join(subscriptions)}"
+            f"changes have a column {stray[0]}, which the subscriptions do not have, so its values would be lost; "
+            f"the subscriptions have {', '.join(subscriptions)}"
         )
 
 
-def resolved(
+def resolve(
     records: pa.Table, schema: pa.Schema, current: Callable[[list[Any]], dict[Any, dict[str, Any]]]
-) -> Resolved:
-    """Apply records in their order to subscriptions.
+) -> Resolution:
+    """Apply records, in their order, to subscriptions.
 
-    *schema* is that of subscriptions at rest; *current* returns those of the given ids that there are, as rows by id.
+    *schema* is that of the stored subscriptions. *current* returns the subscriptions that exist among the given ids, as
+    rows by id.
     """
     refused: list[tuple[Any, str, str, str]] = []
     good = [
         (record["changed_at"], record["change"], json.dumps(record, default=str, sort_keys=True), record)
-        for record in _read(records, schema, refused)
+        for record in _read_records(records, schema, refused)
     ]
     good.sort(key=lambda entry: entry[:3])
     before = current([record["id"] for *_, record in good])
     now: dict[Any, dict[str, Any] | None] = dict(before)
-    changed: dict[Any, str] = {}  # the last of its changes
+    changed: dict[Any, str] = {}  # the last change of each id
     for _, change, _, record in good:
         key = record["id"]
         if change == "unsubscribe":
@@ -87,11 +87,11 @@ def resolved(
                 continue
             now[key] = None
         elif change == "move":
-            there = now.get(key)
-            if there is None:
+            moved = now.get(key)
+            if moved is None:
                 refused.append((key, change, "unknown", f"there is no subscription {shown(key)} to move"))
                 continue
-            now[key] = {name: (there if name in _EVERY else record)[name] for name in schema.names} | {
+            now[key] = {name: (moved if name in _EVERY else record)[name] for name in schema.names} | {
                 "id": key
             }
         else:
@@ -103,10 +103,10 @@ def resolved(
     delta = pa.Table.from_pylist(rows, schema).append_column(
         CHANGE, pa.array([changed[key] for key in ids], pa.string())
     )
-    others = [before[key] for key in ids if key in before and now[key] is not None]
-    return Resolved(
+    replaced = [before[key] for key in ids if key in before and now[key] is not None]
+    return Resolution(
         delta,
-        pa.Table.from_pylist(others, schema),
+        pa.Table.from_pylist(replaced, schema),
         pa.Table.from_pylist(
             [dict(zip(_REFUSED.names, (str(entry[0]), *entry[1:]))) for entry in refused], _REFUSED
         ),
@@ -116,10 +116,10 @@ def resolved(
 _REFUSED = pa.schema([(name, pa.string()) for name in ("id", "change", "reason", "detail")])
 
 
-def _read(
+def _read_records(
     records: pa.Table, schema: pa.Schema, refused: list[tuple[Any, str, str, str]]
 ) -> list[dict[str, Any]]:
-    """Return the records that can be read, each with all columns of a subscription; note the others."""
+    """Return the readable records, each with all columns of a subscription; append the others to *refused*."""
     words = next(name for name in _EVERY if name in schema.names)
     if words not in records.column_names:
         records = records.append_column(words, pa.nulls(len(records), schema.field(words).type))
@@ -129,23 +129,25 @@ def _read(
         if row["change"] == "unsubscribe":
             row |= dict.fromkeys(given) | {"id": row["id"]}
         if row["change"] in ("move", "unsubscribe"):
-            row[words] = _EVERY[words]  # so that it can be read; what it asks for stays
+            row[words] = _EVERY[words]  # so that the row can be read; the subscription keeps its own words
     full = pa.Table.from_pylist(rows, records.schema)
     prepared = Preparation(full.select(given).schema, "subscriptions").apply(full.select(given)).to_pylist()
     good = []
     for row, typed in zip(rows, prepared):
         change = row["change"]
         if change not in KINDS:
-            detail = f"the change is {shown(change)}; there are {', '.join(KINDS)}"
+            detail = f"the change is {shown(change)}; it must be one of {', '.join(KINDS)}"
             refused.append((row["id"], str(change), "change", detail))
         elif row["changed_at"] is None:
-            refused.append((row["id"], change, "no-time", "changed_at is null: the order is not known"))
+            refused.append(
+                (row["id"], change, "no-time", "changed_at is null, so the order of the record is not known")
+            )
         elif wrong := _wrong_name([*(row.get(OTHER_FIELDS) or ()), words]):
             refused.append((row["id"], change, "column", wrong))
         elif typed["reason"] is not None:
             refused.append((row["id"], change, typed["reason"], typed["detail"]))
-        elif row[words] is None:  # a table may say so; a record may have them under another name
-            detail = "the subscription has no keywords; give an empty list for every message"
+        elif row[words] is None:  # allowed in a table; in a record they may be under a wrong name
+            detail = "the subscription has no keywords; give an empty list to ask for every message"
             refused.append((row["id"], change, words, detail))
         else:
             columns = {name: typed.get(name) for name in schema.names}
@@ -154,7 +156,7 @@ def _read(
 
 
 def _wrong_name(names: list[str]) -> str:
-    """Return what is wrong with the names of a record's fields, if one must be a mistake; others are told."""
+    """Return what is wrong with the names of fields if one must be a mistake; a warning names other unknown ones."""
     try:
         read_columns(names, "changes: ")
     except ColumnError as error:

@@ -1,8 +1,8 @@
-"""The changes of micro-batches since a version, and the subscriptions that both come to.
+"""Deltas: the changes that micro-batches made since a version, and the subscriptions that result.
 
 ===================  ================================================================================================
-``deltas/``          for each micro-batch that changed subscriptions, a Parquet file of them
-``before/``          beside it, the changed subscriptions as they were
+``deltas/``          for each micro-batch that changed subscriptions, a Parquet file of the changed ones
+``before/``          the same subscriptions as they were before the micro-batch
 ``refused/``         records of change that could not be applied, with the reason
 ===================  ================================================================================================
 """
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearcast.sharding.replica import CHANGE, there
+from nearcast.sharding.replica import CHANGE, subscribed_rows
 from nearcast.sharding.version import ROW, SHARDS, SUBSCRIPTIONS
-from nearcast.spark.live.changes import resolved
+from nearcast.spark.live.changes import resolve
 from nearcast.storage.atomic import write_durably
 
 __all__ = ["Deltas", "subscription_schema"]
@@ -28,13 +28,13 @@ _PARTS = ("deltas", "before", "refused")
 
 
 def subscription_schema(version: Path) -> pa.Schema:
-    """Return the columns of a version's subscriptions."""
+    """Return the columns of the subscriptions of a version."""
     schema = pq.read_schema(version / SUBSCRIPTIONS)
     return pa.schema([field for field in schema if field.name not in (ROW, SHARDS)])
 
 
 class Deltas:
-    """The deltas in a directory; each is written once and never changed."""
+    """The deltas in a directory; each is written once and never changes."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -46,26 +46,26 @@ class Deltas:
         return [self._home / part / f"{number:012}.parquet" for number in numbers]
 
     def apply(self, records: pa.Table, number: int, version: Path, earlier: Sequence[int]) -> bool:
-        """Write the delta that the records of a micro-batch come to; tell whether anything changed.
+        """Write the delta of a micro-batch with these records of change; return whether anything changed.
 
         The files are on disk when this returns.
         """
         schema = subscription_schema(version)
-        done = resolved(
+        changes = resolve(
             records, schema.remove_metadata(), lambda ids: self._current(ids, version, schema, earlier)
         )
-        if len(done.refused):
-            _write(done.refused, *self.paths([number], "refused"))
-        if not len(done.delta):
+        if len(changes.refused):
+            _write(changes.refused, *self.paths([number], "refused"))
+        if not len(changes.delta):
             return False
-        _write(done.before, *self.paths([number], "before"))
-        _write(done.delta, *self.paths([number]))
+        _write(changes.before, *self.paths([number], "before"))
+        _write(changes.delta, *self.paths([number]))
         return True
 
     def _current(
         self, ids: list[Any], version: Path, schema: pa.Schema, earlier: Sequence[int]
     ) -> dict[Any, dict[str, Any]]:
-        """Return the subscriptions of these ids, as they are before the micro-batch."""
+        """Return the subscriptions with these ids, by id, as they are before the micro-batch."""
         chosen = pc.field("id").isin(pa.array(ids, schema.field("id").type))
         rows = pq.read_table(version / SUBSCRIPTIONS, filters=chosen, columns=schema.names).to_pylist()
         found = {row["id"]: row for row in rows}
@@ -78,25 +78,25 @@ class Deltas:
         return found
 
     def subscriptions(self, version: Path, numbers: Sequence[int]) -> pa.Table:
-        """Return all subscriptions of a version with the deltas since."""
+        """Return all subscriptions of a version after these deltas."""
         schema = subscription_schema(version)
         rows = pq.read_table(version / SUBSCRIPTIONS, columns=schema.names)
         for path in self.paths(numbers):
             delta = pq.read_table(path)
             rows = rows.filter(pc.invert(pc.is_in(rows["id"], delta["id"].combine_chunks())))
-            rows = pa.concat_tables([rows, there(delta).select(schema.names).cast(rows.schema)])
+            rows = pa.concat_tables([rows, subscribed_rows(delta).select(schema.names).cast(rows.schema)])
         return rows
 
-    def there(self, number: int) -> pa.Table:
-        """Return the subscriptions that a micro-batch put there, as they are now."""
-        return there(pq.read_table(*self.paths([number])))
+    def subscribed(self, number: int) -> pa.Table:
+        """Return the subscriptions that a micro-batch added or changed, as they are after it."""
+        return subscribed_rows(pq.read_table(*self.paths([number])))
 
     def rows(self, numbers: Sequence[int], part: str = "deltas") -> int:
-        """Return how many rows the files of micro-batches have."""
+        """Return the number of rows in the files of these micro-batches."""
         return sum(pq.read_metadata(path).num_rows for path in self.paths(numbers, part))
 
     def refused(self) -> int:
-        """Return how many records could not be applied, since the beginning."""
+        """Return how many records could not be applied since the beginning."""
         return self.rows([int(path.stem) for path in (self._home / "refused").glob("*.parquet")], "refused")
 
     def forget(self, upto: int) -> None:

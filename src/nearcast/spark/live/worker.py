@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers while subscriptions change."""
+"""The stages that run in Spark's Python workers while subscriptions change."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 
 from nearcast import Index, Matches, MessageBatch, build_index
 from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import offsets_of
-from nearcast.sharding.distribution import Routes
-from nearcast.sharding.replica import CHANGE, Replica, Router, subscriptions_of, there
-from nearcast.sharding.version import Sharded
-from nearcast.spark.live.valid import ORDER
-from nearcast.spark.worker import SENT, SHARD, pairs, portions, spark_ids
+from nearcast.sharding.replica import CHANGE, Replica, Router, subscribed_rows, subscriptions_of
+from nearcast.sharding.version import ShardedVersion
+from nearcast.spark.live.message_store import ORDER
+from nearcast.spark.worker import (
+    SENT,
+    SHARD,
+    delivery_rows,
+    match_in_portions,
+    send,
+    sent_routes,
+    spark_ids,
+    split_by_shard,
+)
 
-__all__ = ["SHARD", "delivering", "joining", "sending", "sent_schema"]
+__all__ = ["joining_stage", "matching_stage", "sending_stage"]
 
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class _Replicas:
-    """The shards of a version that this process has been asked for, and the way to them."""
+    """The router of a version, and replicas of the shards that this process was asked for."""
 
     def __init__(self, version: str) -> None:
-        self._version = Sharded(version)
+        self._version = ShardedVersion(version)
         self.router = Router(self._version)
         self._shards: dict[int, Replica] = {}
 
@@ -40,85 +46,72 @@ class _Replicas:
         return self._shards[number]
 
 
-@lru_cache(maxsize=2)  # the one that counts, and the one before for a repeat
+@lru_cache(maxsize=2)  # the current version, and the one before for a repeat
 def _replicas(version: str) -> _Replicas:
     return _Replicas(version)
 
 
-def sent_schema(messages: StructType) -> StructType:
-    """Return the columns of messages on their way to shards."""
-    way = StructType([*messages.fields, StructField(SHARD, IntegerType(), nullable=False)])
-    return way.add(SENT, ArrayType(IntegerType(), containsNull=False), nullable=False)
-
-
-def sending(version: str, deltas: Sequence[str]) -> Stage:
+def sending_stage(version: str, deltas: Sequence[str]) -> Stage:
     """Return the stage that sends each message to its shards."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = _replicas(version).router
-        router.reach([Path(delta) for delta in deltas])
+        router.follow([Path(delta) for delta in deltas])
         for batch in batches:
-            routes = router.messages(batch)
-            rows = pa.array(routes.rows)
-            lists = pa.ListArray.from_arrays(routes.offsets.astype(np.int32), routes.shards)
-            out = batch.take(rows).append_column(SHARD, pa.array(routes.shards))
-            yield out.append_column(SENT, lists.take(rows))
+            yield send(batch, router.route_messages(batch), list_shards=True)
 
     return run
 
 
-def delivering(version: str, deltas: Sequence[str]) -> Stage:
-    """Return the stage that matches what was sent to shards."""
+def matching_stage(version: str, deltas: Sequence[str]) -> Stage:
+    """Return the stage that matches messages in the shards that they were sent to."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in pc.unique(batch[SHARD]).to_pylist():
+            for number, here in split_by_shard(batch):
                 replica = _replicas(version).shard(number)
-                replica.reach([Path(delta) for delta in deltas])
-                here = batch.filter(pc.equal(batch[SHARD], number))
+                replica.follow([Path(delta) for delta in deltas])
                 ids = {"subscription_id": spark_ids(replica.ids)}
-                for part, found in portions([here], partial(_matched, replica)):
-                    yield from pairs(found, ids, {"message_id": part["id"]})
+                for part, found in match_in_portions([here], partial(_match_shard, replica)):
+                    yield from delivery_rows(found, ids, {"message_id": part["id"]})
 
     return run
 
 
-def _matched(replica: Replica, sent: pa.RecordBatch) -> Matches:
-    """Return what a shard delivers of messages that were sent to it."""
-    lists = sent[SENT]
-    routes = Routes(offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy())
-    return replica.match(sent.drop_columns([SHARD, SENT]), routes)
+def _match_shard(replica: Replica, sent: pa.RecordBatch) -> Matches:
+    """Return what a shard delivers of the messages that were sent to it."""
+    return replica.match(sent.drop_columns([SHARD, SENT]), sent_routes(sent))
 
 
-def joining(delta: str, before: str) -> Stage:
-    """Return the stage that finds what subscriptions of a delta receive which they did not match as they were.
+def joining_stage(delta: str, before: str) -> Stage:
+    """Return the stage that finds messages for the subscriptions of a delta, unless they matched before the change.
 
-    The reason, which is the last change of the subscription, and the order of publication go with each delivery.
+    Each delivery has its reason, the last change of the subscription, and the message's order of publication.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = there(pq.read_table(delta))
-        now, ids = _small_index(rows)
-        then, old_ids = _small_index(pq.read_table(before))
-        at = {old: row for row, old in enumerate(ids.to_pylist())}
-        row_of = np.array([at[old] for old in old_ids.to_pylist()], np.int64)
+        rows = subscribed_rows(pq.read_table(delta))
+        new_index, ids = _small_index(rows)
+        old_index, old_ids = _small_index(pq.read_table(before))
+        row_of = {key: row for row, key in enumerate(ids.to_pylist())}
+        new_rows = np.array([row_of[key] for key in old_ids.to_pylist()], np.int64)
 
-        def matched(part: pa.RecordBatch) -> Matches:
+        def match(part: pa.RecordBatch) -> Matches:
             messages = part.drop_columns(list(ORDER))
-            found = now.match(MessageBatch.from_arrow(messages, like=now))
-            known = then.match(MessageBatch.from_arrow(messages, like=then))
+            found = new_index.match(MessageBatch.from_arrow(messages, like=new_index))
+            known = old_index.match(MessageBatch.from_arrow(messages, like=old_index))
             size = len(rows)
-            told = np.isin(
-                found.messages * size + found.rows, known.messages * size + row_of[known.rows], invert=True
+            fresh = np.isin(
+                found.messages * size + found.rows, known.messages * size + new_rows[known.rows], invert=True
             )
             return Matches(
-                offsets_of(np.bincount(found.messages[told], minlength=len(part))), found.rows[told]
+                offsets_of(np.bincount(found.messages[fresh], minlength=len(part))), found.rows[fresh]
             )
 
         subscriptions = {"subscription_id": spark_ids(ids), "reason": rows[CHANGE].combine_chunks()}
-        for part, found in portions(batches, matched):
+        for part, found in match_in_portions(batches, match):
             order = {name: part[name] for name in ORDER}
-            yield from pairs(found, subscriptions, {"message_id": part["id"], **order})
+            yield from delivery_rows(found, subscriptions, {"message_id": part["id"], **order})
 
     return run
 

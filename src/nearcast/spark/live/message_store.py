@@ -1,16 +1,16 @@
-"""The messages that are still valid, for subscriptions that come or change later: a bounded store on shared storage.
+"""A bounded store, on shared storage, of messages that are still valid, for subscriptions that come or change later.
 
-It consists of *segments*, directories of Parquet files that are never changed. Each micro-batch adds one; when there
-are many, the newest are merged. A micro-batch names the segments that it sees in its state, so a repeat sees the same
-messages; a segment is removed when no state names it.
+It consists of *segments*: directories of Parquet files that never change. Each micro-batch adds one; when there are too
+many, the newest are merged. The state of a micro-batch names the segments that it sees, so a repeat sees the same
+messages. A segment is removed when no state names it.
 
-- A row is a message, its place as a box, and when it ends. Rows are in the order of a coarse cell, and the driver knows
-  the box of each file: who comes later reads only what is near.
-- A message that was published again takes the place of the earlier one. Segments are not changed for it: of the rows
-  with one id the latest counts. A message that is not kept (it has no end, or has ended) leaves a row with the id
-  alone, as long as there are older segments.
-- There is a limit. Those that expire last are kept, up to the limit; when there is a quarter more, all segments are
-  merged and those that expire soonest are dropped, and counted.
+- A row holds a message, its place as a box, and the time when it expires. Rows are sorted by a coarse cell, and the
+  driver knows the box of each file, so a new subscription reads only the files near its region.
+- A message that is published again replaces the earlier one. Segments do not change: of all rows with one id, the
+  latest counts. A message that is not kept (it never expires, or has expired) leaves a row with its id alone, as long
+  as there are older segments.
+- The store has a limit. When it holds a quarter more messages than that, all segments are merged, and the messages that
+  expire soonest are dropped, and counted.
 """
 
 from __future__ import annotations
@@ -35,43 +35,45 @@ from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 from nearcast import MessageBatch, config
 from nearcast.columns.coding import Coding
 from nearcast.spark.columns import map_in_arrow, quoted
-from nearcast.spark.live.nearby import cells, packed, touching
+from nearcast.spark.live.boxes import bounding_boxes, cells, touching
 from nearcast.storage.atomic import rename_durably, sync_tree, write_durably
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MARKS", "ORDER", "Seen", "ValidMessages"]
+__all__ = ["MARKS", "ORDER", "Snapshot", "ValidMessageStore"]
 
-ENDS = "_ends"  # microseconds; null: this row only says that what was there under its id is gone
-ORDER = ("_batch", "_at", "_position")  # of publication: micro-batch, published_at, place in the micro-batch
+# When the message expires, in microseconds; null if the row only cancels earlier rows with its id.
+ENDS = "_ends"
+# The order of publication: micro-batch, published_at, position in the micro-batch.
+ORDER = ("_batch", "_at", "_position")
 CELL = "_cell"
 BOX = ("_xmin", "_ymin", "_xmax", "_ymax")
-MARKS = (ENDS, *ORDER, CELL, *BOX)  # the columns that are not the message's own
-_ABOUT = "_about.json"  # Spark passes over names that begin so
+MARKS = (ENDS, *ORDER, CELL, *BOX)  # the columns that the store adds to those of messages
+_ABOUT = "_about.json"  # Spark ignores files whose names begin with an underscore
 
 
-class Seen(NamedTuple):
-    """What a micro-batch sees of the store."""
+class Snapshot(NamedTuple):
+    """The content of the store that a micro-batch sees."""
 
     segments: tuple[str, ...]  # from the oldest to the newest
-    dropped: int  # messages, since the beginning, that the limit took
+    dropped: int  # how many messages were dropped because of the limit since the beginning
 
 
 class _File(NamedTuple):
     name: str
     rows: int
-    ends: int | None  # when the last of its messages ends; None without messages
-    box: tuple[float, ...] | None  # around them all; None where it is not known
+    ends: int | None  # when the last of its messages expires; None if it has none
+    box: tuple[float, ...] | None  # around all messages; None if it is not known
 
 
 class _Segment(NamedTuple):
     name: str
     schema: str
     files: tuple[_File, ...]
-    distinct: bool  # no id is there twice
-    dropped: int  # messages that are in the files still, but do not count:
-    floor: tuple[int, ...] | None  # those up to this end and order
+    distinct: bool  # no id occurs twice
+    dropped: int  # how many messages of the files do not count any more
+    floor: tuple[int, ...] | None  # expiry and order of the last of those
 
     @property
     def rows(self) -> int:
@@ -82,20 +84,21 @@ class _Segment(NamedTuple):
         return max((file.ends for file in self.files if file.ends is not None), default=0)
 
 
-class ValidMessages:
-    """The store in the directory *home*, for at most *limit* messages and a quarter more."""
+class ValidMessageStore:
+    """The store in the directory *home*, for *limit* messages, and up to a quarter more."""
 
     def __init__(self, spark: SparkSession, home: Path, limit: int) -> None:
         self._spark, self._home, self._limit = spark, home, limit
-        self._segment = lru_cache(maxsize=4 * config.LIVE_VALID_SEGMENTS)(self._opened)
+        self._segment = lru_cache(maxsize=4 * config.LIVE_VALID_SEGMENTS)(self._open_segment)
         home.mkdir(parents=True, exist_ok=True)
 
-    # --- What comes in ---------------------------------------------------------------------------------------------
+    # --- Adding and merging ----------------------------------------------------------------------------------------
 
-    def add(self, messages: DataFrame, number: int, seen: Seen, now: int) -> None:
-        """Keep the messages of a micro-batch that end after *now*; on disk when this returns. A repeat adds nothing.
+    def add(self, messages: DataFrame, number: int, snapshot: Snapshot, now: int) -> None:
+        """Keep the messages of a micro-batch that expire after *now*. A repeat adds nothing.
 
-        ``expires_at`` and ``published_at``, where they are, are microseconds.
+        ``expires_at`` and ``published_at``, if they exist, are in microseconds. The messages are on disk when this
+        returns.
         """
         name = _name(number)
         if (self._home / name).exists() or "expires_at" not in messages.columns:
@@ -111,53 +114,54 @@ class ValidMessages:
         ).drop("expires_at", "published_at")
         placed = StructType(
             [
-                *_emptied(marked).schema.fields,
+                *_without_content(marked).schema.fields,
                 StructField(CELL, IntegerType()),
                 *(StructField(side, DoubleType()) for side in BOX),
             ]
         )
-        rows = map_in_arrow(_emptied(marked), _placing, placed).sortWithinPartitions(CELL)
-        self._write(rows, name, distinct=False, needed=bool(seen.segments))
+        rows = map_in_arrow(_without_content(marked), _add_places, placed).sortWithinPartitions(CELL)
+        self._write(rows, name, distinct=False, needed=bool(snapshot.segments))
 
-    def added(self, seen: Seen, number: int) -> Seen:
-        """Return what there is after micro-batch *number*, which saw *seen*."""
-        there = (self._home / _name(number)).exists()
-        return Seen((*seen.segments, _name(number)), seen.dropped) if there else seen
+    def added(self, snapshot: Snapshot, number: int) -> Snapshot:
+        """Return the content after micro-batch *number*, which saw *snapshot*."""
+        if not (self._home / _name(number)).exists():
+            return snapshot
+        return Snapshot((*snapshot.segments, _name(number)), snapshot.dropped)
 
-    def after(self, seen: Seen, number: int, now: int) -> Seen:
-        """Return what the next one sees after micro-batch *number*, which saw *seen*; merge what is too much."""
-        names = list(self.added(seen, number).segments)
+    def after(self, snapshot: Snapshot, number: int, now: int) -> Snapshot:
+        """Return what the micro-batch after *number*, which saw *snapshot*, will see; merge segments if need be."""
+        names = list(self.added(snapshot, number).segments)
         while names and self._segment(names[0]).ends <= now:
-            del names[0]  # what it replaces would be older, and there is nothing older
+            del names[0]  # its rows could only replace older ones, and there are none
         rows = [self._segment(name).rows for name in names]
         if sum(rows) > self._limit * (1 + config.LIVE_VALID_SLACK):
             start = 0
         elif len(names) > config.LIVE_VALID_SEGMENTS:
             start = len(names) - config.LIVE_VALID_SEGMENTS // 2 - 1
-            while start and rows[start - 1] <= sum(rows[start:]):  # so that a message is rewritten rarely
+            while start and rows[start - 1] <= sum(rows[start:]):  # so that each message is seldom rewritten
                 start -= 1
         else:
-            return Seen(tuple(names), seen.dropped)
-        merged, dropped = self._merged(names[start:], now, whole=start == 0)
+            return Snapshot(tuple(names), snapshot.dropped)
+        merged, dropped = self._merge(names[start:], now, whole=start == 0)
         if dropped:
             logging.getLogger(__name__).warning(
-                "%d valid messages were dropped, those that expire soonest: more than %d are valid",
+                "%d valid messages were dropped, those that expire soonest, because more than %d are valid",
                 dropped,
                 self._limit,
             )
-        return Seen((*names[:start], *merged), seen.dropped + dropped)
+        return Snapshot((*names[:start], *merged), snapshot.dropped + dropped)
 
-    def _merged(self, names: Sequence[str], now: int, whole: bool) -> tuple[list[str], int]:
-        """Merge segments; return the name of the new one, if anything is left, and how many messages were dropped.
+    def _merge(self, names: Sequence[str], now: int, whole: bool) -> tuple[list[str], int]:
+        """Merge segments; return the name of the new one, if any message is left, and how many messages were dropped.
 
-        Where there are older ones, ids that were published again or have expired stay, as they count for those.
+        Unless they are the *whole* store, ids of messages that are not kept stay: they cancel rows of older segments.
         """
         rows = self._read(names)
         assert rows is not None
         newest = Window.partitionBy("id").orderBy(*(functions.desc(name) for name in ORDER))
         rows = rows.withColumn("_rank", functions.row_number().over(newest)).where("_rank = 1").drop("_rank")
         rows = rows.withColumn(ENDS, functions.when(functions.col(ENDS) > now, functions.col(ENDS)))
-        rows = rows.where(functions.col(ENDS).isNotNull()) if whole else _emptied(rows)
+        rows = rows.where(functions.col(ENDS).isNotNull()) if whole else _without_content(rows)
         files = 1 + sum(self._segment(name).rows for name in names) // config.LIVE_VALID_FILE_ROWS
         rows = rows.repartitionByRange(files, CELL) if files > 1 else rows.coalesce(1)
         name = f"{names[-1].partition('-')[0]}-{uuid.uuid4().hex}"
@@ -166,11 +170,14 @@ class ValidMessages:
     def _write(
         self, rows: DataFrame, name: str, *, distinct: bool, needed: bool, cut: bool = False
     ) -> tuple[list[str], int]:
-        """Write a segment that appears whole; without messages only if it is *needed*. Cut it to the limit if asked."""
+        """Write a segment, which appears whole; return its name, and how many of its messages do not count.
+
+        Without messages it is written only if it is *needed*. With *cut*, the limit applies.
+        """
         draft = self._home / f".{name}.{uuid.uuid4().hex}"
         try:
             rows.write.parquet(f"file://{draft}")
-            files = [_described(path) for path in sorted(draft.glob("*.parquet"))]
+            files = [_describe(path) for path in sorted(draft.glob("*.parquet"))]
             files = [file for file in files if file.rows]
             if not files or not (needed or any(file.ends is not None for file in files)):
                 return [], 0
@@ -190,51 +197,51 @@ class ValidMessages:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
-    # --- What is asked ---------------------------------------------------------------------------------------------
+    # --- Reading ---------------------------------------------------------------------------------------------------
 
-    def near(self, seen: Seen, boxes: NDArray[np.float64], now: int) -> DataFrame | None:
-        """Return the rows that are valid after *now* and touch one of the boxes, with :data:`MARKS`; None if none can.
+    def near(self, snapshot: Snapshot, boxes: NDArray[np.float64], now: int) -> DataFrame | None:
+        """Return the rows that are valid after *now* and may touch one of the boxes, with :data:`MARKS`, if any can.
 
-        Messages that were published again are there more than once: :meth:`latest` takes the earlier ones out.
+        Messages that were published again occur more than once: :meth:`latest` removes the earlier rows.
         """
-        few = packed(boxes, config.LIVE_VALID_BOXES)
+        few = bounding_boxes(boxes, config.LIVE_VALID_BOXES)
 
-        def concerned(file: _File) -> bool:
+        def relevant(file: _File) -> bool:
             if file.ends is None or file.ends <= now:
                 return False
             return file.box is None or bool(touching(few, file.box).any())
 
-        rows = self._read(seen.segments, concerned)
+        rows = self._read(snapshot.segments, relevant)
         if rows is None or not len(few):
             return None
         return rows.where(f"{ENDS} > {now}").where(_touches(few))
 
-    def latest(self, rows: DataFrame, seen: Seen, key: str = "id") -> DataFrame:
-        """Return those of *rows* whose message, named by *key*, was not published again."""
-        if len(seen.segments) == 1 and self._segment(seen.segments[0]).distinct:
+    def latest(self, rows: DataFrame, snapshot: Snapshot, key: str = "id") -> DataFrame:
+        """Return those of *rows* whose message, with its id in the column *key*, was not published again."""
+        if len(snapshot.segments) == 1 and self._segment(snapshot.segments[0]).distinct:
             return rows
-        every = self._read(seen.segments)
-        assert every is not None
-        later = every.select(functions.col("id").alias("_id"), functions.struct(*ORDER).alias("_later"))
-        again = (rows[key] == later["_id"]) & (
+        everything = self._read(snapshot.segments)
+        assert everything is not None
+        later = everything.select(functions.col("id").alias("_id"), functions.struct(*ORDER).alias("_later"))
+        replaced = (rows[key] == later["_id"]) & (
             functions.struct(*(rows[name] for name in ORDER)) < later["_later"]
         )
-        return rows.join(later, again, "left_anti")
+        return rows.join(later, replaced, "left_anti")
 
-    def count(self, seen: Seen, now: int) -> int:
+    def count(self, snapshot: Snapshot, now: int) -> int:
         """Return how many messages are valid after *now*."""
-        rows = self._read(seen.segments)
-        return 0 if rows is None else self.latest(rows.where(functions.col(ENDS) > now), seen).count()
+        rows = self._read(snapshot.segments)
+        return 0 if rows is None else self.latest(rows.where(functions.col(ENDS) > now), snapshot).count()
 
     def tidy(self, named: Collection[str], number: int) -> None:
-        """Remove the segments that are not *named*, but for those that micro-batches from *number* on have added."""
+        """Remove the segments that are not *named*, except those that micro-batches from *number* on have added."""
         for path in self._home.iterdir():
             added = path.name.isdecimal() and int(path.name) >= number
             if path.name not in named and not added:
                 shutil.rmtree(path)
 
-    def _read(self, names: Iterable[str], concerned: Any = lambda file: True) -> DataFrame | None:
-        """Return the rows of segments, of those files that are concerned."""
+    def _read(self, names: Iterable[str], relevant: Any = lambda file: True) -> DataFrame | None:
+        """Return the rows of the relevant files of segments, or None if there are none."""
         frames = []
         segments = map(self._segment, names)
         for (schema, floor), group in groupby(segments, lambda segment: (segment.schema, segment.floor)):
@@ -242,7 +249,7 @@ class ValidMessages:
                 f"file://{self._home / segment.name / file.name}"
                 for segment in group
                 for file in segment.files
-                if concerned(file)
+                if relevant(file)
             ]
             if paths:
                 frame = self._spark.read.schema(StructType.fromJson(json.loads(schema))).parquet(*paths)
@@ -256,7 +263,7 @@ class ValidMessages:
             else None
         )
 
-    def _opened(self, name: str) -> _Segment:
+    def _open_segment(self, name: str) -> _Segment:
         about = json.loads((self._home / name / _ABOUT).read_bytes())
         files = tuple(_File(file[0], file[1], file[2], file[3] and tuple(file[3])) for file in about["files"])
         floor = None if about["floor"] is None else tuple(about["floor"])
@@ -267,8 +274,8 @@ def _name(number: int) -> str:
     return f"{number:012}"
 
 
-def _emptied(rows: DataFrame) -> DataFrame:
-    """Return rows of which those that are not kept have nothing but the id."""
+def _without_content(rows: DataFrame) -> DataFrame:
+    """Return the rows; those that are not kept have nothing but their id and order."""
     kept = functions.col(ENDS).isNotNull()
     own = [name for name in rows.columns if name not in ("id", ENDS, *ORDER)]
     return rows.select(
@@ -277,17 +284,17 @@ def _emptied(rows: DataFrame) -> DataFrame:
 
 
 def _touches(boxes: NDArray[np.float64]) -> str:
-    """Return the condition that a row touches one of the boxes, in SQL: Spark also reads it against whole pages."""
+    """Return the condition that a row touches one of the boxes, in SQL: Spark skips whole pages by it."""
     conditions = []
     for box in boxes.tolist():
         tests = zip(BOX, ("<=", "<=", ">=", ">="), (*box[2:], *box[:2]))
-        written = [f"{side} {sign} {value!r}D" for side, sign, value in tests if np.isfinite(value)]
-        conditions.append(f"({' AND '.join(written) or 'TRUE'})")
+        sides = [f"{side} {sign} {value!r}D" for side, sign, value in tests if np.isfinite(value)]
+        conditions.append(f"({' AND '.join(sides) or 'TRUE'})")
     return " OR ".join(conditions)
 
 
-def _placing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Add the boxes of messages that are kept, and the cells of their middles."""
+def _add_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add the box of each message that is kept, and the cell of its middle."""
     coding = Coding.new()
     for rows in batches:
         kept = np.flatnonzero(rows[ENDS].is_valid().to_numpy(zero_copy_only=False))
@@ -298,14 +305,14 @@ def _placing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             starts = batch.probe_offsets[:-1]
             boxes[kept, :2] = np.minimum.reduceat(batch.probes.boxes[:, :2], starts)
             boxes[kept, 2:] = np.maximum.reduceat(batch.probes.boxes[:, 2:], starts)
-        nothing = np.isnan(boxes[:, 0])
-        at = pa.array(cells(np.where(nothing[:, None], 0.0, boxes)), pa.int32(), mask=nothing)
-        sides = [pa.array(side, mask=nothing) for side in boxes.T]
-        yield pa.RecordBatch.from_arrays([*rows.columns, at, *sides], [*rows.schema.names, CELL, *BOX])
+        empty = np.isnan(boxes[:, 0])
+        cell = pa.array(cells(np.where(empty[:, None], 0.0, boxes)), pa.int32(), mask=empty)
+        sides = [pa.array(side, mask=empty) for side in boxes.T]
+        yield pa.RecordBatch.from_arrays([*rows.columns, cell, *sides], [*rows.schema.names, CELL, *BOX])
 
 
-def _described(path: Path) -> _File:
-    """Return what the footer of a Parquet file tells about its messages."""
+def _describe(path: Path) -> _File:
+    """Return what the footer of a Parquet file says about its messages."""
     about = pq.read_metadata(path)
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -323,7 +330,7 @@ def _described(path: Path) -> _File:
 
 
 def _floor(files: Sequence[Path], dropped: int) -> tuple[int, ...]:
-    """Return end and order of the last of so many messages that expire soonest, the earliest published first."""
+    """Return expiry and order of the last message to drop; those that expire soonest go first, then the oldest."""
     names = [ENDS, *ORDER]
     rows = pa.concat_tables([pq.read_table(file, columns=names) for file in files])
     columns = [rows[name].to_numpy() for name in names]
