@@ -26,7 +26,7 @@ def clauses_from_csr(
     keywords: NDArray[np.int32],
     forbidden_offsets: NDArray[np.int64],
     forbidden: NDArray[np.int32],
-    test_offsets: NDArray[np.int64],
+    test_offsets: NDArray[Any],
     *tests: NDArray[Any],
 ) -> Clauses:
     """Return clauses of ragged columns that are given as (offsets, values)."""

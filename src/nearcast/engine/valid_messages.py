@@ -162,7 +162,7 @@ class ComingMessages:
         listed = self.listed()
         rows = MessageRows(MessageBatch.empty(coding))
         for coming in listed:
-            rows.append(coming.batch)
+            rows.insert(coming.batch)
         times = np.array([coming.published_at for coming in listed], np.int64)
         return {"published_at": times} | nested(rows=rows.arrays())
 

@@ -65,7 +65,8 @@ def _allot(room: NDArray[np.int64], links: NDArray[np.int32], size: int) -> Any:
             room[length] = links[at]
             _release(room, links, at + size, length - size)
             return at
-    before, at = np.int64(-1), room[LONGER]
+    before: Any = np.int64(-1)
+    at = room[LONGER]
     while at >= 0:
         after, length = np.int64(links[at]), np.int64(links[at + 1])
         if length >= size:
