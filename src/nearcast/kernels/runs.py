@@ -66,18 +66,18 @@ def _allot(room: NDArray[np.int64], links: NDArray[np.int32], size: int) -> Any:
             _release(room, links, at + size, length - size)
             return at
     before: Any = np.int64(-1)
-    at = room[LONGER]
-    while at >= 0:
-        after, length = np.int64(links[at]), np.int64(links[at + 1])
+    longer: Any = room[LONGER]
+    while longer >= 0:
+        after, length = np.int64(links[longer]), np.int64(links[longer + 1])
         if length >= size:
             room[FREE] -= 1
             if before < 0:
                 room[LONGER] = after
             else:
                 links[before] = after
-            _release(room, links, at + size, length - size)
-            return at
-        before, at = at, after
+            _release(room, links, longer + size, length - size)
+            return longer
+        before, longer = longer, after
     at = room[END]
     room[END] += size
     return at
