@@ -1,13 +1,16 @@
 """Runs of any length in a pool of values. Freed runs are chained by their length and given out again.
 
 A ragged column keeps the values of all its rows in one pool, and a row's *run* says where its own begin and end. The
-allocator of a pool is one small integer array, *room*: entry ``END`` is the number of values handed out so far, entry
-``n`` (from 1 to ``LONGEST``) is the first free run of just n values, or -1, and entry ``LONGER`` is the first free run
-that is longer. ``FREE`` counts the free runs. The chains go through *links*, an integer array of the pool: a free run
-holds the start of the next one, and a longer run its length behind that.
+allocator of a pool is one small integer array, *room*. Entry ``END`` is the number of values handed out so far, and
+entry n, from 1 to ``LONGEST``, is the first free run of exactly n values, or -1. A longer run takes a room of 2^k
+values, and entry ``LONGER + k`` is the first free one of these. ``FREE`` counts the free runs. The chains go through
+*links*, an integer array of the pool: a free run holds the start of the next one.
 
-A run is cut to fit and never joined to its neighbour again. Memory stays bounded all the same: a run of n values is
-made only when all of that length are in use, so there are never more of them than rows needed at a time.
+The first ``GIVEN`` values are those that the pool began with, one row right behind the other. A long run among them has
+no room of its own: it is freed in pieces that serve short ones.
+
+A short run is cut to fit and never joined to its neighbour again. Memory stays bounded all the same: a run of n values
+is made only when all of that length are in use, so there are never more of them than rows needed at a time.
 """
 
 from __future__ import annotations
@@ -26,60 +29,72 @@ __all__ = ["END", "FREE", "allot_runs", "compare_runs", "copy_runs", "empty_room
 _AHEAD = config.UPDATE_AHEAD
 
 END = 0
-LONGEST = 32  # of the lengths that have a chain of their own
-LONGER, FREE = LONGEST + 1, LONGEST + 2
+LONGEST = 64  # of the runs that have just the length they need
+LONGER = LONGEST - 6  # the entry of 2^k, from 2^7 on, is this one plus k
+GIVEN, FREE = LONGER + 32, LONGER + 33
 
 
 def empty_room(end: int = 0) -> NDArray[np.int64]:
-    """Return the allocator of a pool whose first *end* values are in use."""
+    """Return the allocator of a pool that begins with *end* values, all in use."""
     room = np.full(FREE + 1, -1, np.int64)
-    room[END], room[FREE] = end, 0
+    room[END], room[GIVEN], room[FREE] = end, end, 0
     return room
 
 
 @kernel
-def _release(room: NDArray[np.int64], links: NDArray[np.int32], at: int, size: int) -> None:
-    if size == 0:
-        return
-    chain = min(size, LONGER)
-    room[FREE] += 1
+def _class(size: int) -> Any:
+    """Return the least k such that 2^k values hold a run of *size*."""
+    k = 7
+    while 1 << k < size:
+        k += 1
+    return k
+
+
+@kernel
+def _chain(room: NDArray[np.int64], links: NDArray[np.int32], chain: int, at: int) -> None:
     links[at] = room[chain]
     room[chain] = at
-    if chain == LONGER:
-        links[at + 1] = size
+    room[FREE] += 1
+
+
+@kernel
+def _unchain(room: NDArray[np.int64], links: NDArray[np.int32], chain: int) -> Any:
+    at = room[chain]
+    room[chain] = links[at]
+    room[FREE] -= 1
+    return at
+
+
+@kernel
+def _release(room: NDArray[np.int64], links: NDArray[np.int32], at: int, size: int) -> None:
+    if size > LONGEST and at >= room[GIVEN]:
+        _chain(room, links, LONGER + _class(size), at)
+        return
+    while size > 0:
+        piece = min(size, LONGEST)
+        _chain(room, links, piece, at)
+        at += piece
+        size -= piece
 
 
 @kernel
 def _allot(room: NDArray[np.int64], links: NDArray[np.int32], size: int) -> Any:
-    """Return where a run of *size* values begins: the shortest free one that holds it, or the end of the pool."""
-    if size == 0:
-        return np.int64(0)
-    if room[FREE] == 0:
-        at = room[END]
-        room[END] += size
-        return at
-    for length in range(size, LONGEST + 1):
-        at = room[length]
-        if at >= 0:
-            room[FREE] -= 1
-            room[length] = links[at]
-            _release(room, links, at + size, length - size)
-            return at
-    before: Any = np.int64(-1)
-    longer: Any = room[LONGER]
-    while longer >= 0:
-        after, length = np.int64(links[longer]), np.int64(links[longer + 1])
-        if length >= size:
-            room[FREE] -= 1
-            if before < 0:
-                room[LONGER] = after
-            else:
-                links[before] = after
-            _release(room, links, longer + size, length - size)
-            return longer
-        before, longer = longer, after
+    """Return where a run of *size* values begins: a free one, the front of a longer free one, or the pool's end."""
+    taken = size
+    if size > LONGEST:
+        chain = LONGER + _class(size)
+        if room[chain] >= 0:
+            return _unchain(room, links, chain)
+        taken = 1 << _class(size)
+    elif size > 0 and room[FREE] > 0:
+        for length in range(size, LONGEST + 1):
+            if room[length] >= 0:
+                at = _unchain(room, links, length)
+                if length > size:
+                    _chain(room, links, length - size, at + size)
+                return at
     at = room[END]
-    room[END] += size
+    room[END] += taken
     return at
 
 

@@ -23,7 +23,16 @@ from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import check_positions, runs_take
 from nearcast.columns.shapes import NO_SHAPES, Shapes, arrays_of_polygons, polygons_from_arrays
 from nearcast.errors import ColumnError
-from nearcast.kernels.runs import END, FREE, allot_runs, compare_runs, copy_runs, empty_room, release_runs
+from nearcast.kernels.runs import (
+    END,
+    FREE,
+    GIVEN,
+    allot_runs,
+    compare_runs,
+    copy_runs,
+    empty_room,
+    release_runs,
+)
 
 __all__ = ["MOST_ROWS", "Rows"]
 
@@ -296,7 +305,7 @@ class Rows(Coded):
                 check_positions(runs.ravel(), int(room[END]) + 1, name)
                 if (runs[:, 0] > runs[:, 1]).any():
                     raise ColumnError(f"{name} end before they begin")
-            check_positions(room[END + 1 : FREE], int(room[END]), f"free {name}", none=True)
+            check_positions(room[END + 1 : GIVEN], int(room[END]), f"free {name}", none=True)
             codes = arrays[values[0]]
             if room[FREE]:  # free values are links
                 codes = runs_take(runs, codes, living)[1]
