@@ -7,7 +7,7 @@ messages. A segment is removed when no state names it.
 - A row holds a message, its place as a box, and the time when it expires. Rows are sorted by a coarse cell, and the
   driver knows the box of each file, so a new subscription reads only the files near its region.
 - A message that is published again replaces the earlier one. Segments do not change: of all rows with one id, the
-  latest counts. A message that is not kept (it never expires, or has expired) leaves a row with its id alone, as long
+  latest counts. A message that is not kept (it has no expiry, or has expired) leaves a row with its id alone, as long
   as there are older segments.
 - The store has a limit. When it holds a quarter more messages than that, all segments are merged, and the messages that
   expire soonest are dropped, and counted.
