@@ -22,7 +22,7 @@ from nearcast.matching.structures.packed_list.nodes import (
     surround,
     wear,
 )
-from nearcast.matching.structures.packed_list.pack import write
+from nearcast.matching.structures.packed_list.pack import inside, write
 
 __all__ = ["code", "needs", "post", "shift", "unpost"]
 
@@ -177,7 +177,7 @@ def shift(
         number, slot = homes[row, 0], homes[row, 1]
         for side in range(4):
             box[side] = clause_boxes[row, side]
-        if lists.heads[number, 2] > 0 or _inside(
+        if lists.heads[number, 2] > 0 or inside(
             box, lists.block_boxes, lists.chunk_blocks[slot >> BLOCK_BITS]
         ):
             for side in range(4):
@@ -189,8 +189,3 @@ def shift(
         _take(lists, homes, row)
         _put(lists, homes, number, box, stood, second, third)
     return rows.size
-
-
-@kernel
-def _inside(box: NDArray[np.float32], boxes: NDArray[np.float32], i: int) -> Any:
-    return boxes[i, 0] <= box[0] and boxes[i, 1] <= box[1] and box[2] <= boxes[i, 2] and box[3] <= boxes[i, 3]

@@ -115,8 +115,8 @@ def grown(lists: Lists, numbers: int = 0, slots: int = 0, supers: int = 0) -> Li
 
 
 def _wider(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Return a copy of *array* with room for *rows* rows, and for half as many again as it has."""
-    room = roomy(array, max(rows, len(array) * 3 // 2))
+    """Return a copy of *array* with room for *rows* rows, and half as many again."""
+    room = roomy(array, rows + rows // 2)
     room[: len(array)] = array
     return room
 

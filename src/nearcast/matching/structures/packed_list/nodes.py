@@ -16,7 +16,7 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.slabs import END, allot, release, size_class
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, FLAT, Lists, rooms
-from nearcast.matching.structures.packed_list.pack import arrange, clear, enlarge, lay, within, write
+from nearcast.matching.structures.packed_list.pack import arrange, clear, enlarge, inside, lay, within, write
 
 __all__ = ["block_for", "copy_posting", "drop_block", "lay_into_new_super", "surround", "wear"]
 
@@ -42,10 +42,16 @@ def _growth(boxes: NDArray[np.float32], i: int, box: NDArray[np.float32]) -> Any
 def _least(boxes: NDArray[np.float32], start: int, count: int, box: NDArray[np.float32]) -> Any:
     """Return which of *count* boxes grows least when it takes *box* in; the smaller one among equals."""
     chosen, best = start, (np.inf, np.inf)
-    for i in range(start, start + count):
-        growth = _growth(boxes, i, box)
-        if growth < best:
-            chosen, best = i, growth
+    for i in range(start, start + count):  # in most cases *box* lies inside of some, which is quickly seen
+        if inside(box, boxes, i):
+            growth = _growth(boxes, i, box)
+            if growth < best:
+                chosen, best = i, growth
+    if best[0] == np.inf:
+        for i in range(start, start + count):
+            growth = _growth(boxes, i, box)
+            if growth < best:
+                chosen, best = i, growth
     return chosen
 
 

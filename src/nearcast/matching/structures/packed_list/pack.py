@@ -7,13 +7,15 @@ blocks. So both are full, and small where the postings are dense, however uneven
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, NO_PLACE, Lists
 
-__all__ = ["arrange", "clear", "enlarge", "lay", "pack_range", "within", "write"]
+__all__ = ["arrange", "clear", "enlarge", "inside", "lay", "pack_range", "within", "write"]
 
 _FAR = 1e30
 _DEPTH = 64
@@ -91,6 +93,12 @@ def enlarge(into: NDArray[np.float32], i: int, boxes: NDArray[np.float32], j: in
     into[i, 1] = min(into[i, 1], boxes[j, 1])
     into[i, 2] = max(into[i, 2], boxes[j, 2])
     into[i, 3] = max(into[i, 3], boxes[j, 3])
+
+
+@kernel
+def inside(box: NDArray[np.float32], boxes: NDArray[np.float32], i: int) -> Any:
+    """Tell whether *box* lies inside of boxes[i]."""
+    return boxes[i, 0] <= box[0] and boxes[i, 1] <= box[1] and box[2] <= boxes[i, 2] and box[3] <= boxes[i, 3]
 
 
 @kernel
