@@ -1,10 +1,18 @@
 """What the packed list promises beside right answers: blocks that are near in place, and no waste through changes."""
 
+import gc
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, build_index, open_index
+from nearcast.kernels import slabs
 
 WORDS = 6
 
@@ -52,6 +60,143 @@ def test_long_lists_through_many_changes(areas):
     stats = index.stats()
     assert stats["packed_lists"] == WORDS + 1  # that of clauses without keywords among them
     assert stats["packed_postings"] == len(present)
+
+
+def rooms(lists, bits):
+    """Return how often each slot and each super-block is in a list or free: once, if none is lost."""
+    heads = lists.heads[: int(lists.state[0])]
+    slots, supers = np.zeros(lists.slot_slabs[slabs.END], int), np.zeros(lists.super_slabs[slabs.END], int)
+    for first, _, room, count in heads.tolist():
+        if room >= 0:
+            slots[first : first + room] += 1
+        else:
+            supers[first : first - room] += 1
+            for s in range(first, first + count):
+                for chunk in lists.blocks[s << bits : (s << bits) + lists.super_counts[s], 0].tolist():
+                    slots[chunk << bits : (chunk + 1) << bits] += 1
+    for uses, allocator, links in (
+        (slots, lists.slot_slabs, lists.rows),
+        (supers, lists.super_slabs, lists.super_changes),
+    ):
+        for k, at in enumerate(allocator[slabs.FREE :].tolist()):
+            while at >= 0:
+                uses[at : at + (1 << k)] += 1
+                at = int(links[at])
+    return slots, supers
+
+
+def test_nodes_split_empty_and_are_tidied():
+    """With blocks of four postings and super-blocks of four blocks, which no kernel has to be compiled for."""
+    code = (
+        "from nearcast import config; config.PACKED_BLOCK_BITS, config.PACKED_FILL = 2, 3; "
+        "import test_packed_list as tests; [tests.waves(seed) for seed in range(4)]"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def waves(seed):
+    """Inserts, removals, moves and updates, in one place or everywhere, until nothing is left."""
+    rng = np.random.default_rng(seed)
+    table = world(rng, int(rng.choice([0, 30, 400])))
+    index, scan = build_index("packed-list", table), build_index("scan", table)
+    most = [0, 0]  # lists and super-blocks, at any time
+    for step in range(60):
+        present = np.flatnonzero(index.store.present)
+        growing = (step // 12 + seed) % 2 == 0
+        more = narrowed(rng, world(rng, int(rng.integers(0, 150 if growing else 8))))
+        some = rng.permutation(present)[: int(rng.integers(0, 8 if growing else 60))]
+        if rng.random() < 0.15 and len(present):  # all that lie on one side leave
+            lefts = index.table.clauses.boxes[np.searchsorted(index.table.owners, present), 0]
+            some = present[lefts <= np.quantile(lefts, 0.3)]
+        moved = rng.permutation(np.setdiff1d(present, some))[:20]
+        near = rng.permutation(np.setdiff1d(present, some))[:10]
+        places, others = world(rng, len(moved)).clauses.boxes, narrowed(rng, world(rng, len(near)))
+        for i in (index, scan):
+            i.remove(some)
+            for row, box in zip(moved.tolist(), places.tolist()):
+                i.move(row, box)
+            i.update(near, others)
+            i.insert(more)
+        assert index.check() == []
+        stats = index.stats()
+        most = np.maximum(most, [stats["packed_lists"], stats["super_blocks"]])
+        if step % 6 == 5:
+            messages = batch(rng, 20, areas=step % 4 == 1)
+            assert answers(index, messages) == answers(scan, messages)
+            for uses in rooms(index.structure._lists, 2):
+                assert (uses == 1).all()
+    assert most[0] == WORDS + 1
+    assert most[1] > 30
+    index.remove(np.flatnonzero(index.store.present))
+    assert index.check() == []
+    lists = index.structure._lists
+    assert index.stats()["super_blocks"] == 0
+    assert not lists.heads[: int(lists.state[0]), 1:].any()  # everything was given back
+
+
+def narrowed(rng, table):
+    """Return *table*, or the same with all places in a corner."""
+    if rng.random() < 0.5:
+        table.clauses.boxes[:] = table.clauses.boxes / 8
+    return table
+
+
+@pytest.mark.parametrize("words", [1, 0], ids=["one word", "no words"])
+def test_no_single_change_of_a_long_list_takes_long(words):
+    """A list of 200,000 postings: each insert, move and removal touches a few blocks. Processor time counts."""
+    rng = np.random.default_rng(9)
+
+    def ones(n):
+        low = rng.random((n, 2))
+        return SubscriptionTable.from_arrays(
+            np.hstack([low, low + 0.001]), np.arange(n + 1) * words, [0] * (n * words)
+        )
+
+    index = build_index("packed-list", ones(200_000))
+    new, places = [ones(1) for _ in range(2_000)], ones(2_000).clauses.boxes.tolist()
+    moved, gone = np.split(rng.permutation(200_000)[:4_000], 2)
+    longest = {}
+
+    def measure(name, calls):
+        times = []
+        for call in calls:
+            started = time.process_time()
+            call()
+            times.append(time.process_time() - started)
+        longest[name] = max(times[20:])  # the first ones compile
+
+    gc.disable()
+    try:
+        measure("insert", [lambda t=t: index.insert(t) for t in new])
+        measure("move", [lambda r=r, p=p: index.move(r, p) for r, p in zip(moved.tolist(), places)])
+        measure("remove", [lambda r=r: index.remove([r]) for r in gone.tolist()])
+    finally:
+        gc.enable()
+    assert max(longest.values()) < 0.02, longest
+    assert index.check() == []
+
+
+def test_moves_stay_in_place_where_they_can():
+    """A posting that moves within the box of its block keeps its slot; one that leaves it goes to another block."""
+    rng = np.random.default_rng(10)
+    low = rng.random((2_000, 2))
+    table = SubscriptionTable.from_arrays(np.hstack([low, low + 0.01]), np.arange(2_001), [0] * 2_000)
+    index, scan = build_index("packed-list", table), build_index("scan", table)
+    homes = index.structure._homes.values
+    slot, (xmin, ymin, xmax, ymax) = int(homes[7, 1]), table.clauses.boxes[7]
+    for i in (index, scan):
+        i.move(7, [(xmin + xmax) / 2, (ymin + ymax) / 2, xmax, ymax])
+    assert homes[7, 1] == slot
+    for i in (index, scan):
+        i.move(7, [5, 5, 6, 6])
+        for row in range(1_000):
+            i.move(row, [*low[row - 1], *low[row - 1] + 0.001])
+    assert index.check() == []
+    messages = batch_of_one_word(rng)
+    assert answers(index, messages) == answers(scan, messages)
 
 
 def test_a_list_becomes_packed_when_it_is_long_and_blocks_are_full():

@@ -19,7 +19,7 @@ from nearcast.kernels.postings import FULL
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import Answers
 from nearcast.matching.structures.packed_list import PackedList
-from nearcast.matching.structures.packed_list.layout import LISTS, Lists
+from nearcast.matching.structures.packed_list.layout import POSTINGS, Lists
 from nearcast.matching.structures.packed_list.search import Packed, Scratch, search_with
 
 __all__ = ["NewcomerLists", "Newcomers", "match_newcomers"]
@@ -53,7 +53,7 @@ class Newcomers(PackedList):
     @property
     def waiting(self) -> int:
         """How many there are."""
-        return int(self._lists.heads[: int(self._lists.state[LISTS]), 1].sum())
+        return int(self._lists.state[POSTINGS])
 
     @property
     def lists(self) -> NewcomerLists:

@@ -3,8 +3,9 @@
 Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers
 do by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list
 lie in blocks that are near in place, so that a message reads only blocks that it touches, and a posting holds enough
-(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the
-arrays, ``pack`` for the order, ``search`` for matching, ``change`` for maintenance.
+(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the arrays, ``pack``
+for the order, ``search`` for matching, ``change`` and ``nodes`` for maintenance, which is local: a list is packed as a
+whole only when it is built.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import runs_take
 from nearcast.kernels import kernel
+from nearcast.kernels.slabs import END, release
 from nearcast.kernels.threads import side_by_side
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
@@ -29,14 +31,13 @@ from nearcast.matching.structures.packed_list.layout import (
     BLOCK_BITS,
     FLAT,
     LISTS,
-    USED_BLOCKS,
-    USED_SLOTS,
+    POSTINGS,
     Lists,
     empty_lists,
-    roomy,
-    widened,
+    grown,
+    used,
 )
-from nearcast.matching.structures.packed_list.pack import pack_range
+from nearcast.matching.structures.packed_list.pack import pack_range, write
 from nearcast.matching.structures.packed_list.search import Packed, search
 
 __all__ = ["PackedList"]
@@ -50,6 +51,7 @@ class PackedList(ClauseStructure):
     """
 
     name: ClassVar[str] = "packed-list"
+    shifts = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Count words, choose the list of each clause, fill the lists and pack the long ones."""
@@ -59,9 +61,7 @@ class PackedList(ClauseStructure):
         frequency = np.bincount(self.store.keywords_of(np.flatnonzero(self.store.alive))).astype(np.int32)
         self._frequency = GrowableArray(frequency, borrowed=False)
         self._word_lists = GrowableArray(np.full(len(frequency), -1, np.int32), borrowed=False)
-        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(
-            roomy(self.store.rows)
-        )
+        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(self.store.rows)
         tell("choosing lists", 0.1)
         lists, targets, extras = self._assign(rows, 1)
         tell("filling lists", 0.4)
@@ -105,46 +105,23 @@ class PackedList(ClauseStructure):
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        state = self._lists.state
-        before = int(state[LISTS])
+        before = int(self._lists.state[LISTS])
         lists, targets, extras = self._assign(rows, before)
-        self._reach(lists=lists)
+        if lists > len(self._lists.heads):
+            self._lists = grown(self._lists, numbers=lists)
         self._lists.heads[before:lists] = 0
-        self._lists.changes[before:lists] = 0
-        state[LISTS] = lists
+        self._lists.state[LISTS] = lists
         done = 0
         while True:
             done = change.post(self._lists, self._homes.values, clauses.boxes, rows, targets, extras, done)
             if done == len(rows):
                 break
-            head = self._lists.heads[targets[done]]
-            self._reach(
-                slots=int(state[USED_SLOTS]) + 2 * FLAT,
-                blocks=int(state[USED_BLOCKS]) + 2 * max(BLOCK, -int(head[2])),
-            )
+            self._make_room(int(targets[done]))
 
-    def _reach(self, lists: int = 0, slots: int = 0, blocks: int = 0) -> None:
-        """Grow the pools that are smaller than that, by a quarter at the least."""
-        pools = self._lists
-        if lists > len(pools.heads):
-            room = max(lists, roomy(len(pools.heads)))
-            pools = pools._replace(heads=widened(pools.heads, room), changes=widened(pools.changes, room))
-        if slots > len(pools.boxes):
-            chunks = max(slots, roomy(len(pools.boxes))) + BLOCK - 1 >> BLOCK_BITS
-            pools = pools._replace(
-                boxes=widened(pools.boxes, chunks << BLOCK_BITS),
-                rows=widened(pools.rows, chunks << BLOCK_BITS),
-                extras=widened(pools.extras, chunks << BLOCK_BITS),
-                chunk_blocks=widened(pools.chunk_blocks, chunks),
-            )
-        if blocks > len(pools.blocks):
-            supers = max(blocks, roomy(len(pools.blocks))) + BLOCK - 1 >> BLOCK_BITS
-            pools = pools._replace(
-                block_boxes=widened(pools.block_boxes, supers << BLOCK_BITS),
-                blocks=widened(pools.blocks, supers << BLOCK_BITS),
-                super_boxes=widened(pools.super_boxes, supers),
-            )
-        self._lists = pools
+    def _make_room(self, number: int) -> None:
+        """Grow the pools so far that any posting to a list finds room."""
+        slots, supers = change.needs(self._lists, number)
+        self._lists = grown(self._lists, slots=slots, supers=supers)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take the postings of clauses out."""
@@ -152,6 +129,16 @@ class PackedList(ClauseStructure):
         _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         _count(self._frequency.values, words, -1)
         change.unpost(self._lists, self._homes.values, rows)
+
+    def shift(self, rows: NDArray[np.int64]) -> None:
+        """Overwrite the boxes of postings, and take those that left their blocks to others."""
+        boxes, homes = self.store.clauses.boxes, self._homes.values
+        done = 0
+        while True:
+            done = change.shift(self._lists, homes, boxes, rows, done)
+            if done == len(rows):
+                break
+            self._make_room(int(homes[rows[done], 0]))
 
     def view(self) -> View:
         """Return the lists and where those of each word are."""
@@ -163,25 +150,11 @@ class PackedList(ClauseStructure):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the pools, as far as they are used."""
-        lists = self._lists
-        count, slots, blocks = (int(lists.state[k]) for k in (LISTS, USED_SLOTS, USED_BLOCKS))
-        trimmed = Lists(
-            lists.state,
-            lists.heads[:count],
-            lists.changes[:count],
-            lists.boxes[:slots],
-            lists.rows[:slots],
-            lists.extras[:slots],
-            lists.chunk_blocks[: slots >> BLOCK_BITS],
-            lists.block_boxes[:blocks],
-            lists.blocks[:blocks],
-            lists.super_boxes[: blocks >> BLOCK_BITS],
-        )
         return {
             "frequency": self._frequency.values,
             "word_lists": self._word_lists.values,
             "homes": self._homes.values,
-            **trimmed._asdict(),
+            **used(self._lists)._asdict(),
         }
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
@@ -193,49 +166,65 @@ class PackedList(ClauseStructure):
 
     def stats(self) -> dict[str, Any]:
         """Return how the lists are laid out."""
-        lists = self._lists
-        heads = lists.heads[: int(lists.state[LISTS])]
-        packed = heads[:, 2] < 0
-        sizes = heads[:, 1]
+        lists = used(self._lists)
+        packed = lists.heads[:, 2] < 0
+        sizes = lists.heads[:, 1]
+        supers = _supers(lists)
         return {
             "flat_lists": int(np.count_nonzero(~packed & (sizes > 0))),
             "packed_lists": int(np.count_nonzero(packed)),
             "packed_postings": int(sizes[packed].sum()),
             "longest_list": int(sizes.max(initial=0)),
-            "blocks": int(heads[packed, 3].sum()),
+            "blocks": int(lists.super_counts[supers].sum()),
+            "super_blocks": len(supers),
         }
 
     def check(self) -> list[str]:
         """Compare postings with their clauses, and boxes of blocks with what is in them."""
         found = []
-        lists, homes = self._lists, self._homes.values
+        lists, homes = used(self._lists), self._homes.values
         alive = self.members()
-        heads = lists.heads[: int(lists.state[LISTS])]
-        if int(heads[:, 1].sum()) != len(alive):
-            found.append(f"{int(heads[:, 1].sum())} postings for {len(alive)} clauses")
+        sizes = lists.heads[:, 1]
+        if not sizes.sum() == lists.state[POSTINGS] == len(alive):
+            found.append(f"{int(sizes.sum())} postings for {len(alive)} clauses")
         slots = homes[alive, 1]
         rows = lists.rows[slots]
         if (homes[alive, 0] < 0).any() or not np.array_equal(np.where(rows < 0, ~rows, rows), alive):
             return [*found, "a posting is not where its clause says"]
         if not np.array_equal(lists.boxes[slots], self.store.clauses.boxes[alive].astype(np.float32)):
             found.append("a posting has another box than its clause")
-        for number in np.flatnonzero(heads[:, 2] < 0):
-            first, size, _, count = heads[number]
-            own = slice(first, first + count)
-            if int(lists.blocks[own, 1].sum()) != size:
-                found.append(f"the blocks of list {number} do not add up")
-            if not np.array_equal(lists.chunk_blocks[lists.blocks[own, 0]], np.arange(first, first + count)):
-                found.append(f"a chunk of list {number} names another block")
-        packed = heads[homes[alive, 0], 2] < 0
+        supers = _supers(lists)
+        blocks = _ranges(supers << BLOCK_BITS, lists.super_counts[supers])
+        if (lists.super_counts[supers] < 1).any() or (lists.blocks[blocks, 1] < 1).any():
+            found.append("a block or super-block is empty")
+        if not np.array_equal(lists.chunk_blocks[lists.blocks[blocks, 0]], blocks):
+            found.append("a chunk names another block than its own")
+        packed = lists.heads[homes[alive, 0], 2] < 0
+        inner = lists.boxes[slots[packed]]
         block = lists.chunk_blocks[slots[packed] >> BLOCK_BITS]
+        counts = np.bincount(block, minlength=len(lists.blocks))
+        if not np.array_equal(counts[blocks], lists.blocks[blocks, 1]):
+            found.append("the postings of a block do not add up")
         for what, around in (
             ("block", lists.block_boxes[block]),
             ("super-block", lists.super_boxes[block >> BLOCK_BITS]),
         ):
-            inner = lists.boxes[slots[packed]]
             if (around[:, :2] > inner[:, :2]).any() or (around[:, 2:] < inner[:, 2:]).any():
                 found.append(f"a posting lies outside its {what}")
         return found
+
+
+def _supers(lists: Lists) -> NDArray[np.int64]:
+    """Return the super-blocks of all packed lists."""
+    heads = lists.heads[lists.heads[:, 2] < 0]
+    return _ranges(heads[:, 0], heads[:, 3])
+
+
+def _ranges(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the numbers of ranges that begin at *starts*, one range after the other."""
+    before = np.cumsum(counts, dtype=np.int64) - counts
+    numbers: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
+    return numbers
 
 
 @kernel
@@ -249,21 +238,23 @@ def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
     packed = sizes > FLAT
     flat = np.where(packed, 0, sizes)
     chunks = np.where(packed, -(-sizes // BLOCK), 0)
-    blocks = -(-chunks // BLOCK) * BLOCK  # each list's blocks begin at a super-block
-    first_chunk = -(-int(flat.sum()) // BLOCK)
-    slots, all_blocks = (first_chunk + int(chunks.sum())) * BLOCK, int(blocks.sum())
-    pools = empty_lists(roomy(lists), roomy(slots), roomy(all_blocks))
+    supers = -(-chunks // BLOCK)
+    flat_slots = int(flat.sum())
+    first_chunk = -(-flat_slots // BLOCK)
+    slots, all_supers = (first_chunk + int(chunks.sum())) * BLOCK, int(supers.sum())
+    pools = empty_lists(lists, slots, all_supers)
     heads = pools.heads[:lists]
-    heads[:, 0] = np.where(packed, np.cumsum(blocks) - blocks, np.cumsum(flat) - flat)
+    heads[:, 0] = np.where(packed, np.cumsum(supers) - supers, np.cumsum(flat) - flat)
     heads[:, 1] = sizes
-    heads[:, 2] = np.where(packed, -blocks, sizes)
-    heads[:, 3] = chunks
-    chunk = first_chunk + np.cumsum(chunks) - chunks
-    number = np.arange(int(chunks.sum())) - np.repeat(np.cumsum(chunks) - chunks, chunks)
-    block = np.repeat(heads[:, 0], chunks) + number
-    pools.blocks[block, 0] = np.repeat(chunk, chunks) + number
+    heads[:, 2] = np.where(packed, -supers, sizes)
+    heads[:, 3] = supers
+    block = _ranges(heads[:, 0].astype(np.int64) << BLOCK_BITS, chunks)
+    pools.blocks[block, 0] = np.arange(first_chunk, first_chunk + len(block))
     pools.chunk_blocks[pools.blocks[block, 0]] = block
-    pools.state[LISTS], pools.state[USED_SLOTS], pools.state[USED_BLOCKS] = lists, slots, all_blocks
+    pools.super_counts[:all_supers] = np.bincount(block >> BLOCK_BITS, minlength=all_supers)
+    pools.state[LISTS], pools.state[POSTINGS] = lists, sizes.sum()
+    pools.slot_slabs[END], pools.super_slabs[END] = slots, all_supers
+    release(pools.slot_slabs, pools.rows, flat_slots, first_chunk * BLOCK - flat_slots, BLOCK_BITS)
     return pools
 
 
@@ -326,15 +317,15 @@ def _fill(
     homes: NDArray[np.int32],
 ) -> None:
     """Write the postings of new lists, in the order of the rows."""
-    heads, boxes, blocks = lists.heads, lists.boxes, lists.blocks
+    heads, blocks = lists.heads, lists.blocks
     ends = np.empty(lists.state[LISTS], np.int32)
     for number in range(ends.size):
         packed = heads[number, 2] < 0
-        ends[number] = blocks[heads[number, 0], 0] << BLOCK_BITS if packed else heads[number, 0]
+        ends[number] = blocks[heads[number, 0] << BLOCK_BITS, 0] << BLOCK_BITS if packed else heads[number, 0]
+    box = np.empty(4, np.float32)
     for i in range(rows.size):
-        row, number = rows[i], targets[i]
-        slot = ends[number]
-        ends[number] = slot + 1
+        row, number, second, third = rows[i], targets[i], extras[i, 0], extras[i, 1]
         for side in range(4):
-            boxes[slot, side] = clause_boxes[row, side]
-        change.write(lists, homes, number, slot, row, extras, i)
+            box[side] = clause_boxes[row, side]
+        write(lists, homes, number, ends[number], box, change.code(row, second, third), second, third)
+        ends[number] += 1

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Probes
-from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, Lists
+from nearcast.matching.structures.packed_list.layout import BLOCK_BITS, Lists
 
 __all__ = ["Expected", "expected"]
 
@@ -36,7 +36,8 @@ def expected(lists: Lists, word_lists: NDArray[np.int32], probes: Probes) -> Exp
 def _count(lists: Lists, word_lists: NDArray[np.int32], probes: Probes, counts: NDArray[np.int64]) -> None:
     """Count lists, boxes tested, boxes that the message touches, and those whose words have to be looked at."""
     heads, boxes, rows = lists.heads, lists.boxes, lists.rows
-    block_boxes, blocks, super_boxes = lists.block_boxes, lists.blocks, lists.super_boxes
+    block_boxes, blocks = lists.block_boxes, lists.blocks
+    super_boxes, super_counts = lists.super_boxes, lists.super_counts
     probe_boxes, keyword_offsets, keywords = probes[:3]
     query = np.empty(4, np.float32)
     for p in range(probe_boxes.shape[0]):
@@ -52,11 +53,11 @@ def _count(lists: Lists, word_lists: NDArray[np.int32], probes: Probes, counts: 
             if heads[number, 2] >= 0:
                 _count_run(boxes, rows, heads[number, 0], heads[number, 1], query, counts)
                 continue
-            first, stop = heads[number, 0], heads[number, 0] + heads[number, 3]
-            for s in range(first >> BLOCK_BITS, (stop + BLOCK - 1) >> BLOCK_BITS):
+            for s in range(heads[number, 0], heads[number, 0] + heads[number, 3]):
                 counts[1] += 1
                 if _touches(super_boxes, s, query):
-                    for b in range(s << BLOCK_BITS, min((s + 1) << BLOCK_BITS, stop)):
+                    first = s << BLOCK_BITS
+                    for b in range(first, first + super_counts[s]):
                         counts[1] += 1
                         if _touches(block_boxes, b, query):
                             _count_run(boxes, rows, blocks[b, 0] << BLOCK_BITS, blocks[b, 1], query, counts)

@@ -5,10 +5,19 @@ the keyword of its list (``extras``). A row that stands there as it is needs not
 that is read; one that is complemented (``~row``) has extras: its next two keywords by rarity, or -1. Where there is yet
 more to decide (further keywords, forbidden ones, tests: the clause itself tells), the second stands as ``-3 - code``.
 
-A short list is *flat*: its postings lie in a row. A long one is *packed*: its postings lie in blocks of 32 that hold
-what is near each other, and 32 blocks make a super-block; block and super-block have a box that contains theirs. So
-a message reads the boxes of the super-blocks, of the blocks where those touch, of the postings where these touch,
-each a run of memory.
+A short list is *flat*: its postings lie in a row. A long one is *packed*, a tree of three levels::
+
+    list         super-blocks, in a row                      heads: first super-block, how many
+    super-block  up to 32 blocks of its own, in a row        super_boxes, super_counts
+    block        up to 32 postings, in a row, in one chunk   block_boxes, blocks: chunk, postings
+
+Super-block s has room for the blocks from 32 s on, and chunk c for the slots from 32 c on. What shares a block or a
+super-block is near each other, and both have a box that contains theirs. So a message reads the boxes of the
+super-blocks, of the blocks where those touch, of the postings where these touch, each a run of memory. No block and no
+super-block is empty, and a change touches one or two super-blocks of its list.
+
+Slots and super-blocks come from two allocators (:mod:`~nearcast.kernels.slabs`). The links of free slots run through
+``rows``, those of free super-blocks through ``super_changes``.
 """
 
 from __future__ import annotations
@@ -19,29 +28,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.growable import roomy
+from nearcast.kernels import kernel
+from nearcast.kernels.slabs import END, empty_slabs
 
 __all__ = [
     "BLOCK",
     "BLOCK_BITS",
     "FLAT",
-    "FREE",
     "LISTS",
     "NO_PLACE",
-    "USED_BLOCKS",
-    "USED_SLOTS",
+    "POSTINGS",
     "Lists",
     "empty_lists",
-    "roomy",
-    "widened",
+    "grown",
+    "rooms",
+    "used",
 ]
 
 BLOCK_BITS = config.PACKED_BLOCK_BITS
 BLOCK = 1 << BLOCK_BITS  # slots of a block, and blocks of a super-block
 FLAT = 2 * BLOCK  # the most postings of a flat list
+_LARGEST_REGION = 31 - BLOCK_BITS  # blocks are numbered by int32
 
-# Entries of Lists.state
-LISTS, USED_SLOTS, USED_BLOCKS, FREE = 0, 1, 2, 3  # from FREE on: the first free room of 1, 2, 4 … FLAT slots
-_STATE = FREE + BLOCK_BITS + 2
+LISTS, POSTINGS = 0, 1  # entries of Lists.state
 
 NO_PLACE = (np.inf, np.inf, -np.inf, -np.inf)  # a box that touches nothing and adds nothing
 
@@ -49,46 +59,90 @@ NO_PLACE = (np.inf, np.inf, -np.inf, -np.inf)  # a box that touches nothing and 
 class Lists(NamedTuple):
     """Posting lists in pools; the arrays are longer than what is used."""
 
-    state: NDArray[np.int64]
-    heads: NDArray[
-        np.int32
-    ]  # [list, 4]: first slot or block; postings; room in slots, or minus room in blocks; blocks
-    changes: NDArray[np.int32]  # of a packed list since it was packed
+    state: NDArray[np.int64]  # how many lists and postings there are
+    slot_slabs: NDArray[np.int64]
+    super_slabs: NDArray[np.int64]
+    heads: NDArray[np.int32]  # [list, 4]: first slot, postings, room in slots, 0;
+    # or first super-block, postings, minus room in super-blocks, super-blocks
     boxes: NDArray[np.float32]  # [slot, 4]
-    rows: NDArray[np.int32]  # of each slot; in a free room: the next free one
+    rows: NDArray[np.int32]  # of each slot
     extras: NDArray[np.int32]  # [slot, 2]
     chunk_blocks: NDArray[np.int32]  # of each 32 slots that belong to a packed list: their block
     block_boxes: NDArray[np.float32]  # [block, 4]
-    blocks: NDArray[np.int32]  # [block, 2]: chunk (32 slots), postings
-    super_boxes: NDArray[np.float32]  # [block / 32, 4]
+    blocks: NDArray[np.int32]  # [block, 2]: chunk, postings
+    super_boxes: NDArray[np.float32]  # [super-block, 4]
+    super_counts: NDArray[np.int32]  # blocks of each super-block
+    super_changes: NDArray[np.int32]  # of each super-block since it was tidied
 
 
-def empty_lists(lists: int, slots: int, blocks: int) -> Lists:
-    """Return room for so many lists, slots and blocks; the lists have no postings yet."""
-    slots, blocks = -(-slots // BLOCK) * BLOCK, -(-blocks // BLOCK) * BLOCK
-    state = np.zeros(_STATE, np.int64)
-    state[FREE:] = -1
-    return Lists(
-        state,
-        np.zeros((lists, 4), np.int32),
-        np.zeros(lists, np.int32),
-        np.empty((slots, 4), np.float32),
-        np.empty(slots, np.int32),
-        np.empty((slots, 2), np.int32),
-        np.zeros(slots >> BLOCK_BITS, np.int32),
-        np.empty((blocks, 4), np.float32),
-        np.zeros((blocks, 2), np.int32),
-        np.empty((blocks >> BLOCK_BITS, 4), np.float32),
+def empty_lists(lists: int, slots: int, supers: int) -> Lists:
+    """Return room for so many lists, slots and super-blocks; nothing is in use yet."""
+    none = Lists(
+        np.zeros(2, np.int64),
+        empty_slabs(BLOCK_BITS + 1),
+        empty_slabs(_LARGEST_REGION),
+        np.empty((0, 4), np.int32),
+        np.empty((0, 4), np.float32),
+        np.empty(0, np.int32),
+        np.empty((0, 2), np.int32),
+        np.empty(0, np.int32),
+        np.empty((0, 4), np.float32),
+        np.empty((0, 2), np.int32),
+        np.empty((0, 4), np.float32),
+        np.empty(0, np.int32),
+        np.empty(0, np.int32),
+    )
+    return grown(none, lists, slots, supers)
+
+
+def grown(lists: Lists, numbers: int = 0, slots: int = 0, supers: int = 0) -> Lists:
+    """Return *lists* with room for that many lists, slots and super-blocks; only arrays that are too short change."""
+    need = {
+        "heads": numbers,
+        "boxes": slots,
+        "rows": slots,
+        "extras": slots,
+        "chunk_blocks": (slots + BLOCK - 1) >> BLOCK_BITS,
+        "block_boxes": supers << BLOCK_BITS,
+        "blocks": supers << BLOCK_BITS,
+        "super_boxes": supers,
+        "super_counts": supers,
+        "super_changes": supers,
+    }
+    kept = used(lists)._asdict()
+    short = {name: rows for name, rows in need.items() if rows > len(getattr(lists, name))}
+    return lists._replace(**{name: _wider(kept[name], rows) for name, rows in short.items()})
+
+
+def _wider(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return a copy of *array* with room for *rows* rows, and half as many again."""
+    room = roomy(array, rows + rows // 2)
+    room[: len(array)] = array
+    return room
+
+
+def used(lists: Lists) -> Lists:
+    """Return the parts of the arrays that are in use."""
+    slots, supers = int(lists.slot_slabs[END]), int(lists.super_slabs[END])
+    blocks = supers << BLOCK_BITS
+    return lists._replace(
+        heads=lists.heads[: int(lists.state[LISTS])],
+        boxes=lists.boxes[:slots],
+        rows=lists.rows[:slots],
+        extras=lists.extras[:slots],
+        chunk_blocks=lists.chunk_blocks[: slots >> BLOCK_BITS],
+        block_boxes=lists.block_boxes[:blocks],
+        blocks=lists.blocks[:blocks],
+        super_boxes=lists.super_boxes[:supers],
+        super_counts=lists.super_counts[:supers],
+        super_changes=lists.super_changes[:supers],
     )
 
 
-def roomy(rows: int) -> int:
-    """Return with how much room so many rows are kept: a quarter more. What is not used takes no memory yet."""
-    return rows * 5 // 4
-
-
-def widened(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Return *array* with room for *rows* rows; the new ones hold anything."""
-    wider = np.empty((rows, *array.shape[1:]), array.dtype)
-    wider[: len(array)] = array
-    return wider
+@kernel
+def rooms(lists: Lists) -> Any:
+    """Return how many slots and super-blocks there is room for in all."""
+    slots = min(lists.boxes.shape[0], lists.rows.size, lists.extras.shape[0])
+    blocks = min(lists.block_boxes.shape[0], lists.blocks.shape[0])
+    supers = min(lists.super_boxes.shape[0], lists.super_counts.size, lists.super_changes.size)
+    return min(slots, lists.chunk_blocks.size << BLOCK_BITS), min(supers, blocks >> BLOCK_BITS)

@@ -1,11 +1,13 @@
 """Packing: which postings of a long list share a block.
 
 The order of a k-d tree: the list is cut at the median of the axis along which the centres of its boxes lie further
-apart, at a whole number of blocks, and so are the halves, until a block is left. So blocks are full, and small where
-the postings are dense, however unevenly they lie.
+apart, and so are the halves, until a block is left. Cuts lie between super-blocks while there are several, then between
+blocks. So both are full, and small where the postings are dense, however unevenly they lie.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, NO_PLACE, Lists
 
-__all__ = ["arrange", "enlarge", "lay", "pack_range", "settle", "within"]
+__all__ = ["arrange", "clear", "enlarge", "inside", "lay", "pack_range", "within", "write"]
 
 _FAR = 1e30
 _DEPTH = 64
@@ -51,7 +53,10 @@ def _select(order: NDArray[np.int32], keys: NDArray[np.float64], low: int, high:
 
 @kernel
 def arrange(boxes: NDArray[np.float32], n: int, run: int, order: NDArray[np.int32]) -> None:
-    """Write to *order* the numbers of the *n* boxes so that each *run* of them lies close together."""
+    """Write to *order* the numbers of the *n* boxes so that each *run* of them lies close together.
+
+    So does each run of ``BLOCK`` runs.
+    """
     x, y = np.empty(n), np.empty(n)
     for i in range(n):
         order[i] = i
@@ -70,7 +75,8 @@ def arrange(boxes: NDArray[np.float32], n: int, run: int, order: NDArray[np.int3
                 at = order[i]
                 xmin, xmax = min(xmin, x[at]), max(xmax, x[at])
                 ymin, ymax = min(ymin, y[at]), max(ymax, y[at])
-            middle = low + ((high - low + run - 1) // run + 1) // 2 * run
+            step = run * BLOCK if high - low > run * BLOCK else run
+            middle = low + ((high - low + step - 1) // step + 1) // 2 * step
             if xmax - xmin >= ymax - ymin:
                 _select(order, x, low, high, middle)
             else:
@@ -90,8 +96,35 @@ def enlarge(into: NDArray[np.float32], i: int, boxes: NDArray[np.float32], j: in
 
 
 @kernel
-def settle(homes: NDArray[np.int32], row: int, number: int, slot: int) -> None:
-    """Note where the posting of a clause row, which may be complemented, stands."""
+def inside(box: NDArray[np.float32], boxes: NDArray[np.float32], i: int) -> Any:
+    """Tell whether *box* lies inside of boxes[i]."""
+    return boxes[i, 0] <= box[0] and boxes[i, 1] <= box[1] and box[2] <= boxes[i, 2] and box[3] <= boxes[i, 3]
+
+
+@kernel
+def clear(boxes: NDArray[np.float32], i: int) -> None:
+    """Make boxes[i] contain nothing."""
+    for side in range(4):
+        boxes[i, side] = NO_PLACE[side]
+
+
+@kernel
+def write(
+    lists: Lists,
+    homes: NDArray[np.int32],
+    number: int,
+    slot: int,
+    box: NDArray[np.float32],
+    row: int,
+    second: int,
+    third: int,
+) -> None:
+    """Write a posting to a slot of a list, and note where it stands; its row may be complemented."""
+    for side in range(4):
+        lists.boxes[slot, side] = box[side]
+    lists.rows[slot] = row
+    lists.extras[slot, 0] = second
+    lists.extras[slot, 1] = third
     clause = row if row >= 0 else ~row
     homes[clause, 0] = number
     homes[clause, 1] = slot
@@ -102,41 +135,34 @@ def lay(
     lists: Lists,
     homes: NDArray[np.int32],
     number: int,
+    first: int,
     boxes: NDArray[np.float32],
     rows: NDArray[np.int32],
     extras: NDArray[np.int32],
-    n: int,
     run: int,
 ) -> None:
-    """Lay *n* postings into the blocks of a packed list, *run* in each; its blocks are enough, later ones get none."""
-    slot_boxes, slot_rows, slot_extras = lists.boxes, lists.rows, lists.extras
+    """Lay postings into the blocks from super-block *first* on, *run* in each; all but the last of these are full."""
     block_boxes, blocks, super_boxes = lists.block_boxes, lists.blocks, lists.super_boxes
-    first, count = lists.heads[number, 0], lists.heads[number, 3]
+    n = rows.size
     order = np.empty(n, np.int32)
     arrange(boxes, n, run, order)
-    for k in range(count):
-        block = first + k
-        if k & (BLOCK - 1) == 0:
-            for side in range(4):
-                super_boxes[block >> BLOCK_BITS, side] = NO_PLACE[side]
-        for side in range(4):
-            block_boxes[block, side] = NO_PLACE[side]
-        low, high = min(k * run, n), min((k + 1) * run, n)
+    block = first << BLOCK_BITS
+    for low in range(0, n, run):
+        s = block >> BLOCK_BITS
+        if block & (BLOCK - 1) == 0:
+            clear(super_boxes, s)
+            lists.super_changes[s] = 0
+        clear(block_boxes, block)
+        high = min(low + run, n)
         blocks[block, 1] = high - low
         slot = blocks[block, 0] << BLOCK_BITS
         for i in range(low, high):
             at = order[i]
-            for side in range(4):
-                slot_boxes[slot, side] = boxes[at, side]
-            slot_rows[slot] = rows[at]
-            slot_extras[slot, 0] = extras[at, 0]
-            slot_extras[slot, 1] = extras[at, 1]
-            settle(homes, rows[at], number, slot)
+            write(lists, homes, number, slot, boxes[at], rows[at], extras[at, 0], extras[at, 1])
             enlarge(block_boxes, block, boxes, at)
             slot += 1
-        enlarge(super_boxes, block >> BLOCK_BITS, block_boxes, block)
-    lists.heads[number, 1] = n
-    lists.changes[number] = 0
+        enlarge(super_boxes, s, block_boxes, block)
+        block += 1
 
 
 @kernel
@@ -146,7 +172,7 @@ def pack_range(lists: Lists, homes: NDArray[np.int32], start: int, stop: int) ->
     for number in range(start, stop):
         if heads[number, 2] >= 0:
             continue
-        n = heads[number, 1]
-        slot = lists.blocks[heads[number, 0], 0] << BLOCK_BITS
+        first, n = heads[number, 0], heads[number, 1]
+        slot = lists.blocks[first << BLOCK_BITS, 0] << BLOCK_BITS
         boxes, rows = lists.boxes[slot : slot + n].copy(), lists.rows[slot : slot + n].copy()
-        lay(lists, homes, number, boxes, rows, lists.extras[slot : slot + n].copy(), n, BLOCK)
+        lay(lists, homes, number, first, boxes, rows, lists.extras[slot : slot + n].copy(), BLOCK)

@@ -81,7 +81,9 @@ def search_with(
     """
     clauses, lists, word_lists = packed
     ends, out = answers
-    _, heads, _, boxes, rows, extras, _, block_boxes, blocks, super_boxes = lists
+    heads, boxes, rows, extras = lists.heads, lists.boxes, lists.rows, lists.extras
+    block_boxes, blocks = lists.block_boxes, lists.blocks
+    super_boxes, super_counts = lists.super_boxes, lists.super_counts
     probe_boxes, keyword_offsets, keywords = probes[:3]
     seen, numbers, run_starts, run_stops, hits = scratch
     for p in range(start, stop):
@@ -92,7 +94,7 @@ def search_with(
             number = _hash(keywords[k])
             seen[number >> np.uint64(6)] |= np.uint64(1) << (number & np.uint64(63))
         decided, undecided = filled, out.size
-        word, block_super, super_stop, block_stop = first_word, 0, 0, 0
+        word, next_super, super_stop = first_word, 0, 0
         waiting = 1  # lists in *numbers*: the first is that of clauses without keywords
         numbers[0] = 0
         taken = 0
@@ -101,9 +103,9 @@ def search_with(
             # Runs of slots: whole flat lists, and blocks that the message touches.
             runs = 0
             while runs < _RUNS:
-                if block_super < super_stop:
-                    s = block_super
-                    block_super += 1
+                if next_super < super_stop:
+                    s = next_super
+                    next_super += 1
                     if (
                         super_boxes[s, 0] <= xmax
                         and super_boxes[s, 2] >= xmin
@@ -111,7 +113,7 @@ def search_with(
                         and super_boxes[s, 3] >= ymin
                     ):
                         first = s << BLOCK_BITS
-                        for b in range(first, min(first + BLOCK, block_stop)):
+                        for b in range(first, first + super_counts[s]):
                             if (
                                 (block_boxes[b, 0] <= xmax)
                                 & (block_boxes[b, 2] >= xmin)
@@ -129,9 +131,7 @@ def search_with(
                     taken += 1
                     head, room = heads[number, 0], heads[number, 2]
                     if room < 0:
-                        block_stop = head + heads[number, 3]
-                        block_super = head >> BLOCK_BITS
-                        super_stop = (block_stop + BLOCK - 1) >> BLOCK_BITS
+                        next_super, super_stop = head, head + heads[number, 3]
                     else:
                         run_starts[runs] = head
                         run_stops[runs] = head + heads[number, 1]
