@@ -48,7 +48,8 @@ RESERVE_FROM_BYTES: Final = (
 )  # an array of this size that has to grow gets much more room than it needs:
 RESERVED_BYTES: Final = 1 << 32  # this much, so that it never has to be copied again
 UPDATE_AHEAD: Final = 16  # rows between asking for what an updated clause asks for and comparing it
-POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full
+POSTING_START: Final = 4  # room of a posting list when it is first used; it doubles when full,
+POSTING_SHORT: Final = 4  # and becomes smaller when no more than 1/4 of it is filled
 COMPACT_WASTE: Final = (
     0.5  # posting lists are compacted when more than this share of their pool is abandoned room
 )
@@ -130,6 +131,8 @@ MO_TREE_FINENESS: Final = 3.0  # cells of the directory to the width of interval
 MO_TREE_CELLS: Final = 256  # the most on one level
 MO_TREE_STEM: Final = 3  # a level has no more than the root of the clauses divided by this
 MO_TREE_SAMPLE: Final = 20_000  # clauses and messages that layers are chosen by
+MO_TREE_QUICK_SAMPLE: Final = 2_048  # the same, where somebody waits for the choice,
+MO_TREE_QUICK_FINE: Final = 3  # and sources that are considered for the directory then
 MO_TREE_POINTS: Final = 512  # of them that the widths of cells are computed from,
 MO_TREE_STEPS: Final = 64  # out of so many widths
 MO_TREE_CANDIDATES: Final = 32  # attributes that are considered, the most tested ones

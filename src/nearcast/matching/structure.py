@@ -73,6 +73,7 @@ class _Rows(Protocol):
 
 _Store = TypeVar("_Store", bound=_Rows)
 _Sample = TypeVar("_Sample")
+_Self = TypeVar("_Self", bound="Structure[Any, Any]")
 
 
 class Structure(ABC, Generic[_Store, _Sample]):
@@ -108,6 +109,22 @@ class Structure(ABC, Generic[_Store, _Sample]):
     @abstractmethod
     def add(self, rows: NDArray[np.int64]) -> None:
         """Take new rows in."""
+
+    def outgrown(self, more: int) -> bool:
+        """Tell whether, with *more* rows, there are many times those that the structure was laid out for."""
+        return False
+
+    def renew(self, rows: NDArray[np.int64]) -> None:
+        """Take new rows in by laying all out anew."""
+        self.build()
+
+    def successor(self: _Self) -> _Self | None:
+        """Return a structure laid out for as many rows as there are, which holds none yet: all are going to be added.
+
+        Returns None where only :meth:`renew` can lay it out anew. It takes a few milliseconds, however many rows there
+        are.
+        """
+        return None
 
     @abstractmethod
     def drop(self, rows: NDArray[np.int64]) -> None:
