@@ -57,6 +57,7 @@ GRID_LEVELS: Final = 10  # the most levels of a grid pyramid (finest: 2^9 × 2^9
 GRID_FILL: Final = (
     0.999  # of a cell's side, at most, is a box: rounding then never puts its end two cells away
 )
+GRID_SAMPLE: Final = 4_096  # clauses whose bounds are those of a grid, where somebody waits for it
 GRID_GROWTH: Final = (
     16  # a grid is laid out anew when it holds this many times the clauses that it was laid out for
 )

@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.growable import GrowableArray, roomy
+from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.slabs import END, allot, empty_slabs, release, size_class
+from nearcast.matching.structures.postings import check_rooms, longer
 
 __all__ = ["Buckets", "Entries", "Pool", "homes_for"]
 
@@ -146,28 +147,15 @@ class Buckets:
 
     def check(self) -> list[str]:
         """Return what is wrong with the rooms of the lists."""
-        heads, used = self.pool.heads, int(self._slabs[END])
-        first, size, room = heads[heads[:, 2] > 0].T
-        taken = np.zeros(used + 1, np.int64)
-        if (size > room).any() or (first < 0).any() or (first + room > used).any():
-            return ["a list reaches out of its room"]
-        np.add.at(taken, first, 1)
-        np.subtract.at(taken, first + room, 1)
-        return ["two lists share a room"] if (np.cumsum(taken) > 1).any() else []
+        starts, sizes, rooms = self.pool.heads.T
+        return check_rooms(starts, sizes, rooms, int(self._slabs[END]))
 
     def _reach(self, entries: int) -> None:
-        """Let the pool have room for so many entries in all; one that has not gets half as much again."""
+        """Let the pool have room for so many entries in all."""
         heads, codes, details, _, more, rows = self.pool
         if entries > len(rows):
-            entries = max(entries, len(rows) * 3 // 2)
-            codes, details, more, rows = (_longer(column, entries) for column in (codes, details, more, rows))
+            codes, details, more, rows = (longer(column, entries) for column in (codes, details, more, rows))
             self.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)
-
-
-def _longer(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    longer = roomy(array, rows)
-    longer[: len(array)] = array
-    return longer
 
 
 @kernel
