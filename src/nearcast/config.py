@@ -87,11 +87,13 @@ RESERVE_FROM_BYTES: Final = 1 << 20
 RESERVED_BYTES: Final = 1 << 30
 SCAN_BLOCK: Final = 512  # clauses that a scan tests before it checks that there is room for as many again
 UPDATE_AHEAD: Final = 16  # rows between prefetching the keywords of an updated clause and comparing them
-POSTING_START: Final = 4  # capacity of a posting list at first; it doubles when the list is full
+POSTING_START: Final = 4  # capacity of a posting list at first; it doubles when the list is full,
+POSTING_SHORT: Final = 4  # and shrinks when no more than 1/4 of it is filled
 COMPACT_WASTE: Final = 0.5  # posting lists are compacted when more than this share of their pool is abandoned
 GRID_LEVELS: Final = 10  # the most levels of a grid pyramid (finest: 2^9 × 2^9 cells)
 # A box covers at most this share of a cell's side, so that rounding never puts its end two cells away.
 GRID_FILL: Final = 0.999
+GRID_SAMPLE: Final = 4_096  # clauses whose bounds become those of a successor's grid
 # A grid is laid out anew when it holds this many times the clauses that it was laid out for.
 GRID_GROWTH: Final = 16
 
@@ -160,6 +162,8 @@ MO_TREE_FINENESS: Final = 3.0  # cells of the directory per width of an interval
 MO_TREE_CELLS: Final = 256  # the most on one level
 MO_TREE_STEM: Final = 3  # a level has at most the square root of the number of clauses, divided by this
 MO_TREE_SAMPLE: Final = 20_000  # clauses and messages by which layers are chosen
+MO_TREE_QUICK_SAMPLE: Final = 2_048  # the same for a successor, which somebody waits for,
+MO_TREE_QUICK_FINE: Final = 3  # and the sources that are considered for its directory
 MO_TREE_POINTS: Final = 512  # of these, the points from which the widths of cells are computed,
 MO_TREE_STEPS: Final = 64  # out of this many widths
 MO_TREE_CANDIDATES: Final = 32  # attributes that are considered: those with the most tests

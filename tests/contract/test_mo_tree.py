@@ -360,7 +360,7 @@ def test_updates_in_place(kinds):
             each.update(*update)
         assert index.check() == []
         assert answers(index, batch) == answers(scan, batch)
-    assert index.stats()["dead_clauses"] == 0
+    assert index.stats()["free_clauses"] == 0
 
 
 def test_updates_with_other_numbers_of_words_tests_or_clauses():

@@ -1,10 +1,11 @@
-"""Posting lists in one pool: append, remove, scan, compact.
+"""Posting lists in one pool: append, remove, scan.
 
 A posting is a clause's box as four float32 and the clause row: 20 bytes, read from front to back. Rounding keeps
 order (a <= b is still a <= b afterwards), so a box and a message that touch still touch when both are rounded;
-what only seems to is refused by the decision, on float64. Each list has room to grow; a full one moves to the end
-of the pool with double the room. A clause has one posting: ``Homes`` finds it, so removal is constant time (the
-last posting of the list takes the free place).
+what only seems to is refused by the decision, on float64. Each list has room to grow. A full one moves to a room of the
+next power of two, one that has become short to a smaller one, and an empty one has none; rooms that are left serve
+other lists (``slabs``). A clause has one posting: ``Homes`` finds it, so removal is constant time (the last posting of
+the list takes the free place).
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.slabs import END, allot, release, size_class
 
-__all__ = ["FULL", "Homes", "Pool", "add", "candidates", "compact", "remove"]
+__all__ = ["FULL", "Homes", "Pool", "add", "candidates", "remove", "rewrite", "shorten", "widen"]
+
+_START = config.POSTING_START
+_SHORT = config.POSTING_SHORT
 
 FULL = -1  # what candidates returns when the output has no room
 
@@ -28,7 +34,7 @@ class Pool(NamedTuple):
     sizes: NDArray[np.int32]
     rooms: NDArray[np.int32]
     boxes: NDArray[np.float32]  # [room, 4], of each posting
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int32]  # in a free room, the link to the next one
 
 
 class Homes(NamedTuple):
@@ -39,35 +45,54 @@ class Homes(NamedTuple):
 
 
 @kernel
+def widen(pool: Pool, slabs: NDArray[np.int64], target: int, need: int) -> bool:
+    """Move a list to a room for *need* postings or more; tell whether the pool had one."""
+    starts, sizes, rooms, boxes, rows = pool
+    k = size_class(max(need, _START))
+    if slabs[END] + (1 << k) > rows.size:
+        return False
+    start, size, at = starts[target], sizes[target], allot(slabs, rows, k, 0)
+    boxes[at : at + size] = boxes[start : start + size]
+    rows[at : at + size] = rows[start : start + size]
+    release(slabs, rows, start, rooms[target], 0)
+    starts[target] = at
+    rooms[target] = 1 << k
+    return True
+
+
+@kernel
+def shorten(pool: Pool, slabs: NDArray[np.int64], target: int) -> None:
+    """Move a list that has become short to a smaller room; it stays where the pool is full."""
+    starts, sizes, rooms, _, rows = pool
+    size, room = sizes[target], rooms[target]
+    if size == 0:
+        release(slabs, rows, starts[target], room, 0)
+        rooms[target] = 0
+    elif room > _START and _SHORT * size <= room:
+        widen(pool, slabs, target, 2 * size)
+
+
+@kernel
 def add(
     pool: Pool,
+    slabs: NDArray[np.int64],
     homes: Homes,
     boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     targets: NDArray[np.int64],
     begin: int,
-    used: int,
-    room: int,
-) -> Any:
-    """Append clause rows to lists from number *begin* on; returns (next, used) when done or when the pool is full.
+) -> int:
+    """Append clause rows to lists from number *begin* on; return the first that found the pool full, or their number.
 
-    *boxes* are those of all clauses, *used* is the end of the pool, *room* that of a list's first block.
+    *boxes* are those of all clauses.
     """
     starts, sizes, rooms, posting_boxes, posting_rows = pool
     lists, positions = homes
     for i in range(begin, rows.size):
         c, target = rows[i], targets[i]
         size = sizes[target]
-        if size == rooms[target]:
-            wider = max(room, 2 * size)
-            if used + wider > posting_rows.size:
-                return i, used
-            start = starts[target]
-            posting_boxes[used : used + size] = posting_boxes[start : start + size]
-            posting_rows[used : used + size] = posting_rows[start : start + size]
-            starts[target] = used
-            rooms[target] = wider
-            used += wider
+        if size == rooms[target] and not widen(pool, slabs, target, size + 1):
+            return i
         at = starts[target] + size
         for k in range(4):
             posting_boxes[at, k] = np.float32(boxes[c, k])
@@ -75,11 +100,11 @@ def add(
         lists[c] = target
         positions[c] = size
         sizes[target] = size + 1
-    return rows.size, used
+    return rows.size
 
 
 @kernel
-def remove(pool: Pool, homes: Homes, rows: NDArray[np.int64]) -> None:
+def remove(pool: Pool, slabs: NDArray[np.int64], homes: Homes, rows: NDArray[np.int64]) -> None:
     """Remove the postings of clause rows."""
     starts, sizes, _, boxes, posting_rows = pool
     lists, positions = homes
@@ -93,22 +118,17 @@ def remove(pool: Pool, homes: Homes, rows: NDArray[np.int64]) -> None:
             positions[posting_rows[start + position]] = position
         sizes[target] = last
         lists[c] = -1
+        shorten(pool, slabs, target)
 
 
 @kernel
-def compact(pool: Pool, boxes: NDArray[np.float32], rows: NDArray[np.int32]) -> int:
-    """Copy the lists one after the other into new arrays, without spare room; return the end."""
-    starts, sizes, rooms, old_boxes, old_rows = pool
-    used = 0
-    for target in range(starts.size):
-        start, size = starts[target], sizes[target]
-        if size > 0:
-            boxes[used : used + size] = old_boxes[start : start + size]
-            rows[used : used + size] = old_rows[start : start + size]
-        starts[target] = used
-        rooms[target] = size
-        used += size
-    return used
+def rewrite(pool: Pool, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64]) -> None:
+    """Write the boxes of clause rows over those of their postings."""
+    lists, positions = homes
+    for c in rows:
+        at = pool.starts[lists[c]] + positions[c]
+        for k in range(4):
+            pool.boxes[at, k] = np.float32(boxes[c, k])
 
 
 @kernel

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
 from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
-from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, Pool
+from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, Pool, homes_for
 from nearcast.matching.structures.mo_tree.choice import DIRECTORY
 from nearcast.matching.structures.scale import (
     ABSENT,
@@ -47,7 +48,8 @@ _BLOCK = 32  # entries that are looked at together: few pass, so most of them ar
 class MessageMOTree(MessageStructure):
     """Messages in disjoint cells of place and values; a subscription looks into those that it intersects.
 
-    Entries come and go in place, so that a change needs the structure alone.
+    Entries come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
+    older view may miss an entry or read one twice, so that a change needs the structure alone.
 
     The directory is that of the place unless a sample of subscriptions, given as ``subscriptions=``, shows attributes
     that tell messages apart better (section 4.2).
@@ -62,22 +64,26 @@ class MessageMOTree(MessageStructure):
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
         """Choose the attributes of the directory and the codes, and fill the buckets."""
-        rows, stored = self.members(), self.store.stored
+        rows = self.members()
         tell("choosing attributes", 0.0)
         if sample is not None:
             self._preferred = _by_sample(sample)
-        directory, coded = self._preferred or ([X, Y], _by_presence(stored))
-        some = rows[:: max(len(rows) // config.MO_TREE_SAMPLE, 1)]
+        self._lay_out(rows, config.MO_TREE_SAMPLE)
+        tell("filling buckets", 0.5)
+        self._buckets.build(self._homes.values, self.store.stored.boxes, rows, self._entries(rows))
+
+    def _lay_out(self, rows: NDArray[np.int64], sampled: int) -> None:
+        """Choose the cells for messages such as *rows*, about so many of which are looked at; the buckets are empty."""
+        some = _Sample.of(self.store.stored, rows[:: max(len(rows) // sampled, 1)])
+        directory, coded = self._preferred or ([X, Y], _by_presence(some))
         sources = [*directory, *coded]
-        self._scales = scales_of(sources, _knots(stored, some, sources))
+        self._scales = scales_of(sources, _knots(some, sources))
         self._fields = np.arange(DIRECTORY, len(sources), dtype=np.int32)
         self._cells = min(max(int(np.sqrt(len(rows)) / config.MO_STORE_STEM), 1), config.MO_TREE_CELLS)
-        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
+        self._homes = homes_for(self.store.rows)
         self._buckets = Buckets((self._cells + 1) ** DIRECTORY, _WORDS)
         self._laid_for = len(rows)
         self._layouts += 1
-        tell("filling buckets", 0.5)
-        self._buckets.build(self._homes.values, stored.boxes, rows, self._entries(rows))
 
     def _entries(self, rows: NDArray[np.int64]) -> Entries:
         entries = Entries.room(len(rows), sum(_WORDS))
@@ -85,17 +91,23 @@ class MessageMOTree(MessageStructure):
         return entries
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Put messages into their buckets, or choose the attributes again where they are many more."""
+        """Put messages into their buckets."""
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        if self._buckets.entries + len(rows) > max(
-            config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
-        ):
-            self.build()
-        else:
-            entries = self._entries(rows)
-            self._buckets.add(self._homes.values, self.store.stored.boxes, rows, entries)
+        self._buckets.add(self._homes.values, self.store.stored.boxes, rows, self._entries(rows))
+
+    def outgrown(self, more: int) -> bool:
+        """Tell whether there are so many messages that it is time to choose the cells again."""
+        enough = max(config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST)
+        return self._buckets.entries + more > enough
+
+    def successor(self) -> MessageMOTree:
+        """Return an empty MO-Tree with cells chosen by a small sample of the messages here."""
+        fresh = MessageMOTree(self.store)
+        fresh._preferred, fresh._layouts = self._preferred, self._layouts
+        fresh._lay_out(np.flatnonzero(self._homes.values[:, 0] >= 0), config.MO_TREE_QUICK_SAMPLE)
+        return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take messages out of their buckets."""
@@ -147,7 +159,7 @@ class MessageMOTree(MessageStructure):
 
     def check(self) -> list[str]:
         """Compare what is arranged with the clauses."""
-        found = []
+        found = self._buckets.check()
         alive = np.flatnonzero(self.store.alive)
         heads, codes, details, boxes, _, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):
@@ -196,25 +208,35 @@ def _by_sample(clauses: Clauses) -> tuple[list[int], list[int]]:
     return best[:DIRECTORY], coded[: GROUPS * FIELDS]
 
 
-def _by_presence(stored: Stored) -> list[int]:
+class _Sample(NamedTuple):
+    """The places and values of some messages."""
+
+    boxes: NDArray[np.float64]
+    attributes: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, stored: Stored, rows: NDArray[np.int64]) -> _Sample:
+        """Return those of the given probe rows."""
+        _, attributes = runs_take(stored.value_runs, stored.value_attributes, rows)
+        _, values = runs_take(stored.value_runs, stored.values, rows)
+        return cls(stored.boxes[rows], attributes, values)
+
+
+def _by_presence(some: _Sample) -> list[int]:
     """Return the attributes that most messages have."""
-    counts = np.bincount(stored.value_attributes, minlength=1)
+    counts = np.bincount(some.attributes, minlength=1)
     order = np.argsort(-counts, kind="stable")[: GROUPS * FIELDS]
     popular: list[int] = order[counts[order] > 0].tolist()
     return popular
 
 
-def _knots(stored: Stored, sample: NDArray[np.int64], sources: list[int]) -> list[NDArray[np.float64]]:
-    """Return the knots of each source's scale, by the values of sampled probe rows."""
-    knots = []
-    for source in sources:
-        if source < 0:
-            values = stored.boxes[sample, source - X]
-        else:
-            of_source = np.flatnonzero(stored.value_attributes == source)
-            values = stored.values[of_source[:: max(len(of_source) // config.MO_TREE_SAMPLE, 1)]]
-        knots.append(knots_of(values))
-    return knots
+def _knots(some: _Sample, sources: list[int]) -> list[NDArray[np.float64]]:
+    """Return the knots of each source's scale."""
+    return [
+        knots_of(some.boxes[:, source - X] if source < 0 else some.values[some.attributes == source])
+        for source in sources
+    ]
 
 
 @kernel
@@ -233,11 +255,12 @@ def _assign(
 ) -> None:
     """Write the list and the cells of stored probe rows: one cell of each layer (section 4.3.1)."""
     _, knots, slopes, numbers = scales
-    boxes, _, _, offsets, attributes, values, _ = stored
+    boxes, _, _, runs, attributes, values, _ = stored
     targets, codes, next_codes = entries
     places = np.empty((knots.shape[0], 2))
     for i in range(rows.size):
-        probe_positions(knots, slopes, numbers, rows[i], boxes, offsets, attributes, values, places)
+        begin, end = runs[rows[i], 0], runs[rows[i], 1]
+        probe_positions(knots, slopes, numbers, rows[i], boxes, begin, end, attributes, values, places)
         target = 0
         for layer in range(DIRECTORY):
             cell = cells

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast import config
-from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool
+from nearcast.kernels.postings import Pool, shorten, widen
 from nearcast.matching.structures.postings import PostingLists
 
 __all__ = ["SharedLists"]
@@ -21,68 +19,53 @@ class SharedLists(PostingLists):
 
     def lay(self, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int32]) -> None:
         """Post all *rows* at once, each list as long as it must be."""
-        sizes = np.bincount(targets)
-        self._used = len(rows)
-        self.pool = Pool(
-            offsets_of(sizes)[:-1],
-            np.zeros(len(sizes), np.int32),
-            sizes.astype(np.int32),
-            np.empty((len(rows), 4), np.float32),
-            np.empty(len(rows), np.int32),
-        )
+        self._lay_out(np.bincount(targets))
         self.post(boxes, rows, targets)
 
     def post(self, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int32]) -> None:
         """Post more rows, ``rows[i]`` in the list ``targets[i]``; lists and pool grow as needed."""
-        if len(targets) and targets.max() >= len(self.pool.starts):
-            self._more_lists(int(targets.max()) + 1)
+        self._more_lists(targets)
+        self.postings += len(rows)
         done = 0
         while done < len(rows):
-            done, self._used = _post(self.pool, boxes, rows, targets, done, self._used, config.POSTING_START)
+            done = _post(self.pool, self._slabs, boxes, rows, targets, done)
             if done < len(rows):
-                self._make_room(int(self.pool.sizes[targets[done]]))
+                self._make_room(int(targets[done]))
 
     def sweep(self, lists: NDArray[Any], alive: NDArray[np.bool_]) -> None:
         """Take dead clause rows out of the given lists."""
-        _sweep(self.pool, lists, alive)
+        self.postings -= _sweep(self.pool, self._slabs, lists, alive)
 
 
 @kernel
 def _post(
     pool: Pool,
+    slabs: NDArray[np.int64],
     boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     targets: NDArray[np.int32],
     begin: int,
-    used: int,
-    room: int,
-) -> Any:
-    """Append postings from number *begin* on; returns (next, used) when done or when the pool is full."""
+) -> int:
+    """Append postings from number *begin* on; return the first that found the pool full, or their number."""
     starts, sizes, rooms, posting_boxes, posting_rows = pool
     for i in range(begin, rows.size):
         c, target = rows[i], targets[i]
         size = sizes[target]
-        if size == rooms[target]:
-            wider = max(room, 2 * size)
-            if used + wider > posting_rows.size:
-                return i, used
-            start = starts[target]
-            posting_boxes[used : used + size] = posting_boxes[start : start + size]
-            posting_rows[used : used + size] = posting_rows[start : start + size]
-            starts[target] = used
-            rooms[target] = wider
-            used += wider
+        if size == rooms[target] and not widen(pool, slabs, target, size + 1):
+            return i
         at = starts[target] + size
         for k in range(4):
             posting_boxes[at, k] = np.float32(boxes[c, k])
         posting_rows[at] = c
         sizes[target] = size + 1
-    return rows.size, used
+    return rows.size
 
 
 @kernel
-def _sweep(pool: Pool, lists: NDArray[Any], alive: NDArray[np.bool_]) -> None:
+def _sweep(pool: Pool, slabs: NDArray[np.int64], lists: NDArray[Any], alive: NDArray[np.bool_]) -> int:
+    """Take the postings of dead rows out of lists; return how many there were."""
     starts, sizes, _, boxes, rows = pool
+    gone = 0
     for target in lists:
         start, stop = starts[target], starts[target] + sizes[target]
         at = start
@@ -94,4 +77,7 @@ def _sweep(pool: Pool, lists: NDArray[Any], alive: NDArray[np.bool_]) -> None:
                 rows[at] = rows[stop]
                 for k in range(4):
                     boxes[at, k] = boxes[stop, k]
+        gone += sizes[target] - (stop - start)
         sizes[target] = stop - start
+        shorten(pool, slabs, target)
+    return gone

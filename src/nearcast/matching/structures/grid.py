@@ -36,11 +36,15 @@ class Grid(NamedTuple):
         return int(4**self.levels - 1) // 3
 
 
-def grid_over(boxes: NDArray[np.float64]) -> Grid:
-    """Return a grid for the given boxes: their common bounds, with about a finest cell for each."""
+def grid_over(boxes: NDArray[np.float64], count: int | None = None) -> Grid:
+    """Return a grid for the given boxes: their common bounds, with about a finest cell for each.
+
+    Where they are only a sample, *count* says how many there are.
+    """
     finite = boxes[np.isfinite(boxes).all(axis=1)]
+    count = len(boxes) if count is None else count
     levels = 1
-    while levels < config.GRID_LEVELS and 4**levels <= len(boxes):
+    while levels < config.GRID_LEVELS and 4**levels <= count:
         levels += 1
     if not len(finite):
         return Grid(0.0, 0.0, 1.0, 1.0, 1)

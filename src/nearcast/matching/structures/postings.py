@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.growable import GrowableArray
+from nearcast.columns.growable import GrowableArray, roomy
 from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import postings
 from nearcast.kernels.postings import Homes, Pool
+from nearcast.kernels.slabs import END, empty_slabs
 
-__all__ = ["ClauseHomes", "PostingLists"]
+__all__ = ["ClauseHomes", "PostingLists", "check_rooms", "longer"]
 
+_HEADS = (np.int64, np.int32, np.int32)  # starts, sizes and rooms of lists
+_LARGEST = 30  # a room has at most 2^30 postings
 _Self = TypeVar("_Self", bound="PostingLists")
 
 
@@ -22,86 +25,130 @@ class PostingLists:
     """Numbered lists of clause rows; each clause has at most one posting."""
 
     def __init__(self, lists: int) -> None:
-        self.pool = Pool(
-            np.zeros(lists, np.int64),
-            np.zeros(lists, np.int32),
-            np.zeros(lists, np.int32),
-            np.empty((0, 4), np.float32),
-            np.empty(0, np.int32),
-        )
-        self._used = 0
-
-    @property
-    def postings(self) -> int:
-        """How many postings there are."""
-        return int(self.pool.sizes.sum())
+        self._heads = tuple(GrowableArray(np.zeros(lists, kind), borrowed=False) for kind in _HEADS)
+        self._boxes, self._rows = np.empty((0, 4), np.float32), np.empty(0, np.int32)
+        self._slabs = empty_slabs(_LARGEST)
+        self.postings = 0  # how many there are
+        self._view()
 
     def build(
         self, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int64]
     ) -> None:
         """Post all *rows* at once, each list as long as it must be."""
-        sizes = np.bincount(targets, minlength=len(self.pool.starts))
-        self._used = len(rows)
-        self.pool = Pool(
-            offsets_of(sizes)[:-1],
-            np.zeros(len(sizes), np.int32),
-            sizes.astype(np.int32),
-            np.empty((len(rows), 4), np.float32),
-            np.empty(len(rows), np.int32),
-        )
+        self._lay_out(np.bincount(targets, minlength=len(self.pool.starts)))
         self.add(homes, boxes, rows, targets)
 
     def add(
         self, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int64]
     ) -> None:
         """Post more rows; lists and pool grow as needed."""
-        if len(targets) and targets.max() >= len(self.pool.starts):
-            self._more_lists(int(targets.max()) + 1)
+        self._more_lists(targets)
+        self.postings += len(rows)
         done = 0
         while done < len(rows):
-            done, self._used = postings.add(
-                self.pool, homes, boxes, rows, targets, done, self._used, config.POSTING_START
-            )
+            done = postings.add(self.pool, self._slabs, homes, boxes, rows, targets, done)
             if done < len(rows):
-                self._make_room(int(self.pool.sizes[targets[done]]))
+                self._make_room(int(targets[done]))
 
     def remove(self, homes: Homes, rows: NDArray[np.int64]) -> None:
         """Take the postings of clause rows out."""
-        postings.remove(self.pool, homes, rows)
+        postings.remove(self.pool, self._slabs, homes, rows)
+        self.postings -= len(rows)
+
+    def shift(
+        self, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int64]
+    ) -> None:
+        """Write the boxes of rows to their postings; those that have another list by now move to it."""
+        stay = homes.lists[rows] == targets
+        postings.rewrite(self.pool, homes, boxes, rows[stay])
+        if not stay.all():
+            self.remove(homes, rows[~stay])
+            self.add(homes, boxes, rows[~stay], targets[~stay])
+
+    def some(self, count: int) -> NDArray[np.int64]:
+        """Return at most *count* rows that have a posting, from everywhere in the lists."""
+        starts, sizes = self.pool.starts, self.pool.sizes
+        ends = np.cumsum(sizes, dtype=np.int64)
+        picks = np.linspace(0, self.postings - 1, min(count, self.postings)).astype(np.int64)
+        lists = np.searchsorted(ends, picks, side="right")
+        places = starts[lists] + picks - ends[lists] + sizes[lists]
+        return self._rows[places].astype(np.int64, copy=False)
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
-        pool = self.pool._replace(boxes=self.pool.boxes[: self._used], rows=self.pool.rows[: self._used])
-        return {prefix + name: array for name, array in pool._asdict().items()}
+        used = self._slabs[END]
+        pool = self.pool._replace(boxes=self._boxes[:used], rows=self._rows[:used])
+        arrays = pool._asdict() | {"slabs": self._slabs}
+        return {prefix + name: array for name, array in arrays.items()}
 
     @classmethod
     def restored(cls: type[_Self], arrays: dict[str, NDArray[Any]], prefix: str) -> _Self:
         """Restore on mapped arrays."""
         lists = cls(0)
-        lists.pool = Pool(**{name: arrays[prefix + name] for name in Pool._fields})
-        lists._used = len(lists.pool.rows)
+        pool = Pool(**{name: arrays[prefix + name] for name in Pool._fields})
+        lists._heads = tuple(GrowableArray(array, borrowed=False) for array in pool[: len(_HEADS)])
+        lists._boxes, lists._rows, lists._slabs = pool.boxes, pool.rows, arrays[prefix + "slabs"]
+        lists.postings = int(pool.sizes.sum())
+        lists._view()
         return lists
 
-    def _more_lists(self, lists: int) -> None:
-        pool = self.pool
-        more = max(lists - len(pool.starts), len(pool.starts) // 2)
-        self.pool = pool._replace(
-            starts=np.append(pool.starts, np.zeros(more, np.int64)),
-            sizes=np.append(pool.sizes, np.zeros(more, np.int32)),
-            rooms=np.append(pool.rooms, np.zeros(more, np.int32)),
-        )
+    def check(self) -> list[str]:
+        """Return what is wrong with the rooms of the lists."""
+        return check_rooms(self.pool.starts, self.pool.sizes, self.pool.rooms, int(self._slabs[END]))
 
-    def _make_room(self, size: int) -> None:
-        """Make room for a list of *size* postings to double: compact when that frees enough, else grow by half."""
-        pool = self.pool
-        unused = self._used - self.postings  # left behind by lists that moved, or room that lists do not fill
-        need = max(config.POSTING_START, 2 * size)
-        room = len(pool.rows)
-        if unused <= config.COMPACT_WASTE * room or room - self.postings < need:
-            room += max(room // 2, need)
-        boxes, rows = np.empty((room, 4), np.float32), np.empty(room, np.int32)
-        self._used = postings.compact(pool, boxes, rows)
-        self.pool = pool._replace(boxes=boxes, rows=rows)
+    def _lay_out(self, sizes: NDArray[np.int64]) -> None:
+        """Give empty lists the rooms for so many postings each."""
+        self._more_lists(np.array([len(sizes) - 1]))
+        for array in self._heads:
+            array.reserve(len(array.values))  # so that it has not to be copied when more words come
+        self._view()
+        self.pool.starts[: len(sizes)] = offsets_of(sizes)[:-1]
+        self.pool.rooms[: len(sizes)] = sizes
+        self._slabs[END] = sizes.sum()
+        self._reach(int(self._slabs[END]))
+
+    def _more_lists(self, targets: NDArray[Any]) -> None:
+        """Have all lists that are named."""
+        more = int(targets.max(initial=-1)) + 1 - len(self.pool.starts)
+        if more > 0:
+            for array in self._heads:
+                array.fill(more, 0)
+            self._view()
+
+    def _make_room(self, target: int) -> None:
+        """Let the pool have room for a list to double."""
+        need = 2 * max(int(self.pool.sizes[target]), config.POSTING_START)
+        self._reach(int(self._slabs[END]) + need)
+
+    def _reach(self, room: int) -> None:
+        """Let the pool have so much room in all."""
+        if room > len(self._rows):
+            self._boxes, self._rows = longer(self._boxes, room), longer(self._rows, room)
+            self._view()
+
+    def _view(self) -> None:
+        """Make the pool that kernels take."""
+        starts, sizes, rooms = (array.values for array in self._heads)
+        self.pool = Pool(starts, sizes, rooms, self._boxes, self._rows)
+
+
+def longer(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return *array* with room for so many rows at least; one that has not gets half as much again."""
+    if rows <= len(array):
+        return array
+    room = roomy(array, max(rows, len(array) * 3 // 2))
+    room[: len(array)] = array
+    return room
+
+
+def check_rooms(starts: NDArray[Any], sizes: NDArray[Any], rooms: NDArray[Any], used: int) -> list[str]:
+    """Return what is wrong with the rooms of lists in a pool, the first *used* slots of which are handed out."""
+    own = np.flatnonzero(rooms)
+    first, end = starts[own].astype(np.int64), starts[own].astype(np.int64) + rooms[own]
+    if (sizes > rooms).any() or (first < 0).any() or (end > used).any():
+        return ["a list reaches out of its room"]
+    order = np.argsort(first)
+    return ["two lists share a room"] if (first[order][1:] < end[order][:-1]).any() else []
 
 
 class ClauseHomes:
@@ -110,6 +157,15 @@ class ClauseHomes:
     def __init__(self, lists: NDArray[np.int32], positions: NDArray[np.int32]) -> None:
         self._lists = GrowableArray(lists, borrowed=False)
         self._positions = GrowableArray(positions, borrowed=False)
+
+    @classmethod
+    def none(cls, clauses: int) -> ClauseHomes:
+        """Return those of so many clauses, none of which has a posting."""
+        homes = cls(np.empty(0, np.int32), np.empty(0, np.int32))
+        homes._lists.reserve(clauses)
+        homes._positions.reserve(clauses)
+        homes.reach(clauses)
+        return homes
 
     @property
     def arrays(self) -> Homes:

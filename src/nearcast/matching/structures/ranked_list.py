@@ -29,36 +29,34 @@ __all__ = ["RankedList"]
 class RankedList(ClauseStructure):
     """Posting lists by rarest keyword, and by grid cell for clauses without keywords.
 
-    Postings come and go in place, so that a change needs the structure alone.
+    Postings come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
+    older view may miss a posting or read one twice, so that a change needs the structure alone.
     """
 
     name: ClassVar[str] = "ranked-list"
+    shifts = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Post each clause under its rarest keyword, those without in the cells of a grid."""
-        clauses = self.store.clauses
-        rows = np.flatnonzero(self.store.alive)
-        self._frequency = GrowableArray(np.bincount(self.store.keywords_of(rows)), borrowed=False)
-        words = len(self._frequency.values)
-        self._homes = ClauseHomes(np.full(self.store.rows, -1, np.int32), np.zeros(self.store.rows, np.int32))
-        self._by_word = PostingLists(words)
+        clauses, rows = self.store.clauses, self.members()
+        frequency = np.bincount(self.store.keywords_of(rows))
         with_words = clauses.keyword_runs[rows, 1] > clauses.keyword_runs[rows, 0]
-        worded = rows[with_words]
-        self._by_word.build(
-            self._homes.arrays, clauses.boxes, worded, _rarest(clauses, self._frequency.values, worded)
-        )
-        self._lay_grid(rows[~with_words])
+        worded, bare = rows[with_words], rows[~with_words]
+        self._lay_out(frequency, grid_over(clauses.boxes[bare]), len(bare))
+        homes = self._homes.arrays
+        self._by_word.build(homes, clauses.boxes, worded, _rarest(clauses, frequency, worded))
+        self._by_cell.build(homes, clauses.boxes, bare, self._cells(bare))
 
-    def _lay_grid(self, rows: NDArray[np.int64]) -> None:
-        """Lay the grid out over clause rows without keywords, and post them."""
-        clauses = self.store.clauses
-        self._grid = grid_over(clauses.boxes[rows])
-        self._laid_for = len(rows)
-        self._by_cell = PostingLists(self._grid.cells)
-        self._by_cell.build(self._homes.arrays, clauses.boxes, rows, self._cells(rows))
+    def _lay_out(self, frequency: NDArray[np.int64], grid: Grid, bare: int) -> None:
+        """Begin without postings: with words that are so frequent, and a grid for so many clauses without words."""
+        self._frequency = GrowableArray(frequency, borrowed=False)
+        self._homes = ClauseHomes.none(self.store.rows)
+        self._by_word = PostingLists(len(frequency))
+        self._grid, self._laid_for = grid, bare
+        self._by_cell = PostingLists(grid.cells)
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Post clauses, and lay the grid out anew where they are many more."""
+        """Post clauses."""
         clauses = self.store.clauses
         offsets, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
@@ -69,14 +67,7 @@ class RankedList(ClauseStructure):
         with_words = np.diff(offsets) > 0
         worded, bare = rows[with_words], rows[~with_words]
         self._by_word.add(homes, clauses.boxes, worded, _rarest(clauses, self._frequency.values, worded))
-        if len(bare):
-            held = self._by_cell.postings + len(bare)
-            if held > config.GRID_GROWTH * max(self._laid_for, 1):
-                runs = clauses.keyword_runs
-                grown = np.flatnonzero(self.store.alive & (runs[:, 1] == runs[:, 0]))
-                self._lay_grid(grown)
-            else:
-                self._by_cell.add(homes, clauses.boxes, bare, self._cells(bare))
+        self._by_cell.add(homes, clauses.boxes, bare, self._cells(bare))
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take the postings of clauses out."""
@@ -86,6 +77,36 @@ class RankedList(ClauseStructure):
         with_words = np.diff(offsets) > 0
         self._by_word.remove(self._homes.arrays, rows[with_words])
         self._by_cell.remove(self._homes.arrays, rows[~with_words])
+
+    def shift(self, rows: NDArray[np.int64]) -> None:
+        """Write boxes over those of the postings; one in a cell moves where its new cell is another."""
+        clauses, homes = self.store.clauses, self._homes.arrays
+        with_words = clauses.keyword_runs[rows, 1] > clauses.keyword_runs[rows, 0]
+        worded, bare = rows[with_words], rows[~with_words]
+        self._by_word.shift(homes, clauses.boxes, worded, homes.lists[worded])
+        self._by_cell.shift(homes, clauses.boxes, bare, self._cells(bare))
+
+    def outgrown(self, more: int) -> bool:
+        """Tell whether the grid holds many times the clauses that it was laid out for.
+
+        Of *more* clauses, as large a share is expected to have no words as of those that are here.
+        """
+        bare, worded = self._by_cell.postings, self._by_word.postings
+        expected = bare + more * (bare + 1) / (bare + worded + 1)
+        return expected > config.GRID_GROWTH * max(self._laid_for, 1)
+
+    def successor(self) -> RankedList:
+        """Return an empty list with a grid laid out by a sample of the clauses in this one's.
+
+        It begins with the frequencies of words known here, so that the first clauses find their rarest word. All words
+        are counted again as their clauses come, and only the order of the counts matters.
+        """
+        fresh = RankedList(self.store)
+        fresh.part = self.part
+        bare, some = self._by_cell.postings, self._by_cell.some(config.GRID_SAMPLE)
+        grid = grid_over(self.store.clauses.boxes[some], bare)
+        fresh._lay_out(self._frequency.values.copy(), grid, bare)
+        return fresh
 
     def _cells(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         cells = np.empty(len(rows), np.int64)
@@ -133,9 +154,9 @@ class RankedList(ClauseStructure):
 
     def check(self) -> list[str]:
         """Compare what is arranged with the clauses."""
-        found = []
+        found = self._by_word.check() + self._by_cell.check()
         homes = self._homes.arrays
-        alive = np.flatnonzero(self.store.alive)
+        alive = self.members()
         with_words = np.diff(self.store.clauses.keyword_runs[alive])[:, 0] > 0
         for name, lists, rows in (
             ("word", self._by_word, alive[with_words]),
@@ -146,6 +167,14 @@ class RankedList(ClauseStructure):
                 found.append(f"{lists.postings} postings in {name} lists for {len(rows)} clauses")
             elif not np.array_equal(pool.rows[pool.starts[homes.lists[rows]] + homes.positions[rows]], rows):
                 found.append(f"a posting in a {name} list is not where its clause says")
+            elif not np.array_equal(
+                pool.boxes[pool.starts[homes.lists[rows]] + homes.positions[rows]],
+                self.store.clauses.boxes[rows].astype(np.float32),
+            ):
+                found.append(f"a posting in a {name} list has another box than its clause")
+        bare = alive[~with_words]
+        if not np.array_equal(homes.lists[bare], self._cells(bare)):
+            found.append("a clause is in another cell than its box says")
         return found
 
 

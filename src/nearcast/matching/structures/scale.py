@@ -166,16 +166,20 @@ def probe_positions(
     numbers: NDArray[np.int32],
     p: int,
     boxes: NDArray[np.float64],
-    value_offsets: NDArray[np.int64],
+    first: int,
+    last: int,
     attributes: NDArray[np.int32],
     values: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Write where a message lies on each scale to *out* [scales, 2], from and to; ABSENT where it lacks the value."""
+    """Write where a message lies on each scale to *out* [scales, 2], from and to; ABSENT where it lacks the value.
+
+    Its place is ``boxes[p]``, its values are those from *first* to *last*.
+    """
     for scale in range(knots.shape[0]):
         out[scale, 0] = ABSENT
     box_positions(knots, slopes, numbers, p, boxes, out)
-    for at in range(value_offsets[p], value_offsets[p + 1]):
+    for at in range(first, last):
         scale = numbers[attributes[at] - X] if attributes[at] - X < numbers.size else -1
         if scale >= 0:
             out[scale, 0] = out[scale, 1] = position(knots, slopes, scale, values[at])

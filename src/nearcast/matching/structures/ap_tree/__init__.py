@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.clauses import words_alone
+from nearcast.columns.growable import roomy
 from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import InputError, shown
@@ -26,6 +27,7 @@ from nearcast.matching.structures.ap_tree.build import Settings
 from nearcast.matching.structures.ap_tree.cost import Likelihood
 from nearcast.matching.structures.ap_tree.layout import Population, Tree
 from nearcast.matching.structures.ap_tree.search import Searched, match_probes
+from nearcast.matching.structures.postings import longer
 
 __all__ = ["APTree"]
 
@@ -36,6 +38,9 @@ _SLOT_ARRAYS = ("lows", "highs", "children", "built", "weights")
 
 class APTree(ClauseStructure):
     """The adaptive spatial-textual partition tree.
+
+    Postings come and go in place, and nodes that are built anew are written over: a reader of an older view may miss a
+    posting or read one twice, so that a change needs the structure alone.
 
     Parameters
     ----------
@@ -408,13 +413,13 @@ def _arrays_for(nodes: int, postings: int, slots: int | None = None, edges: int 
     """Return empty arrays of a tree."""
     slots = nodes if slots is None else slots
     edges = nodes if edges is None else edges
-    rows = np.empty((nodes + 1, layout.WIDTH), np.int32)
-    pool = np.empty((postings + 1, layout.POSTING), np.int32)
+    rows = roomy(np.empty((0, layout.WIDTH), np.int32), nodes + 1)
+    pool = roomy(np.empty((0, layout.POSTING), np.int32), postings + 1)
     return Tree(
         nodes=rows,
         node_floats=rows.view(np.float32),
-        **{name: np.empty(slots, np.int32) for name in _SLOT_ARRAYS},
-        edges=np.empty(edges, np.float32),
+        **{name: roomy(np.empty(0, np.int32), slots) for name in _SLOT_ARRAYS},
+        edges=roomy(np.empty(0, np.float32), edges),
         postings=pool,
         posting_boxes=pool.view(np.float32),
         used=np.zeros(layout.DEEPEST + 1, np.int64),
@@ -422,22 +427,14 @@ def _arrays_for(nodes: int, postings: int, slots: int | None = None, edges: int 
 
 
 def _widened(tree: Tree, nodes: int, slots: int, edges: int, postings: int) -> Tree:
-    """Return the tree with room for so much in all; an array without is copied to one that is half as long again."""
-    rows = _longer(tree.nodes, nodes)
-    pool = _longer(tree.postings, postings)
+    """Return the tree with room for so much in all."""
+    rows = longer(tree.nodes, nodes)
+    pool = longer(tree.postings, postings)
     return tree._replace(
         nodes=rows,
         node_floats=rows.view(np.float32),
-        **{name: _longer(getattr(tree, name), slots) for name in _SLOT_ARRAYS},
-        edges=_longer(tree.edges, edges),
+        **{name: longer(getattr(tree, name), slots) for name in _SLOT_ARRAYS},
+        edges=longer(tree.edges, edges),
         postings=pool,
         posting_boxes=pool.view(np.float32),
     )
-
-
-def _longer(array: NDArray[Any], need: int) -> NDArray[Any]:
-    if need <= len(array):
-        return array
-    longer = np.empty((max(need, len(array) * 3 // 2), *array.shape[1:]), array.dtype)
-    longer[: len(array)] = array
-    return longer

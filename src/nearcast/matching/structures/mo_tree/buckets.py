@@ -9,8 +9,9 @@ i / L and c_i = L - i + 1. Whether the run of each layer contains the message's 
 (``sketch``). So one comparison stands for a walk down all layers, an empty bucket costs nothing, and what is read lies
 in a row.
 
-Lists have room to grow; a full one moves to the end of the pool with more of it. ``homes`` knows where each row stands,
-so that it is removed (the last entry takes its place) or rewritten in constant time.
+Lists have room to grow. A full one moves to a room of the next power of two, one that has become short to a smaller
+one, and an empty one has none; rooms that are left serve other lists (``kernels/slabs``). ``homes`` knows where each
+row stands, so that it is removed (the last entry takes its place) or rewritten in constant time.
 """
 
 from __future__ import annotations
@@ -21,13 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
+from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
+from nearcast.kernels.slabs import END, allot, empty_slabs, release, size_class
+from nearcast.matching.structures.postings import check_rooms, longer
 
-__all__ = ["Buckets", "Entries", "Pool"]
+__all__ = ["Buckets", "Entries", "Pool", "homes_for"]
 
 _SPARE = config.MO_TREE_SPARE
+_START = config.POSTING_START
+_SHORT = config.POSTING_SHORT
+_LARGEST = 30  # a room has at most 2^30 entries
 
 
 class Pool(NamedTuple):
@@ -38,7 +45,7 @@ class Pool(NamedTuple):
     details: NDArray[np.uint64]  # [entry, 2 + words]: the box, and the first words of the sketch
     boxes: NDArray[np.float32]  # the same memory: a row begins with the four sides of the box
     more: NDArray[np.uint64]  # [entry, words]: the others
-    rows: NDArray[np.int32]
+    rows: NDArray[np.int32]  # in a free room, the link to the next one
 
 
 class Entries(NamedTuple):
@@ -54,25 +61,39 @@ class Entries(NamedTuple):
         return cls(np.empty(rows, np.int32), np.empty(rows, np.uint64), np.empty((rows, words), np.uint64))
 
 
+def homes_for(rows: int) -> GrowableArray:
+    """Return the homes [row, 2] of so many rows, none of which is in a list: the list, and the place in it."""
+    homes = GrowableArray(np.empty((0, 2), np.int32)).reserve(rows)
+    homes.fill(rows, -1)
+    return homes
+
+
 class Buckets:
     """The pool, and how it grows; *words* of the sketch are in the details, and how many are beside them."""
 
     def __init__(self, lists: int, words: tuple[int, int]) -> None:
-        self._words = words
-        self.pool = self._room(np.zeros((lists, 3), np.int32), 0)
-        self._used = 0
+        details = np.empty((0, 2 + words[0]), np.uint64)
+        self.pool = Pool(
+            np.zeros((lists, 3), np.int32),
+            np.empty(0, np.uint64),
+            details,
+            details.view(np.float32),
+            np.empty((0, words[1]), np.uint64),
+            np.empty(0, np.int32),
+        )
+        self._slabs = empty_slabs(_LARGEST)
         self.entries = 0  # how many there are
 
     def build(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
     ) -> None:
         """Fill empty lists, each with as much room as it needs."""
-        sizes = np.bincount(entries.targets, minlength=len(self.pool.heads))
+        heads = self.pool.heads
+        sizes = np.bincount(entries.targets, minlength=len(heads))
         rooms = np.where(sizes > 0, sizes + sizes // _SPARE + 1, 0)
-        heads = np.zeros((len(sizes), 3), np.int32)
         heads[:, 0], heads[:, 2] = offsets_of(rooms)[:-1], rooms
-        self._used, self.entries = int(rooms.sum()), 0
-        self.pool = self._room(heads, self._used * 3 // 2)
+        self._slabs[END] = rooms.sum()
+        self._reach(int(self._slabs[END]))
         self.add(homes, boxes, rows, entries)
 
     def add(
@@ -82,15 +103,14 @@ class Buckets:
         self.entries += len(rows)
         done = 0
         while done < len(rows):
-            done, self._used = _add(
-                self.pool, homes, boxes, rows, entries, done, self._used, config.POSTING_START
-            )
+            done = _add(self.pool, self._slabs, homes, boxes, rows, entries, done)
             if done < len(rows):
-                self._make_room(int(self.pool.heads[entries.targets[done], 1]))
+                size = int(self.pool.heads[entries.targets[done], 1])
+                self._reach(int(self._slabs[END]) + 2 * max(size, _START))
 
     def remove(self, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
         """Take the entries of rows out."""
-        _remove(self.pool, homes, rows)
+        _remove(self.pool, self._slabs, homes, rows)
         self.entries -= len(rows)
 
     def rewrite(
@@ -104,9 +124,10 @@ class Buckets:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
-        pool, used = self.pool, self._used
+        pool, used = self.pool, self._slabs[END]
         return {
             "heads": pool.heads,
+            "slabs": self._slabs,
             "codes": pool.codes[:used],
             "details": pool.details[:used],
             "more": pool.more[:used],
@@ -116,35 +137,25 @@ class Buckets:
     @classmethod
     def restored(cls, arrays: dict[str, NDArray[Any]]) -> Buckets:
         """Restore on mapped arrays."""
-        heads, codes, details, more, rows = (
-            arrays[name] for name in ("heads", "codes", "details", "more", "rows")
+        heads, slabs, codes, details, more, rows = (
+            arrays[name] for name in ("heads", "slabs", "codes", "details", "more", "rows")
         )
         buckets = cls(0, (details.shape[1] - 2, more.shape[1]))
         buckets.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)
-        buckets._used, buckets.entries = len(rows), int(heads[:, 1].sum())
+        buckets._slabs, buckets.entries = slabs, int(heads[:, 1].sum())
         return buckets
 
-    def _make_room(self, size: int) -> None:
-        """Make room for a list of *size* entries to grow: compact when that frees enough, else grow by half."""
-        room, heads = len(self.pool.rows), self.pool.heads
-        sizes = heads[:, 1]
-        packed = int((sizes + sizes // _SPARE + 1).sum())
-        if room - packed < max(config.COMPACT_WASTE * room, config.POSTING_START + 2 * size):
-            room = packed + max(packed // 2, config.POSTING_START + 2 * size)
-        wider = self._room(heads, room)
-        self._used = _compact(self.pool, wider)
-        self.pool = wider
+    def check(self) -> list[str]:
+        """Return what is wrong with the rooms of the lists."""
+        starts, sizes, rooms = self.pool.heads.T
+        return check_rooms(starts, sizes, rooms, int(self._slabs[END]))
 
-    def _room(self, heads: NDArray[np.int32], entries: int) -> Pool:
-        details = np.empty((entries, 2 + self._words[0]), np.uint64)
-        return Pool(
-            heads,
-            np.empty(entries, np.uint64),
-            details,
-            details.view(np.float32),
-            np.empty((entries, self._words[1]), np.uint64),
-            np.empty(entries, np.int32),
-        )
+    def _reach(self, entries: int) -> None:
+        """Let the pool have room for so many entries in all."""
+        heads, codes, details, _, more, rows = self.pool
+        if entries > len(rows):
+            codes, details, more, rows = (longer(column, entries) for column in (codes, details, more, rows))
+            self.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)
 
 
 @kernel
@@ -173,48 +184,54 @@ def _write(
 
 
 @kernel
-def _copy(pool: Pool, first: int, into: Pool, at: int, count: int) -> None:
-    into.codes[at : at + count] = pool.codes[first : first + count]
-    into.details[at : at + count] = pool.details[first : first + count]
-    into.more[at : at + count] = pool.more[first : first + count]
-    into.rows[at : at + count] = pool.rows[first : first + count]
+def _resize(pool: Pool, slabs: NDArray[np.int64], target: int, need: int) -> bool:
+    """Move a list to a room for *need* entries or more, or to none; tell whether the pool had one."""
+    heads, codes, details, _, more, rows = pool
+    first, size, room = heads[target, 0], heads[target, 1], heads[target, 2]
+    at, wider = 0, 0
+    if need > 0:
+        k = size_class(max(need, _START))
+        wider = 1 << k
+        if slabs[END] + wider > rows.size:
+            return False
+        at = allot(slabs, rows, k, 0)
+        codes[at : at + size] = codes[first : first + size]
+        details[at : at + size] = details[first : first + size]
+        more[at : at + size] = more[first : first + size]
+        rows[at : at + size] = rows[first : first + size]
+    release(slabs, rows, first, room, 0)
+    heads[target, 0], heads[target, 2] = at, wider
+    return True
 
 
 @kernel
 def _add(
     pool: Pool,
+    slabs: NDArray[np.int64],
     homes: NDArray[np.int32],
     boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     entries: Entries,
     begin: int,
-    used: int,
-    start_room: int,
-) -> Any:
-    """Append entries from number *begin* on; return (next, used) when done or when the pool is full."""
+) -> int:
+    """Append entries from number *begin* on; return the number of the first that found the pool full, or all."""
     heads, codes, details, sides, more, entry_rows = pool
     targets, new_codes, new_sketches = entries
-    room = entry_rows.size
     for i in range(begin, rows.size):
         target = targets[i]
         size = heads[target, 1]
-        if size == heads[target, 2]:
-            wider = size + max(start_room, size // 4)
-            if used + wider > room:
-                return i, used
-            _copy(pool, heads[target, 0], pool, used, size)
-            heads[target, 0], heads[target, 2] = used, wider
-            used += wider
+        if size == heads[target, 2] and not _resize(pool, slabs, target, size + 1):
+            return i
         at = heads[target, 0] + size
         _write(codes, details, sides, more, entry_rows, at, boxes, rows[i], new_codes, new_sketches, i)
         homes[rows[i], 0], homes[rows[i], 1] = target, size
         heads[target, 1] = size + 1
-    return rows.size, used
+    return rows.size
 
 
 @kernel
-def _remove(pool: Pool, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
-    """Take entries out; the last one of the list takes the free place."""
+def _remove(pool: Pool, slabs: NDArray[np.int64], homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
+    """Take entries out; the last one of the list takes the free place. A list that has become short moves."""
     heads, codes, details, _, more, entry_rows = pool
     for row in rows:
         target, position = homes[row, 0], homes[row, 1]
@@ -228,6 +245,8 @@ def _remove(pool: Pool, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> No
             homes[entry_rows[to], 1] = position
         heads[target, 1] = last
         homes[row, 0] = -1
+        if last == 0 or (_SHORT * last <= heads[target, 2] and heads[target, 2] > _START):
+            _resize(pool, slabs, target, 2 * last)  # it may stay where the pool is full
 
 
 @kernel
@@ -264,18 +283,3 @@ def _rewrite(
             movers[count] = i
             count += 1
     return movers[:count]
-
-
-@kernel
-def _compact(pool: Pool, into: Pool) -> int:
-    """Copy the lists one after the other, with a little spare room; return the end."""
-    used = 0
-    for target in range(pool.heads.shape[0]):
-        first, size = pool.heads[target, 0], pool.heads[target, 1]
-        room = 0
-        if size > 0:
-            _copy(pool, first, into, used, size)
-            room = size + size // _SPARE + 1
-        into.heads[target, 0], into.heads[target, 2] = used, room
-        used += room
-    return used

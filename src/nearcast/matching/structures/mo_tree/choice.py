@@ -32,7 +32,7 @@ from nearcast.matching.structures.scale import (
 )
 from nearcast.matching.structures.sketch import FIELDS, GROUPS, RUN_CELLS
 
-__all__ = ["DIRECTORY", "Choice", "Figures", "choose_layers"]
+__all__ = ["DIRECTORY", "QUICK", "THOROUGH", "Choice", "Effort", "Figures", "choose_layers"]
 
 DIRECTORY = 2  # layers whose cells number the lists of clauses
 
@@ -75,6 +75,22 @@ class Choice(NamedTuple):
     figures: list[Figures]  # of the directory's layers, then of those in the code
 
 
+class Effort(NamedTuple):
+    """How much a choice may look at."""
+
+    sample: int  # clauses
+    attributes: int  # that are considered, the most tested ones
+    fine: int  # of them and the axes, that are considered for the directory, the best ones with equal cells
+
+
+THOROUGH = Effort(
+    config.MO_TREE_SAMPLE, config.MO_TREE_CANDIDATES, config.MO_TREE_CANDIDATES + 2
+)  # everything, for a structure that is built
+QUICK = Effort(
+    config.MO_TREE_QUICK_SAMPLE, GROUPS * FIELDS, config.MO_TREE_QUICK_FINE
+)  # in a few milliseconds, for one that others wait for
+
+
 def choose_layers(
     clauses: Clauses,
     rows: NDArray[np.int64],
@@ -82,19 +98,21 @@ def choose_layers(
     layers: int,
     levels: int,
     threshold: float,
+    effort: Effort = THOROUGH,
 ) -> Choice:
     """Choose at most *layers* (H), the directory's of *levels* (L), for clause *rows* and a sample of messages."""
     rng = np.random.default_rng(0)
-    sample = rows if len(rows) <= config.MO_TREE_SAMPLE else np.sort(rng.choice(rows, config.MO_TREE_SAMPLE))
-    tested = most_tested(clauses, sample, config.MO_TREE_CANDIDATES)
+    sample = rows if len(rows) <= effort.sample else np.sort(rng.choice(rows, effort.sample))
+    tested = most_tested(clauses, sample, effort.attributes)
     candidates = _candidates(clauses, sample, [X, Y, *tested], messages)
     finest = min(max(levels, int(np.sqrt(len(rows)) / config.MO_TREE_STEM)), config.MO_TREE_CELLS)
-    fine = [_layer(candidate, levels, threshold, finest) for candidate in candidates]
-    order = sorted(range(len(fine)), key=lambda i: (fine[i].left, i))
-    directory = [fine[i] for i in order[:DIRECTORY]]
     runs = level_counts(RUN_CELLS), np.arange(1, RUN_CELLS + 1) / RUN_CELLS
-    further = [_measured(candidates[i], *runs) for i in sorted(order[DIRECTORY:])]
-    further.sort(key=lambda layer: layer.left)
+    coarse = [_measured(candidate, *runs) for candidate in candidates]
+    order = sorted(range(len(coarse)), key=lambda i: (coarse[i].left, i))
+    fine = {i: _layer(candidates[i], levels, threshold, finest) for i in order[: effort.fine]}
+    best = sorted(fine, key=lambda i: (fine[i].left, i))[:DIRECTORY]
+    directory = [fine[i] for i in best]
+    further = [coarse[i] for i in order if i not in best]
     code = [
         layer for layer in further[: min(FIELDS, layers - DIRECTORY)] if layer.left < config.MO_TREE_USEFUL
     ]

@@ -13,9 +13,17 @@ from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
-from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries
+from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, homes_for
 from nearcast.matching.structures.mo_tree.cells import Layers
-from nearcast.matching.structures.mo_tree.choice import DIRECTORY, Choice, Figures, choose_layers
+from nearcast.matching.structures.mo_tree.choice import (
+    DIRECTORY,
+    QUICK,
+    THOROUGH,
+    Choice,
+    Effort,
+    Figures,
+    choose_layers,
+)
 from nearcast.matching.structures.mo_tree.search import Searched, assign, search, shift
 from nearcast.matching.structures.scale import Scales, source_name
 from nearcast.matching.structures.sketch import FIELDS
@@ -27,6 +35,9 @@ _WORDS = (2, 2)  # of a clause's sketch: the first and the last cells of its int
 
 class MOTree(ClauseStructure):
     """Multi-level overlapping cells of indexing attributes (section 4 of the MO-Tree paper).
+
+    Entries come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
+    older view may miss an entry or read one twice, so that a change needs the structure alone.
 
     Parameters
     ----------
@@ -68,17 +79,23 @@ class MOTree(ClauseStructure):
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Choose the layers by their cost, and fill the buckets."""
         rows = self.members()
-        clauses = self.store.clauses
         tell("choosing attributes", 0.0)
-        self._choice = choose_layers(clauses, rows, sample, self._most_layers, self._levels, self._threshold)
-        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32), borrowed=False)
-        self._buckets = Buckets(int(np.prod(self._choice.layers.untested + 1)), _WORDS)
-        self._laid_for = len(rows)
-        self._layouts += 1
+        self._lay_out(rows, sample, THOROUGH)
         tell("assigning cells", 0.3)
+        clauses = self.store.clauses
         entries = self._entries(clauses, rows)
         tell("filling buckets", 0.7)
         self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
+
+    def _lay_out(self, rows: NDArray[np.int64], sample: Probes | None, effort: Effort) -> None:
+        """Choose the layers for clauses such as *rows*; the buckets are empty."""
+        self._choice = choose_layers(
+            self.store.clauses, rows, sample, self._most_layers, self._levels, self._threshold, effort
+        )
+        self._homes = homes_for(self.store.rows)
+        self._buckets = Buckets(int(np.prod(self._choice.layers.untested + 1)), _WORDS)
+        self._laid_for = len(rows)
+        self._layouts += 1
 
     def _entries(self, clauses: Clauses, rows: NDArray[np.int64]) -> Entries:
         entries = Entries.room(len(rows), sum(_WORDS))
@@ -87,17 +104,24 @@ class MOTree(ClauseStructure):
         return entries
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Put clauses into their buckets, or choose the layers again where they are many more."""
+        """Put clauses into their buckets."""
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        if self._buckets.entries + len(rows) > max(
-            config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST
-        ):
-            self.build()
-        else:
-            entries = self._entries(self.store.clauses, rows)
-            self._buckets.add(self._homes.values, self.store.clauses.boxes, rows, entries)
+        entries = self._entries(self.store.clauses, rows)
+        self._buckets.add(self._homes.values, self.store.clauses.boxes, rows, entries)
+
+    def outgrown(self, more: int) -> bool:
+        """Tell whether there are so many clauses that it is time to choose the layers again."""
+        enough = max(config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST)
+        return self._buckets.entries + more > enough
+
+    def successor(self) -> MOTree:
+        """Return an empty MO-Tree with layers chosen by a small sample of the clauses here."""
+        fresh = MOTree(self.store, layers=self._most_layers, levels=self._levels, threshold=self._threshold)
+        fresh.part, fresh._layouts = self.part, self._layouts
+        fresh._lay_out(np.flatnonzero(self._homes.values[:, 0] >= 0), None, QUICK)
+        return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take clauses out of their buckets."""
@@ -171,7 +195,7 @@ class MOTree(ClauseStructure):
 
     def check(self) -> list[str]:
         """Compare what is arranged with the clauses."""
-        found = []
+        found = self._buckets.check()
         alive = self.members()
         heads, codes, details, boxes, more, rows = self._buckets.pool
         if not self._buckets.entries == int(heads[:, 1].sum()) == len(alive):

@@ -161,7 +161,8 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
     lists = np.empty(most * most, np.int32)
     ends = np.empty((knots.shape[0], 2))
     for p in range(start, stop):
-        probe_positions(knots, slopes, numbers, p, probe_boxes, value_offsets, value_attributes, values, ends)
+        begin, end = value_offsets[p], value_offsets[p + 1]
+        probe_positions(knots, slopes, numbers, p, probe_boxes, begin, end, value_attributes, values, ends)
         for layer in range(DIRECTORY):
             low, high = ends[layer, 0], ends[layer, 1]
             found = 0

@@ -8,6 +8,7 @@ given as points that stand for equal shares of them: measured ones are samples, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,19 +76,20 @@ def most_width(target: float, count: int) -> float:
     return (target * (count - 1) + 1) / count
 
 
-def mean_stabbed(count: int, width: float, values: NDArray[np.float64] | None) -> float:
-    """Return ρ_i, how many cells of a level a value lies in on the average (equations 2 and 3)."""
+def mean_stabbed(count: int, width: Any, values: NDArray[np.float64] | None) -> Any:
+    """Return ρ_i, how many cells of a level a value lies in on the average (equations 2 and 3), for each width."""
     if values is None or count == 1:
         return count * width
+    width = np.asarray(width)[..., None]
     starts = (1 - width) / (count - 1) * np.arange(count)
     ordered = np.sort(values)
     inside = np.searchsorted(ordered, starts + width, "right") - np.searchsorted(ordered, starts, "left")
-    return float(inside.sum()) / max(len(ordered), 1)
+    return inside.sum(axis=-1) / max(len(ordered), 1)
 
 
 def success_rate(
-    count: int, width: float, widths: NDArray[np.float64], lows: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+    count: int, width: Any, widths: NDArray[np.float64], lows: NDArray[np.float64] | None
+) -> Any:
     """Return r_i(x), the chance of each interval to find a cell of the level (equations 4 and 5, Lemma 4)."""
     if count == 1:
         return np.ones(len(widths))
@@ -95,15 +97,19 @@ def success_rate(
         room = np.maximum(width - widths, 0.0)
         return np.minimum(count * room / np.maximum(1.0 - widths, 1e-12), 1.0)
     step = (1 - width) / (count - 1)
-    nearest = np.clip(np.floor(lows / step), 0, count - 1) if step > 0 else np.zeros(len(lows))
+    nearest = np.minimum(np.floor(lows / np.maximum(step, 1e-300)), count - 1)
     return ((lows >= nearest * step) & (lows + widths <= nearest * step + width)).astype(np.float64)
 
 
-def intercepted(count: int, width: float, low: float, high: float, law: Law) -> float:
-    """Return γ_i, the share of all intervals that are wider than *low*, at most *high*, and find a cell (6)."""
+def intercepted(count: int, width: Any, low: float, high: float, law: Law) -> Any:
+    """Return γ_i, the share of all intervals that are wider than *low*, at most *high*, and find a cell (6).
+
+    There may be one width, or an array of them: then it is a share for each.
+    """
     meant = (law.widths > low) & (law.widths <= high)
     lows = None if law.lows is None else law.lows[meant]
-    return float(success_rate(count, width, law.widths[meant], lows).sum()) / max(len(law.widths), 1)
+    found = success_rate(count, np.asarray(width)[..., None], law.widths[meant], lows)
+    return found.sum(axis=-1) / max(len(law.widths), 1)
 
 
 def optimal_widths(
@@ -129,9 +135,9 @@ def optimal_widths(
         below = float(targets[i - 1]) if i else -1.0
         ways = np.linspace(least_width(target), most_width(target, count), steps + 1)
         tried.append(ways)
-        gain = [intercepted(count, width, below, target, law) for width in ways.tolist()]
+        gain = intercepted(count, ways, below, target, law)
         gains.append(np.maximum.accumulate(gain))  # a wider cell is never worse; samples may say so by chance
-        costs.append(np.array([mean_stabbed(count, width, law.values) for width in ways.tolist()]))
+        costs.append(mean_stabbed(count, ways, law.values))
 
     def chosen(price: float) -> list[int]:
         return [int(np.argmax(gain - price * cost)) for gain, cost in zip(gains, costs)]
