@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["side_by_side"]
+__all__ = ["CORES", "side_by_side"]
+
+CORES = os.cpu_count() or 1  # asking takes longer than a small piece of work
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")

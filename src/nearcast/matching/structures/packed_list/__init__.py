@@ -10,7 +10,6 @@ whole only when it is built.
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,10 +17,9 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ragged import runs_take
 from nearcast.kernels import kernel
 from nearcast.kernels.slabs import END, release
-from nearcast.kernels.threads import side_by_side
+from nearcast.kernels.threads import CORES, side_by_side
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
@@ -63,50 +61,45 @@ class PackedList(ClauseStructure):
         self._word_lists = GrowableArray(np.full(len(frequency), -1, np.int32), borrowed=False)
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(self.store.rows)
         tell("choosing lists", 0.1)
-        lists, targets, extras = self._assign(rows, 1)
+        targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
+
+        def describe(start: int) -> None:
+            stop = min(start + config.PACKED_SHARE, len(rows))
+            _describe(clauses, frequency, rows, start, stop, targets, extras)
+
+        side_by_side(describe, range(0, len(rows), config.PACKED_SHARE), CORES)
+        lists = _number(self._word_lists.values, 1, targets)
         tell("filling lists", 0.4)
         sizes = np.bincount(targets, minlength=lists)
         self._lists = _laid_out(sizes, lists)
         _fill(self._lists, clauses.boxes, rows, targets, extras, self._homes.values)
         tell("packing lists", 0.6)
         volume = np.cumsum(np.where(sizes > FLAT, sizes, 0))
-        cores = os.cpu_count() or 1
-        shares = 4 * cores
+        shares = 4 * CORES
         cuts = np.searchsorted(volume, np.linspace(0, volume[-1], shares + 1)[1:-1])
         edges = [0, *cuts.tolist(), lists]
 
         def pack(share: int) -> None:
             pack_range(self._lists, self._homes.values, edges[share], edges[share + 1])
 
-        side_by_side(pack, range(shares), cores)
-
-    def _assign(
-        self, rows: NDArray[np.int64], lists: int
-    ) -> tuple[int, NDArray[np.int32], NDArray[np.int32]]:
-        """Choose the list and the extras of clause rows; return how many lists there are then, and both."""
-        targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
-        clauses, frequency = self.store.clauses, self._frequency.values
-
-        def describe(start: int) -> None:
-            _describe(clauses, frequency, rows, start, start + config.PACKED_SHARE, targets, extras)
-
-        side_by_side(describe, range(0, len(rows), config.PACKED_SHARE), os.cpu_count() or 1)
-        return _number(self._word_lists.values, lists, targets), targets, extras
+        side_by_side(pack, range(shares), CORES)
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses to the lists of their rarest keywords."""
         clauses = self.store.clauses
-        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
-        unseen = int(words.max(initial=-1)) + 1 - len(self._frequency.values)
-        if unseen > 0:
-            self._frequency.fill(unseen, 0)
-            self._word_lists.fill(unseen, -1)
-        _count(self._frequency.values, words, 1)
+        words = _count(clauses, rows, 1, self._frequency.values)
+        if words > 0:  # new ones, so nothing was counted
+            words -= len(self._frequency.values)
+            self._frequency.fill(words, 0)
+            self._word_lists.fill(words, -1)
+            _count(clauses, rows, 1, self._frequency.values)
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
         before = int(self._lists.state[LISTS])
-        lists, targets, extras = self._assign(rows, before)
+        targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
+        _describe(clauses, self._frequency.values, rows, 0, len(rows), targets, extras)
+        lists = _number(self._word_lists.values, before, targets)
         if lists > len(self._lists.heads):
             self._lists = grown(self._lists, numbers=lists)
         self._lists.heads[before:lists] = 0
@@ -125,9 +118,7 @@ class PackedList(ClauseStructure):
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take the postings of clauses out."""
-        clauses = self.store.clauses
-        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
-        _count(self._frequency.values, words, -1)
+        _count(self.store.clauses, rows, -1, self._frequency.values)
         change.unpost(self._lists, self._homes.values, rows)
 
     def shift(self, rows: NDArray[np.int64]) -> None:
@@ -228,9 +219,22 @@ def _ranges(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
 
 
 @kernel
-def _count(frequency: NDArray[np.int32], words: NDArray[np.int32], change: int) -> None:
-    for word in words:
-        frequency[word] += change
+def _count(clauses: Clauses, rows: NDArray[np.int64], change: int, frequency: NDArray[np.int32]) -> int:
+    """Change the frequency of each keyword of clause rows.
+
+    Returns 0, or, with nothing changed, how many words there are where *frequency* does not know them all.
+    """
+    runs, keywords = clauses.keyword_runs, clauses.keywords
+    known = frequency.size
+    for row in rows:
+        for k in range(runs[row, 0], runs[row, 1]):
+            known = max(known, keywords[k] + 1)
+    if known > frequency.size:
+        return known
+    for row in rows:
+        for k in range(runs[row, 0], runs[row, 1]):
+            frequency[keywords[k]] += change
+    return 0
 
 
 def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
@@ -271,7 +275,7 @@ def _describe(
     """Write the rarest keyword of clause rows (-1: none), and what else they need; see ``layout``."""
     _, keyword_runs, keywords, forbidden_runs, _, test_runs = clauses[:6]
     any_forbidden, any_tests = clauses.forbidden.size > 0, clauses.test_attributes.size > 0
-    for i in range(start, min(stop, rows.size)):
+    for i in range(start, stop):
         c = rows[i]
         first, second, third = -1, -1, -1  # the rarest keywords, rarest first
         for k in range(keyword_runs[c, 0], keyword_runs[c, 1]):
