@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 
+_FIRST = np.zeros(1, np.int64)
+
+
 def subscriptions_from_objects(
     subscriptions: Iterable[Subscription], *, like: Any = None, with_ids: bool = True
 ) -> SubscriptionTable:
@@ -51,7 +54,8 @@ def subscriptions_from_objects(
     vocabulary, attributes = coding.words()
     ids = ids_of([sub.id for sub in subs]) if with_ids else None
     lists = code_clauses([sub.clauses for sub in subs], vocabulary, attributes)
-    clauses, owners, shapes = cross(lists, np.arange(len(subs)), place([sub.region for sub in subs]))
+    every = _FIRST if len(subs) == 1 else np.arange(len(subs))
+    clauses, owners, shapes = cross(lists, every, place([sub.region for sub in subs]))
     return SubscriptionTable(clauses, owners, len(subs), shapes, ids, coding)
 
 

@@ -388,10 +388,13 @@ def _at(ids: pa.Array | list[Any], position: int) -> Any:
 
 
 def _put(names: _Names, words: pa.Array | list[Any], rows: NDArray[Any]) -> None:
-    codes = names.words.add(words)
-    for column, size in ((names.rows, len(names.words)), (names.codes, int(rows.max()) + 1)):
+    codes: Any = names.words.add(words)
+    last = int(rows[0]) if len(rows) == 1 else int(rows.max())
+    for column, size in ((names.rows, len(names.words)), (names.codes, last + 1)):
         if size > len(column.values):
             column.fill(size - len(column.values), _NONE)
+    if len(rows) == 1:  # a single number is a much faster index than an array
+        codes, rows = int(codes[0]), last
     names.rows.values[codes] = rows
     names.codes.values[rows] = codes
 
