@@ -297,6 +297,7 @@ COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
 COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal depth is rebuilt
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
+ENGINE_CENSUS_ROWS: Final = 4_096  # rows that a census of the words in use looks at in one call
 ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
 
 # --- Distribution over shards ---------------------------------------------------------------------------------------

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.clock import Clock, SystemClock
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.columns.clauses import take_clauses
 from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
 from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.recode import recoded
+from nearcast.engine.census import WordCensus
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
@@ -89,6 +88,7 @@ class Engine:
         self._coming = ComingMessages()
         self._published = self._expired = self._delivered = 0
         self._compact_at = config.ENGINE_COMPACT_WORDS
+        self._census: WordCensus | None = None  # under way
 
     def __len__(self) -> int:
         """How many subscriptions there are."""
@@ -187,7 +187,7 @@ class Engine:
         ids.put(self._ids.column(rows).plain(), np.arange(len(rows)))
         valid = self._valid.recoded(coding)
         self._coming.recode(coding)
-        self._index, self._ids, self._valid = index, ids, valid
+        self._index, self._ids, self._valid, self._census = index, ids, valid, None
         self._compact_at = max(config.ENGINE_COMPACT_WORDS, 2 * self._words())
 
     def _words(self) -> int:
@@ -196,17 +196,17 @@ class Engine:
         return len(vocabulary) + len(attributes.strings)
 
     def _compact_if_wasteful(self) -> None:
-        """Compact where most words are of no use; look for that when there are twice as many as the last time."""
+        """Compact if most words are unused. A census finds out, whenever there are twice as many as the last time."""
         if self._words() < self._compact_at:
             return
-        self._compact_at = 2 * self._words()
-        subscribed, kept = self._index.store, self._valid.store.rows
-        clauses = take_clauses(subscribed.clauses, np.flatnonzero(subscribed.alive))
-        rows = np.flatnonzero(kept.alive)
-        _, words = runs_take(kept.stored.keyword_runs, kept.stored.keywords, rows)
-        used = np.unique(np.concatenate([clauses.keywords, clauses.forbidden, words]))
-        if len(used) < self._words() // 2:
-            self.compact()
+        if self._census is None:
+            vocabulary, _ = self.coding.words()
+            self._census = WordCensus(self._index.store, self._valid.store.rows, len(vocabulary))
+        if self._census.step():
+            used, self._census = self._census.used, None
+            self._compact_at = 2 * self._words()
+            if used < self._words() // 2:
+                self.compact()
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
