@@ -1,10 +1,10 @@
 """Posting lists in one pool: append, remove, scan, compact.
 
-A posting is a clause's box as four float32 and the clause row: 20 bytes, read from front to back. Rounding keeps
-order (a <= b is still a <= b afterwards), so a box and a message that touch still touch when both are rounded;
-what only seems to is refused by the decision, on float64. Each list has room to grow; a full one moves to the end
-of the pool with double the room. A clause has one posting: ``Homes`` finds it, so removal is constant time (the
-last posting of the list takes the free place).
+A posting is a clause's box as four float32 and the clause row: 20 bytes, read from front to back. Rounding preserves
+order (a <= b is still a <= b afterwards), so a box and a message that touch still touch when both are rounded; a pair
+that touches only after rounding is refused by the decision, on float64. Each list has room to grow; a full list moves
+to the end of the pool and gets twice the room. A clause has one posting, which ``Homes`` finds, so removal takes
+constant time: the last posting of the list takes the free place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nearcast.kernels import kernel
 
 __all__ = ["FULL", "Homes", "Pool", "add", "candidates", "compact", "remove"]
 
-FULL = -1  # what candidates returns when the output has no room
+FULL = -1  # returned by candidates when the output has no room
 
 
 class Pool(NamedTuple):
-    """Posting lists; the arrays of postings are longer than what is used."""
+    """Posting lists; the arrays of postings are longer than the part in use."""
 
     starts: NDArray[np.int64]  # of each list
     sizes: NDArray[np.int32]
@@ -32,7 +32,7 @@ class Pool(NamedTuple):
 
 
 class Homes(NamedTuple):
-    """Where the posting of each clause stands."""
+    """The list of each clause's posting, and its position there."""
 
     lists: NDArray[np.int32]
     positions: NDArray[np.int32]
@@ -49,9 +49,10 @@ def add(
     used: int,
     room: int,
 ) -> Any:
-    """Append clause rows to lists from number *begin* on; returns (next, used) when done or when the pool is full.
+    """Append the clause rows from ``rows[begin]`` on to their target lists, until all are done or the pool is full.
 
-    *boxes* are those of all clauses, *used* is the end of the pool, *room* that of a list's first block.
+    Returns (next, used). *boxes* are those of all clauses, *used* is the end of the used part of the pool, and *room*
+    is the room that a list gets first.
     """
     starts, sizes, rooms, posting_boxes, posting_rows = pool
     lists, positions = homes
@@ -97,7 +98,7 @@ def remove(pool: Pool, homes: Homes, rows: NDArray[np.int64]) -> None:
 
 @kernel
 def compact(pool: Pool, boxes: NDArray[np.float32], rows: NDArray[np.int32]) -> int:
-    """Copy the lists one after the other into new arrays, without spare room; return the end."""
+    """Copy the lists into new arrays one after the other, without spare room; return the end."""
     starts, sizes, rooms, old_boxes, old_rows = pool
     used = 0
     for target in range(starts.size):
@@ -122,9 +123,9 @@ def candidates(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """Write the clauses of one list whose box touches the box *query*; return the new end, or FULL without room.
+    """Write the clauses of one list whose box touches the box *query*; return the new end, or FULL if there is no room.
 
-    No branch depends on the data: half of the boxes of a list may touch, and a wrong guess would cost more than
+    No branch depends on the data: half of the boxes of a list may touch, and a mispredicted branch would cost more than
     the write.
     """
     start, size = starts[target], sizes[target]

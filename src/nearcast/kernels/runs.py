@@ -1,13 +1,13 @@
-"""Runs of any length in a pool of values. Freed runs are chained by their length and given out again.
+"""Runs of any length in a pool of values. Freed runs are chained by length and given out again.
 
-A ragged column keeps the values of all its rows in one pool, and a row's *run* says where its own begin and end. The
-allocator of a pool is one small integer array, *room*: entry ``END`` is the number of values handed out so far, entry
-``n`` (from 1 to ``LONGEST``) is the first free run of just n values, or -1, and entry ``LONGER`` is the first free run
-that is longer. ``FREE`` counts the free runs. The chains go through *links*, an integer array of the pool: a free run
-holds the start of the next one, and a longer run its length behind that.
+A ragged column keeps the values of all its rows in one pool; the *run* of a row says where its values begin and end.
+The allocator of a pool is one small integer array, *room*: entry ``END`` is the number of values handed out so far,
+entry ``n`` (from 1 to ``LONGEST``) is the first free run of exactly n values, or -1, and entry ``LONGER`` is the first
+free run that is longer than all of these. ``FREE`` counts the free runs. The chains go through *links*, an integer
+array of the pool: a free run holds the start of the next one and, if it is one of the longer ones, its length after it.
 
 A run is cut to fit and never joined to its neighbour again. Memory stays bounded all the same: a run of n values is
-made only when all of that length are in use, so there are never more of them than rows needed at a time.
+made only when all runs of that length are in use, so there are never more of them than rows needed at one time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["END", "FREE", "allot_runs", "compare_runs", "copy_runs", "empty_room
 _AHEAD = config.UPDATE_AHEAD
 
 END = 0
-LONGEST = 32  # of the lengths that have a chain of their own
+LONGEST = 32  # the longest length that has a chain of its own
 LONGER, FREE = LONGEST + 1, LONGEST + 2
 
 
@@ -51,7 +51,7 @@ def _release(room: NDArray[np.int64], links: NDArray[np.int32], at: int, size: i
 
 @kernel
 def _allot(room: NDArray[np.int64], links: NDArray[np.int32], size: int) -> Any:
-    """Return where a run of *size* values begins: the shortest free one that holds it, or the end of the pool."""
+    """Return the start of a run of *size* values: at the front of a free run, or at the end of the pool."""
     if size == 0:
         return np.int64(0)
     if room[FREE] == 0:
@@ -90,7 +90,7 @@ def allot_runs(
     rows: NDArray[np.int64],
     like: NDArray[np.int32],
 ) -> None:
-    """Give each of *rows* a run as long as that of *like* in its place; behind ``END`` is room for all of them."""
+    """Give row ``rows[i]`` a run as long as ``like[i]``; behind ``END`` the pool must have room for all of them."""
     for i in range(rows.size):
         size = like[i, 1] - like[i, 0]
         at = _allot(room, links, size)
@@ -106,7 +106,7 @@ def copy_runs(
     rows: NDArray[np.int64],
     out: NDArray[Any],
 ) -> None:
-    """Copy the values of each run of *source* to the run of the row in its place, which is as long."""
+    """Copy the values of run ``source[i]`` to the run of row ``rows[i]``, which has the same length."""
     for i in range(rows.size):
         first, at = source[i, 0], runs[rows[i], 0]
         for k in range(source[i, 1] - first):
@@ -117,7 +117,7 @@ def copy_runs(
 def release_runs(
     room: NDArray[np.int64], links: NDArray[np.int32], runs: NDArray[np.int32], rows: NDArray[np.int64]
 ) -> None:
-    """Free the runs of *rows*, which have none from now on."""
+    """Free the runs of *rows*, and leave the rows without any."""
     for row in rows:
         first = runs[row, 0]
         _release(room, links, first, runs[row, 1] - first)
@@ -134,7 +134,7 @@ def compare_runs(
     rows: NDArray[np.int64],
     changed: NDArray[np.bool_],
 ) -> None:
-    """Mark the runs of *source* that differ from the run of the row in their place."""
+    """Set ``changed[i]`` if run ``source[i]`` differs from the run of row ``rows[i]``."""
     for i in range(rows.size):
         prefetch(runs, rows[i])
     for i in range(rows.size):

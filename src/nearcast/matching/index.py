@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.columns.clause_rows import ClauseLists, Placed, cross, place
+from nearcast.columns.clause_rows import ClauseLists, Placement, cross, place
 from nearcast.columns.clauses import distinct_conjunctions, take_clauses
 from nearcast.columns.ragged import box_rows
 from nearcast.columns.rows.clauses import ClauseStore
@@ -173,10 +173,9 @@ class Index(Holder[ClauseStore]):
         """Return the clause rows that replace *old*: each different conjunction with each box of the new region."""
         store = self._rows
         conjunctions = distinct_conjunctions(store.clauses, old)
-        if store.vocabulary is None and isinstance(
-            region, np.ndarray | list | tuple
-        ):  # raw, as in from_arrays
-            placed = Placed(np.array([0, 1]), box_rows([region], "region"), NO_SHAPES)
+        # Where the caller uses bare codes, four numbers are taken as they are, as in from_arrays.
+        if store.vocabulary is None and isinstance(region, np.ndarray | list | tuple):
+            placed = Placement(np.array([0, 1]), box_rows([region], "region"), NO_SHAPES)
         else:
             if isinstance(region, np.ndarray):
                 region = region.tolist()

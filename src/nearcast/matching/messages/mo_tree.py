@@ -19,7 +19,7 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
-from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
+from nearcast.kernels.verify import NEGATED, Clauses, StoredProbes, keep_satisfying, keep_valid
 from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, Pool
 from nearcast.matching.structures.mo_tree.choice import DIRECTORY
@@ -196,7 +196,7 @@ def _by_sample(clauses: Clauses) -> tuple[list[int], list[int]]:
     return best[:DIRECTORY], coded[: GROUPS * FIELDS]
 
 
-def _by_presence(stored: Stored) -> list[int]:
+def _by_presence(stored: StoredProbes) -> list[int]:
     """Return the attributes that most messages have."""
     counts = np.bincount(stored.value_attributes, minlength=1)
     order = np.argsort(-counts, kind="stable")[: GROUPS * FIELDS]
@@ -204,7 +204,7 @@ def _by_presence(stored: Stored) -> list[int]:
     return popular
 
 
-def _knots(stored: Stored, sample: NDArray[np.int64], sources: list[int]) -> list[NDArray[np.float64]]:
+def _knots(stored: StoredProbes, sample: NDArray[np.int64], sources: list[int]) -> list[NDArray[np.float64]]:
     """Return the knots of each source's scale, by the values of sampled probe rows."""
     knots = []
     for source in sources:
@@ -227,7 +227,7 @@ def _assign(
     scales: Scales,
     fields: NDArray[np.int32],
     cells: int,
-    stored: Stored,
+    stored: StoredProbes,
     rows: NDArray[np.int64],
     entries: Entries,
 ) -> None:
@@ -252,7 +252,7 @@ def _assign(
 
 
 class _Searched(NamedTuple):
-    stored: Stored
+    stored: StoredProbes
     scales: Scales
     fields: NDArray[np.int32]  # the scales whose cells are in the codes
     cells: int  # of a layer of the directory
