@@ -83,7 +83,7 @@ class KernelCache(_Cache):
         self._enabled = True
 
     def disable(self) -> None:
-        """Always compile."""
+        """Compile every kernel anew."""
         self._enabled = False
 
     def flush(self) -> None:
@@ -102,9 +102,8 @@ class KernelCache(_Cache):
             places.append((own, processor))
         for place, kind in places:
             key = self._key(sig, kind)
-            with contextlib.suppress(
-                Exception
-            ):  # whatever is wrong with the file, the kernel can be compiled
+            # Whatever is wrong with the file, the kernel can be compiled.
+            with contextlib.suppress(Exception):
                 parts = _read(_path(place, key), key)
                 return CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
         _announce()
@@ -118,9 +117,8 @@ class KernelCache(_Cache):
         parts = list(data._reduce())
         parts[_ANNOTATION] = ""
         key = self._key(sig, data.codegen.magic_tuple())
-        with contextlib.suppress(
-            OSError
-        ):  # if the disk is full, for instance, the kernel works but is not kept
+        # If the disk is full, for instance, the kernel works but is not kept.
+        with contextlib.suppress(OSError):
             payload: bytes = dumps(tuple(parts))  # type: ignore[no-untyped-call]
             _write(_path(place, key), key, payload)
             _prune(place)

@@ -59,9 +59,8 @@ def find_normal_form(program: Program, stack: Stack) -> Any:
     """Write the clauses to the beginning of the stack; return how many, 0 if they are left to Python."""
     starts = stack.starts
     starts[0] = 0
-    lists: Any = np.int64(
-        0
-    )  # a plain 0 is a constant to Numba: functions that take it would be compiled twice
+    # A plain 0 is a constant to Numba, and the functions that take it would be compiled twice.
+    lists: Any = np.int64(0)
     top = pairs = lists
     for at in range(program.step_count):
         step, operand = program.steps[at, 0], program.steps[at, 1]

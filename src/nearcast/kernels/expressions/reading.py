@@ -172,9 +172,7 @@ def _operand(data: NDArray[np.uint8], folds: NDArray[np.uint16], negated: int, p
                 return _WRONG, 0
             name = attribute_number(data, begin, end, program)
             return _membership(data, folds, name, excluded, negated, program)
-    if (
-        kind == NUMBER and not 48 <= data[begin] <= 57
-    ):  # with a sign or a dot before its digits it cannot be a word
+    if kind == NUMBER and not 48 <= data[begin] <= 57:  # a sign or a dot comes first, so it is not a word
         return _WRONG, 0
     size = add_word_steps(data, begin, end, folds, negated, program)
     if size > 1:
