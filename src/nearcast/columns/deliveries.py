@@ -1,4 +1,4 @@
-"""Deliveries as columns: the one form in which subscribers are told, by the engine, top-k, Spark and the rest."""
+"""Deliveries as columns: one form for the engine, top-k, Spark, the command line and files."""
 
 from __future__ import annotations
 

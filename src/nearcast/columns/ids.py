@@ -168,7 +168,7 @@ class TypedIds:
         if not self._fits(ids):
             mine, theirs = ("strings", "integers") if self._kind is _STRINGS else ("integers", "strings")
             raise ColumnError(
-                f"the ids of {self._what}s here are {mine}, and {shown(_id_at(ids, 0))} is not one; "
+                f"the ids of {self._what}s are {mine} here, and {shown(_id_at(ids, 0))} is not one; "
                 f"{theirs} and {mine} do not mix, so give all of them as {mine}"
             )
 

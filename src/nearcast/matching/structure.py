@@ -140,7 +140,7 @@ class Structure(ABC, Generic[_Store, _Sample]):
         raise NotImplementedError
 
     def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
-        """Update rows after they have been overwritten; in those that have not *changed*, the box at most is new."""
+        """Update rows after they have been overwritten; in those that have not *changed*, at most the box is new."""
         raise NotImplementedError
 
     @abstractmethod
