@@ -187,7 +187,7 @@ def test_names_are_told_apart_by_case():
     engine = Engine("scan", store="scan")
     engine.subscribe(Subscription("a", "price < 3"))
     message = {"id": [1], "text": ["tea"], **PLACE, "Price": [2.0]}
-    said = "a column 'Price', and subscriptions ask for 'price': names of attributes are told apart by case"
+    said = "a column 'Price', and subscriptions ask for 'price': names of attributes are case-sensitive"
     with pytest.warns(NearcastWarning, match=said) as told:
         assert len(engine.publish(message)) == 0
     assert (len(told), told[0].filename) == (1, __file__)

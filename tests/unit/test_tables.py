@@ -320,7 +320,7 @@ def test_a_normal_form_that_cannot_be_read_back_is_not_written():
     table = SubscriptionTable.from_subscriptions(
         [Subscription("tea", "tea"), Subscription("long", f"{common} ({either})")]
     )
-    with pytest.raises(ExpressionError, match=r"subscription 'long' takes \d+ characters.*over 65536"):
+    with pytest.raises(ExpressionError, match=r"subscription 'long' takes \d+ characters.*more than 65536"):
         table.to_arrow()
 
 

@@ -2,8 +2,8 @@
 
 A :class:`SubscriptionTable` has *clause rows* (one conjunction with one box each) and *subscription rows*;
 ``owners`` maps the first to the second. A :class:`MessageBatch` has *probe rows* (one message with one box each)
-and *message rows*. With plain boxes and conjunctions the two are the same. :class:`Matches` speaks of subscription
-rows and message rows only.
+and *message rows*. With plain boxes and conjunctions the two are the same. :class:`Matches` has only subscription
+rows and message rows.
 """
 
 from nearcast.columns.clauses import distinct_conjunctions, take_clauses

@@ -1,4 +1,4 @@
-"""The names of attributes, as column numbers, and their strings, as codes."""
+"""Attribute names become column numbers, and their string values become codes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["AttributeNames"]
 
 
 class AttributeNames:
-    """A growing list of attributes; each is a column of a batch's attribute matrix.
+    """A growing list of attributes, each with a column number.
 
-    An attribute is a name **and** a type: ``brand = "Huawei"`` asks the string attribute, ``brand = 5`` the
-    numeric one, and these are two columns. Strings stand in the matrix as their code in :attr:`strings`.
+    An attribute is a name **and** a type: ``brand = "Huawei"`` asks for the string attribute, ``brand = 5`` for the
+    numeric one, and these are two columns. A string value is stored as its code in :attr:`strings`.
 
     >>> names = AttributeNames()
     >>> names.add("price", text=False), names.add("brand", text=True), names.add("price", text=False)
@@ -33,14 +33,14 @@ class AttributeNames:
         return len(self._columns)
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
-        """Iterate over (name, is it a string attribute) by column number."""
+        """Iterate over (name, whether it is a string attribute), in the order of column numbers."""
         return iter(self._columns)
 
     def __repr__(self) -> str:
         return f"<AttributeNames: {', '.join(name for name, _ in self)}>"
 
     def add(self, name: str, *, text: bool) -> int:
-        """Return the column of an attribute, a new one if need be."""
+        """Return the column of an attribute; a new attribute gets a new one."""
         self._folded.setdefault(name.casefold(), name)
         return self._columns.setdefault((name, text), len(self._columns))
 
@@ -49,7 +49,7 @@ class AttributeNames:
         return self._columns.get((name, text))
 
     def other_case(self, name: str) -> str | None:
-        """Return the attribute whose name differs from *name* by case alone; None if there is none, or *name* is one.
+        """Return the attribute whose name differs from *name* in case alone; None if there is none, or *name* is one.
 
         >>> names = AttributeNames([("price", False)])
         >>> names.other_case("Price"), names.other_case("price")

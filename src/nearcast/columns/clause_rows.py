@@ -1,8 +1,8 @@
-"""From regions and normal forms to clause rows: the steps that objects and tables share.
+"""Turns regions and normal forms into clause rows: the steps that objects and tables share.
 
 A subscription with k clauses and a region of b boxes becomes k × b clause rows. Expressions repeat in real tables,
-so each distinct one is coded once (:class:`ClauseLists`), regions are laid out beside (:class:`Placed`), and
-:func:`cross` multiplies the two without a Python loop.
+so each distinct one is coded once (:class:`ClauseLists`), regions are laid out separately (:class:`Placement`), and
+:func:`cross` combines the two without a Python loop.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from nearcast.geometry import Circle, Place, Polygon, Region
     from nearcast.predicates import Clause
 
-__all__ = ["ClauseLists", "Placed", "code_clauses", "cross", "place", "probe_rows"]
+__all__ = ["ClauseLists", "Placement", "code_clauses", "cross", "place", "probe_rows"]
 
 _NO_BOXES = np.empty((0, 4))
 _NO_CODES, _NO_RUN = np.empty(0, np.int32), np.zeros((1, 2), np.int32)
 _NO_TESTS = _NO_CODES, np.empty(0), np.empty(0), np.empty(0, np.uint8)
-_FIRST = np.array([0, 1])
+_ONE_EACH = np.array([0, 1])  # the offsets of one expression with one clause
 
 
 class ClauseLists(NamedTuple):
-    """Distinct expressions, each a run of clauses that have no box yet."""
+    """Distinct expressions; each is a run of clauses that have no box yet."""
 
     offsets: NDArray[np.int64]
     clauses: Clauses
 
 
-class Placed(NamedTuple):
-    """The boxes of each row's region, with the shapes that they only contain."""
+class Placement(NamedTuple):
+    """The boxes of each row's region, and the shapes of those regions that are not boxes."""
 
-    offsets: NDArray[np.int64]  # boxes of row i: offsets[i]..offsets[i + 1]
+    offsets: NDArray[np.int64]  # row i has the boxes offsets[i] to offsets[i + 1]
     boxes: NDArray[np.float64]
     shapes: Shapes
 
@@ -53,7 +53,7 @@ def code_clauses(
 ) -> ClauseLists:
     """Code the normal forms of expressions; new words and attributes get codes."""
     if len(expressions) == 1 and len(expressions[0]) == 1 and not expressions[0][0].tests:
-        return _one_clause(expressions[0][0], vocabulary)
+        return _code_one_clause(expressions[0][0], vocabulary)
     clauses = [clause for expression in expressions for clause in expression]
     tests = [(test.attribute, test.interval) for clause in clauses for test in clause.tests]
     texts = np.array([isinstance(interval.low, str) for _, interval in tests], bool)
@@ -63,7 +63,7 @@ def code_clauses(
         codes = vocabulary.add([word for words in sets for word in sorted(words)])
         return code_sets(offsets_of(np.array([len(words) for words in sets], np.int64)), codes, n, name)
 
-    # Both ends of a test that asks for a string are that string.
+    # A test for a string has that string at both ends.
     strings = attributes.strings.add([str(interval.low) for (_, interval), text in zip(tests, texts) if text])
 
     def ends(values: list[float | str]) -> NDArray[np.float64]:
@@ -87,8 +87,8 @@ def code_clauses(
     return ClauseLists(offsets_of(np.array([len(expression) for expression in expressions], np.int64)), coded)
 
 
-def _one_clause(clause: Clause, vocabulary: Vocabulary) -> ClauseLists:
-    """Code a single clause without tests, as subscribers that come one by one mostly have."""
+def _code_one_clause(clause: Clause, vocabulary: Vocabulary) -> ClauseLists:
+    """Code a single clause without tests: the usual case when subscribers come one by one."""
     wanted = len(clause.keywords)
     if clause.forbidden:
         codes = vocabulary.add([*sorted(clause.keywords), *sorted(clause.forbidden)])
@@ -100,27 +100,27 @@ def _one_clause(clause: Clause, vocabulary: Vocabulary) -> ClauseLists:
         forbidden, forbidden_runs = _NO_CODES, _NO_RUN
     runs = np.array([[0, wanted]], np.int32)
     coded = Clauses(_NO_BOXES, runs, keywords, forbidden_runs, forbidden, _NO_RUN, *_NO_TESTS)
-    return ClauseLists(_FIRST, coded)
+    return ClauseLists(_ONE_EACH, coded)
 
 
-def place(regions: Sequence[Region | Place]) -> Placed:
+def place(regions: Sequence[Region | Place]) -> Placement:
     """Lay out the boxes and shapes of regions, one or two boxes each."""
     if len(regions) == 1 and regions[0].exact:
         boxes = np.array(regions[0].boxes(), np.float64)
-        return Placed(np.array([0, len(boxes)]), boxes, NO_SHAPES)
+        return Placement(np.array([0, len(boxes)]), boxes, NO_SHAPES)
     layouts = [region.boxes() for region in regions]
     counts = np.array([len(boxes) for boxes in layouts], np.int64)
     boxes = np.array([box for layout in layouts for box in layout], np.float64).reshape(-1, 4)
     exact = np.array([region.exact for region in regions], bool)
     if exact.all():
-        return Placed(offsets_of(counts), boxes, NO_SHAPES)
+        return Placement(offsets_of(counts), boxes, NO_SHAPES)
     shaped: list[Circle | Polygon] = [region for region in regions if not region.exact]  # type: ignore[misc]
     numbers = np.where(exact, -1, np.cumsum(~exact) - 1).astype(np.int32)
-    return Placed(offsets_of(counts), boxes, Shapes.of(shaped, np.repeat(numbers, counts)))
+    return Placement(offsets_of(counts), boxes, Shapes.of(shaped, np.repeat(numbers, counts)))
 
 
 def cross(
-    lists: ClauseLists, expression_of: NDArray[np.int64], placed: Placed
+    lists: ClauseLists, expression_of: NDArray[np.int64], placed: Placement
 ) -> tuple[Clauses, NDArray[np.int32], Shapes]:
     """Return (clauses, owners, shapes): for each row, each clause of its expression with each box of its region."""
     n = len(expression_of)
@@ -130,8 +130,8 @@ def cross(
     clause_counts = np.diff(lists.offsets)[expression_of]
     if (box_counts == 1).all() and (clause_counts == 1).all():
         picks = lists.offsets[expression_of]
-        every = np.array_equal(picks, np.arange(len(lists.clauses.keyword_runs)))
-        clauses = lists.clauses if every else take_clauses(lists.clauses, picks)
+        as_they_are = np.array_equal(picks, np.arange(len(lists.clauses.keyword_runs)))
+        clauses = lists.clauses if as_they_are else take_clauses(lists.clauses, picks)
         return clauses._replace(boxes=placed.boxes), np.arange(n, dtype=np.int32), placed.shapes
     counts = clause_counts * box_counts
     owners = np.repeat(np.arange(n), counts)
@@ -143,7 +143,7 @@ def cross(
 
 
 def probe_rows(
-    placed: Placed, offsets: NDArray[np.int64], keywords: NDArray[np.int32], values: Values
+    placed: Placement, offsets: NDArray[np.int64], keywords: NDArray[np.int32], values: Values
 ) -> tuple[Probes, NDArray[np.int32]]:
     """Return (probes, owners): each message's words and values with each box of its place."""
     if len(placed.boxes) == len(placed.offsets) - 1:  # one box each

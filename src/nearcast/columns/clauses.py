@@ -1,4 +1,4 @@
-"""Clause rows: made of CSR columns, taken, put together, compared."""
+"""Operations on clause rows: build them from CSR columns, take some, concatenate, compare."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clauses_from_csr(
     test_offsets: NDArray[Any],
     *tests: NDArray[Any],
 ) -> Clauses:
-    """Return clauses of ragged columns that are given as (offsets, values)."""
+    """Build clauses from ragged columns that are given as (offsets, values)."""
     return Clauses(
         boxes,
         runs_of(keyword_offsets),
@@ -42,7 +42,7 @@ def clauses_from_csr(
 
 
 def keyword_offsets(clauses: Clauses) -> NDArray[np.int64]:
-    """Return where the keywords of each clause of a table begin: in a table they lie in the order of the rows."""
+    """Return where the keywords of each clause of a table begin; in a table they are in the order of the rows."""
     return offsets_of(clauses.keyword_runs[:, 1] - clauses.keyword_runs[:, 0])
 
 
@@ -57,12 +57,12 @@ def words_alone(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
     """Return the given clause rows, with their values in the order of the rows."""
-    test_offsets, tests = _taken(clauses.test_runs, np.arange(len(clauses.test_flags)), rows)
+    test_offsets, tests = _take_runs(clauses.test_runs, np.arange(len(clauses.test_flags)), rows)
     return clauses_from_csr(
         # The clauses of an expression have no boxes yet.
         clauses.boxes[rows] if len(clauses.boxes) else clauses.boxes,
         *runs_take(clauses.keyword_runs, clauses.keywords, rows),
-        *_taken(clauses.forbidden_runs, clauses.forbidden, rows),
+        *_take_runs(clauses.forbidden_runs, clauses.forbidden, rows),
         test_offsets,
         clauses.test_attributes[tests],
         clauses.test_lows[tests],
@@ -71,7 +71,7 @@ def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
     )
 
 
-def _taken(
+def _take_runs(
     runs: NDArray[np.int32], values: NDArray[Any], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return (offsets, values) of the given rows; a store leaves out the runs of a column that is empty."""
@@ -88,16 +88,16 @@ def concat_clauses(first: Clauses, second: Clauses) -> Clauses:
         "test_runs": first.test_attributes,
     }
 
-    def joined(name: str) -> NDArray[Any]:
+    def concatenate(name: str) -> NDArray[Any]:
         a, b = getattr(first, name), getattr(second, name)
         return np.concatenate([a, b + np.int32(len(values[name])) if name in values else b])
 
-    return Clauses(*map(joined, Clauses._fields))
+    return Clauses(*map(concatenate, Clauses._fields))
 
 
 def distinct_conjunctions(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return of the given clause rows the first of each conjunction: those of a region with two boxes come twice."""
-    seen: dict[tuple[bytes, ...], int] = {}
+    """Return the first of the given clause rows for each conjunction; a region of two boxes has each of them twice."""
+    first_rows: dict[tuple[bytes, ...], int] = {}
     taken = take_clauses(clauses, rows)
     for i, row in enumerate(rows.tolist()):
         words, forbidden, tests = (
@@ -105,5 +105,5 @@ def distinct_conjunctions(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[
         )
         parts: list[NDArray[Any]] = [taken.keywords[words], taken.forbidden[forbidden]]
         parts += [column[tests] for column in taken[6:]]
-        seen.setdefault(tuple(part.tobytes() for part in parts), row)
-    return np.array(list(seen.values()), np.int64)
+        first_rows.setdefault(tuple(part.tobytes() for part in parts), row)
+    return np.array(list(first_rows.values()), np.int64)

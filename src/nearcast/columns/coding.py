@@ -1,4 +1,4 @@
-"""What strings are coded by: the words, the attributes and their strings, the space, the analysis of text."""
+"""The coding of tables and batches: words, attributes and their strings, the space, and the analysis of text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError, shown
 from nearcast.geometry import WGS84, Planar, Space
 
-__all__ = ["Coded", "Coding", "coding_of", "coding_or_new"]
+__all__ = ["CodedColumns", "Coding", "coding_of", "coding_or_new"]
 
-_ANALYSIS = "plain"  # the only one yet: NFKC, casefold, runs of letters and digits
+_ANALYSIS = "plain"  # the only one so far: NFKC, casefold, runs of letters and digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coding:
-    """What tables and batches that meet have in common; ``like=`` takes one, or whatever has one.
+    """What a table and a batch must share to be matched; ``like=`` takes one, or anything that has one.
 
     A batch that was made for one coding is refused by another. A *bare* coding has no words: its tables and batches
-    were made from arrays, and the caller speaks in codes.
+    were made from arrays, and the caller works with codes.
 
     >>> Coding.new(), Coding()
     (<Coding: 0 words, 0 attributes>, <Coding: bare codes>)
@@ -46,29 +46,30 @@ class Coding:
 
     @property
     def coding(self) -> Coding:
-        """The coding itself, so that it stands wherever something that has one does."""
+        """The coding itself, so that ``like=`` takes it as it takes anything else that has a coding."""
         return self
 
     def fits(self, other: Coding) -> bool:
-        """Tell whether codes of the two mean the same."""
+        """Tell whether the codes of the two codings mean the same."""
         return self.vocabulary is other.vocabulary and self.attributes is other.attributes
 
     def words(self) -> tuple[Vocabulary, AttributeNames]:
-        """Return the vocabulary and the attributes, which a bare coding has not."""
+        """Return the vocabulary and the attributes; a bare coding has none, and raises."""
         if self.vocabulary is None or self.attributes is None:
             raise ColumnError(
-                "the subscriptions speak in bare codes; give messages as arrays of the same codes"
+                "the subscriptions were built from bare codes, so words cannot be looked up; "
+                "give the messages as arrays of the same codes"
             )
         return self.vocabulary, self.attributes
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many codes of words and of attributes there may be: for bare ones as many as there are numbers."""
+        """The number of codes of words and of attributes; for a bare coding, the number of possible codes."""
         words, attributes = self.vocabulary, self.attributes
         return 2**31 if words is None else len(words), 2**31 if attributes is None else len(attributes)
 
     def document(self) -> dict[str, Any]:
-        """Return what :meth:`restored` takes beside the arrays, in plain values."""
+        """Return, as plain values, what :meth:`restored` needs besides the arrays."""
         space, attributes = self.space, self.attributes
         return {
             "attributes": None if attributes is None else [[name, text] for name, text in attributes],
@@ -87,11 +88,12 @@ class Coding:
 
     @classmethod
     def restored(cls, document: dict[str, Any], arrays: Arrays) -> Coding:
-        """Return the coding that these came from, on the same arrays."""
+        """Return the coding that *document* and *arrays* came from, on the same arrays."""
         words, attributes, space = part_of(arrays, "words"), document["attributes"], document["space"]
         if document["analysis"] != _ANALYSIS:
             raise ColumnError(
-                f"the words come from the analysis {shown(document['analysis'])}; there is {shown(_ANALYSIS)}"
+                f"the words come from the analysis {shown(document['analysis'])}; this version has "
+                f"{shown(_ANALYSIS)} alone, so open it with the version that wrote it"
             )
         return cls(
             Vocabulary.from_arrays(words) if words else None,
@@ -105,20 +107,20 @@ class Coding:
         )
 
 
-class Coded:
-    """What has a coding."""
+class CodedColumns:
+    """Columns that have a coding."""
 
     __slots__ = ()
     coding: Coding
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The words that codes stand for; None where the caller speaks in codes."""
+        """The words that codes stand for; None where the caller works with codes."""
         return self.coding.vocabulary
 
     @property
     def attributes(self) -> AttributeNames | None:
-        """The attributes that column numbers stand for; None where the caller speaks in numbers."""
+        """The attributes that column numbers stand for; None where the caller works with numbers."""
         return self.coding.attributes
 
     @property
@@ -128,7 +130,7 @@ class Coded:
 
 
 def coding_of(like: Any) -> Coding:
-    """Return the coding of what is given for ``like=``: a coding, an index, an engine, a table, a batch."""
+    """Return the coding of the value of ``like=``: a coding, an index, an engine, a table or a batch."""
     coding = getattr(like, "coding", None)
     if not isinstance(coding, Coding):
         raise ColumnError(f"like= takes a Coding, an index, an engine or a table, not {shown(like)}")
@@ -136,5 +138,5 @@ def coding_of(like: Any) -> Coding:
 
 
 def coding_or_new(like: Any, space: Space = WGS84) -> Coding:
-    """Return the coding of *like*, or a new one where that is None."""
+    """Return the coding of *like*, or a new one if *like* is None."""
     return Coding.new(space) if like is None else coding_of(like)

@@ -1,4 +1,4 @@
-"""Deliveries as columns: what subscribers are told, whoever tells it."""
+"""Deliveries as columns: one form for the engine, top-k, Spark, the command line and files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING = np.empty(0, np.int32)
 
 
 def deliveries_schema(subscriptions: pa.DataType, messages: pa.DataType) -> pa.Schema:
-    """Return the columns of deliveries as plain types, as in files and Spark, where ids are of the given types."""
+    """Return the schema of deliveries in plain types, as in files and Spark, with the given types of ids."""
     return pa.schema(
         {
             "subscription_id": subscriptions,
@@ -39,10 +39,10 @@ def deliveries_schema(subscriptions: pa.DataType, messages: pa.DataType) -> pa.S
 class Deliveries:
     """What subscribers are told: a sequence of :class:`Delivery`, held as columns.
 
-    ``change`` is ``+`` (receive it) or ``-`` (what was received no longer counts); ``reason`` names what led to it.
-    ``score`` and ``rank`` are those of subscriptions that rank, null for the others. Objects are made when somebody
-    iterates; :meth:`to_arrow` shares the ids with whoever made the deliveries, and anything that reads the Arrow C
-    stream (Polars, DuckDB, pandas) takes them as they are.
+    ``change`` is ``+`` (receive the message) or ``-`` (what was received no longer counts); ``reason`` names the cause.
+    ``score`` and ``rank`` are set for subscriptions that rank, and null for the others. Objects are made only during
+    iteration; :meth:`to_arrow` shares the ids with the engine that made the deliveries, and anything that reads the
+    Arrow C stream (Polars, DuckDB, pandas) takes them as they are.
 
     >>> nothing = Deliveries.none()
     >>> len(nothing), nothing.to_arrow().column_names
@@ -60,22 +60,25 @@ class Deliveries:
         scores: NDArray[np.float64] | None = None,
         ranks: NDArray[np.int32] | None = None,
     ) -> None:
-        """Take columns of one length; *changes* and *reasons* are one word for all, or positions in their lists."""
+        """Take columns of one length.
+
+        *changes* and *reasons* are one word for all deliveries, or positions in :data:`CHANGES` and :data:`REASONS`.
+        """
         self._subscriptions, self._messages = subscriptions, messages
         self._changes, self._reasons = changes, reasons
         self._scores, self._ranks = scores, ranks
 
     @classmethod
     def none(cls) -> Deliveries:
-        """Return no deliveries, between ids that are strings."""
+        """Return an empty sequence whose ids are strings."""
         return cls(IdColumn(_NOTHING, []), IdColumn(_NOTHING, []))
 
     @classmethod
     def of(cls, found: Matches, messages: Any = None, subscriptions: Any = None) -> Deliveries:
-        """Return matches as deliveries of a publication.
+        """Return matches as deliveries with the reason ``publish``.
 
         *messages* and *subscriptions* are the ids by row: Arrow arrays, or NumPy arrays of integers. Without them the
-        row is the id.
+        row number is the id.
         """
         return cls(_ids(found.rows, subscriptions), _ids(found.messages, messages))
 
@@ -86,12 +89,12 @@ class Deliveries:
         if len(filled) == 1:
             return filled[0]
         return cls(
-            _chained([part._subscriptions for part in filled]),
-            _chained([part._messages for part in filled]),
-            np.concatenate([_coded(part._changes, len(part)) for part in filled]),
-            np.concatenate([_coded(part._reasons, len(part)) for part in filled]),
-            _numbers([part._scores for part in filled], filled, np.nan),
-            _numbers([part._ranks for part in filled], filled, -1),
+            _concat_ids([part._subscriptions for part in filled]),
+            _concat_ids([part._messages for part in filled]),
+            np.concatenate([_encode(part._changes, len(part)) for part in filled]),
+            np.concatenate([_encode(part._reasons, len(part)) for part in filled]),
+            _concat_numbers([part._scores for part in filled], filled, np.nan),
+            _concat_numbers([part._ranks for part in filled], filled, -1),
         )
 
     def __len__(self) -> int:
@@ -102,10 +105,10 @@ class Deliveries:
         columns = (
             self._subscriptions.to_pylist(),
             self._messages.to_pylist(),
-            _spelled(self._changes, count, CHANGES),
-            _spelled(self._reasons, count, REASONS),
-            [None] * count if self._scores is None else _some(self._scores, np.isnan(self._scores)),
-            [None] * count if self._ranks is None else _some(self._ranks, self._ranks < 0),
+            _spell(self._changes, count, CHANGES),
+            _spell(self._reasons, count, REASONS),
+            [None] * count if self._scores is None else _with_nones(self._scores, np.isnan(self._scores)),
+            [None] * count if self._ranks is None else _with_nones(self._ranks, self._ranks < 0),
         )
         return map(Delivery, *columns)
 
@@ -133,7 +136,7 @@ class Deliveries:
         which deliveries there happen to be, or whether there are any.
         """
         count = len(self)
-        changes, reasons = _coded(self._changes, count), _coded(self._reasons, count)
+        changes, reasons = _encode(self._changes, count), _encode(self._reasons, count)
         scores, ranks = self._scores, self._ranks
         return pa.table(
             {
@@ -143,8 +146,8 @@ class Deliveries:
                 "reason": pa.DictionaryArray.from_arrays(pa.array(reasons), _REASON, safe=False),
                 "score": pa.nulls(count, pa.float64())
                 if scores is None
-                else _masked(scores, np.isnan(scores)),
-                "rank": pa.nulls(count, pa.int32()) if ranks is None else _masked(ranks, ranks < 0),
+                else _with_nulls(scores, np.isnan(scores)),
+                "rank": pa.nulls(count, pa.int32()) if ranks is None else _with_nulls(ranks, ranks < 0),
             }
         )
 
@@ -164,24 +167,24 @@ def _ids(rows: NDArray[Any], ids: Any) -> IdColumn:
 _ORDER = ("_subscriptions", "_messages", "_changes", "_reasons", "_scores", "_ranks")
 
 
-def _coded(words: str | NDArray[np.int8], count: int) -> NDArray[np.int8]:
+def _encode(words: str | NDArray[np.int8], count: int) -> NDArray[np.int8]:
     return np.full(count, _CODES[words]) if isinstance(words, str) else words
 
 
-def _spelled(words: str | NDArray[np.int8], count: int, names: tuple[str, ...]) -> list[str]:
+def _spell(words: str | NDArray[np.int8], count: int, names: tuple[str, ...]) -> list[str]:
     return [words] * count if isinstance(words, str) else [names[code] for code in words.tolist()]
 
 
-def _some(values: NDArray[Any], absent: NDArray[np.bool_]) -> list[Any]:
-    return [None if gone else value for value, gone in zip(values.tolist(), absent.tolist())]
+def _with_nones(values: NDArray[Any], absent: NDArray[np.bool_]) -> list[Any]:
+    return [None if missing else value for value, missing in zip(values.tolist(), absent.tolist())]
 
 
-def _masked(values: NDArray[Any], absent: NDArray[np.bool_]) -> pa.Array:
+def _with_nulls(values: NDArray[Any], absent: NDArray[np.bool_]) -> pa.Array:
     return pa.array(values, mask=absent) if absent.any() else pa.array(values)
 
 
-def _numbers(columns: list[Any], parts: list[Deliveries], absent: float) -> NDArray[Any] | None:
-    """Put columns of numbers together; where a part has none, all of its entries are *absent*."""
+def _concat_numbers(columns: list[Any], parts: list[Deliveries], absent: float) -> NDArray[Any] | None:
+    """Concatenate columns of numbers; a part without a column has *absent* in all of its entries."""
     given = [column for column in columns if column is not None]
     if not given:
         return None
@@ -193,8 +196,8 @@ def _numbers(columns: list[Any], parts: list[Deliveries], absent: float) -> NDAr
     )
 
 
-def _chained(columns: list[IdColumn]) -> IdColumn:
-    """Put columns of ids together; words that all share stay shared."""
+def _concat_ids(columns: list[IdColumn]) -> IdColumn:
+    """Concatenate columns of ids; words that all of them share stay shared."""
     first = columns[0].words
     if all(column.words is first for column in columns):
         return IdColumn(np.concatenate([column.codes for column in columns]), first)

@@ -1,4 +1,4 @@
-"""``Subscription`` and ``Message`` objects to columns and back."""
+"""Converts ``Subscription`` and ``Message`` objects to columns and back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FIRST = np.zeros(1, np.int64)
 def subscriptions_from_objects(
     subscriptions: Iterable[Subscription], *, like: Any = None, with_ids: bool = True
 ) -> SubscriptionTable:
-    """Build a table in the coding of *like*, which grows, or in a new one."""
+    """Build a table in the coding of *like*, which learns new words, or in a new coding."""
     subs = list(subscriptions)
     for sub in subs:
         if not isinstance(sub, Subscription):
@@ -62,7 +62,7 @@ def subscriptions_from_objects(
 def messages_from_objects(
     messages: Iterable[Message], *, like: Any, with_ids: bool = True, learn: bool = False
 ) -> MessageBatch:
-    """Build a batch in the codes of *like*.
+    """Build a batch in the coding of *like*.
 
     Words and attributes that no subscription has are left out, or, with *learn*, get codes.
     """
@@ -77,7 +77,7 @@ def messages_from_objects(
     ids = ids_of([message.id for message in batch]) if with_ids else None
     words = [word for message in batch for word in message.keywords]
     known = vocabulary.add(words) if learn else vocabulary.encode(words)
-    if m == 1:  # a set of words: its codes need only be sorted
+    if m == 1:  # the words of a message are a set, so the codes need only be sorted
         codes = known if learn else known[known >= 0]
         codes.sort()
         offsets = np.array([0, len(codes)])
@@ -101,7 +101,7 @@ def messages_from_objects(
 
 
 def _times(times: list[int | None], absent: int) -> NDArray[np.int64] | None:
-    """Return a column of times, None where no message has one."""
+    """Return a column of times; None if no message has one."""
     if all(time is None for time in times):
         return None
     return np.array([absent if time is None else time for time in times], np.int64)
@@ -112,7 +112,7 @@ def _values(messages: Sequence[Message], attributes: AttributeNames, learn: bool
     if not any(message.attributes for message in messages):
         return Values.none(len(messages))
     column_of = attributes.add if learn else attributes.find
-    rows, columns, numbers, strings = [], [], [], []  # a string is coded with the others
+    rows, columns, numbers, strings = [], [], [], []  # all strings are coded together, at the end
     for row, message in enumerate(messages):
         for name, value in message.attributes.items():
             text = isinstance(value, str)
@@ -158,7 +158,7 @@ def region_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> Region:
 
 
 def clauses_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> list[Clause]:
-    """Return the clauses that clause rows stand for, one for each different conjunction."""
+    """Return the clauses of the given clause rows, one for each different conjunction."""
     return [_clause(table, int(row)) for row in distinct_conjunctions(table.clauses, rows)]
 
 
@@ -171,7 +171,7 @@ def expression_of(table: SubscriptionTable, rows: NDArray[np.int64]) -> Expressi
 def _clause(table: SubscriptionTable, row: int) -> Clause:
     columns = table.clauses
     if table.vocabulary is None or table.attributes is None:
-        raise ColumnError("this table speaks in bare codes; only a table with a vocabulary has expressions")
+        raise ColumnError("this table was built from bare codes; only one with a vocabulary has expressions")
     names = list(table.attributes)
 
     def words(runs: NDArray[np.int32], codes: NDArray[np.int32]) -> frozenset[str]:
@@ -195,12 +195,12 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
 
 
 def ids_of(ids: Sequence[Id]) -> pa.Array:
-    """Return ids as an Arrow array: integers where all are, else strings."""
+    """Return ids as an Arrow array: of integers if all are integers, else of strings."""
     if ids and all(isinstance(key, int) for key in ids):
         return pa.array(ids, pa.int64())
     mixed = [key for key in ids if not isinstance(key, str)]
     if mixed:
-        raise ColumnError(f"ids must be all strings or all integers; {mixed[0]!r} stands among strings")
+        raise ColumnError(f"ids must be all strings or all integers; {mixed[0]!r} is among strings")
     return id_array(pa.array(ids, pa.string()), len(ids), "ids")
 
 
@@ -212,10 +212,14 @@ def _common_space(places: Sequence[Any], like: Coding | None) -> Space:
     planar = [space for space in spaces if isinstance(space, Planar)]
     if len(spaces) > 1:
         raise ColumnError(
-            f"places of several spaces cannot stand in one table: {shown(sorted(map(repr, spaces)))}"
+            f"one table cannot hold places of several spaces: {shown(sorted(map(repr, spaces)))}; "
+            "build a table for each"
         )
     if like is not None and spaces and like.space not in spaces:
-        raise ColumnError(f"the subscriptions live in {like.space!r}, this place in {next(iter(spaces))!r}")
+        raise ColumnError(
+            f"the subscriptions live in {like.space!r}, this place in {next(iter(spaces))!r}; "
+            "give all places in one space"
+        )
     if planar:
         return planar[0]
     return like.space if like is not None else WGS84

@@ -1,4 +1,4 @@
-"""An array that grows at its end, in amortised constant time."""
+"""Arrays that grow at their end, in amortised constant time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["GrowableArray", "roomy"]
 class GrowableArray:
     """An array with room to grow; ``values`` is the part in use.
 
-    It starts on an array without copying it, and copies a *borrowed* one before the first change. With a *spare* share
-    it has room left after many values at once; memory that nothing was written to costs nothing.
+    It starts on an array without copying it, and copies a *borrowed* one before the first change. *spare* is the share
+    of extra room to make whenever it grows; memory that was never written to costs nothing.
 
     >>> column = GrowableArray(np.array([1, 2]))
     >>> column.extend([3]); column.values
@@ -34,20 +34,20 @@ class GrowableArray:
         self._spare = spare
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GrowableArray:
-        """Return a copy whose values are in its own room."""
+        """Return a copy with room of its own."""
         return GrowableArray(self.values, spare=self._spare).reserve(len(self._room))
 
     @property
     def nbytes(self) -> int:
-        """Memory of what is in use; room that nothing was written to takes none."""
+        """Memory of the values in use; room that was never written to takes none."""
         return self.values.nbytes
 
     def extend(self, more: Any) -> None:
-        """Append; the room grows by half when it is full."""
-        self._grown(len(more))[:] = more
+        """Append values; the room grows by half when it is full."""
+        self._append(len(more))[:] = more
 
     def reserve(self, rows: int) -> GrowableArray:
-        """Make room for *rows* rows in all, so that growing to them copies nothing; return the array."""
+        """Make room for *rows* rows in all, so that growing to that size copies nothing; return the array itself."""
         used = len(self.values)
         room = roomy(self.values, max(rows, used))
         room[:used] = self.values
@@ -56,17 +56,17 @@ class GrowableArray:
         return self
 
     def fill(self, count: int, value: Any) -> None:
-        """Append *count* times the same value."""
-        self._grown(count)[:] = value
+        """Append the same value *count* times."""
+        self._append(count)[:] = value
 
-    def _grown(self, count: int) -> NDArray[Any]:
-        """Append *count* values that are to be set; return them."""
+    def _append(self, count: int) -> NDArray[Any]:
+        """Append *count* values and return them, for the caller to set."""
         used = len(self.values)
         self.reach(used + count)
         return self.values[used:]
 
     def reach(self, size: int) -> NDArray[Any]:
-        """Grow to *size* values, if there are fewer; the new ones are to be set. Return all."""
+        """Grow to *size* values if there are fewer; return all values, the new ones for the caller to set."""
         used = len(self.values)
         if size > len(self._room) or self._borrowed:
             self.reserve(max(int(size * (1.0 + self._spare)), used + used // 2))
@@ -75,23 +75,23 @@ class GrowableArray:
         return self.values
 
     def columns(self) -> list[NDArray[Any]]:
-        """Return the fields of records, for kernels: with the room behind those in use, two records at least.
+        """Return each field of the records as an array for kernels, over all the room, at least two records long.
 
-        A column of one is contiguous, which is another type to Numba: everything would be compiled a second time.
+        A field of a single record is contiguous, which is another type to Numba: every kernel would be compiled twice.
         """
         if len(self._room) < 2:
             self.reserve(2)
         return [self._room[name] for name in self._room.dtype.names or ()]
 
     def shorten(self, count: int) -> NDArray[Any]:
-        """Take the last *count* values off the end; return them, until the array grows again."""
+        """Take the last *count* values off the end and return them; they are valid until the array grows again."""
         used = len(self.values) - count
         taken = self.values[used:]
         self.values = self.values[:used]
         return taken
 
     def own(self) -> NDArray[Any]:
-        """Return the values for changing in place; a borrowed array is copied first."""
+        """Return the values, to be changed in place; a borrowed array is copied first."""
         if self._borrowed:
             self._room = self.values = self.values.copy()
             self._borrowed = False
@@ -99,21 +99,21 @@ class GrowableArray:
 
 
 def roomy(like: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Return an array of the type of *like*, with room for *rows* rows or more, which are to be set.
+    """Return an array of the type of *like*, with room for at least *rows* rows, for the caller to set.
 
-    A long array gets far more room than it asked for: addresses cost nothing until something is written to them, and
-    growing into them copies nothing, so no call waits for the copy of millions of rows.
+    A long array gets far more room than was asked for: addresses cost nothing until something is written to them, and
+    growing into them copies nothing, so no call waits while millions of rows are copied.
     """
     row = math.prod(like.shape[1:]) * like.dtype.itemsize
     if config.ADDRESSES_ARE_FREE and rows * row >= config.RESERVE_FROM_BYTES and not like.dtype.hasobject:
         reserved = max(2 * rows, config.RESERVED_BYTES // row)
-        with contextlib.suppress(MemoryError):  # where addresses are limited after all
-            return _aligned((reserved, *like.shape[1:]), like.dtype)
-    return _aligned((rows, *like.shape[1:]), like.dtype)
+        with contextlib.suppress(MemoryError):  # addresses are limited here after all
+            return _allocate((reserved, *like.shape[1:]), like.dtype)
+    return _allocate((rows, *like.shape[1:]), like.dtype)
 
 
-def _aligned(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array that begins where a cache line does: rows of 64 bytes then cost one miss, not two."""
+def _allocate(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array that begins at a cache line: a row of 64 bytes then costs one miss, not two."""
     if kind.hasobject:
         return np.empty(shape, kind)
     size = math.prod(shape) * kind.itemsize

@@ -1,4 +1,4 @@
-"""Ids as columns: all strings or all integers of 64 bits, named once and looked up by a kernel."""
+"""Ids as columns: all strings or all 64-bit integers, each stored once and looked up by a kernel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
             f"{name} must be all strings or all integers of 64 bits, not {shown(ids)}"
         ) from None
     if len(array) != size:
-        raise ColumnError(f"{len(array)} {name} for {size} rows")
+        raise ColumnError(f"{len(array)} {name} for {size} rows; give one for each row")
     if array.null_count:
         row = array.is_null().to_numpy(zero_copy_only=False).argmax()
         raise ColumnError(f"{name} has no value in row {row}; every row needs an id")
@@ -83,15 +83,15 @@ def id_kind(given: Any, name: str) -> pa.DataType | None:
 
 
 def kind_named(name: str | None) -> pa.DataType | None:
-    """Return the type of ids that has this name, :attr:`TypedIds.kind_name`."""
+    """Return the type of ids whose :attr:`TypedIds.kind_name` is *name*."""
     return None if name is None else _BY_NAME[name]
 
 
 class IdColumn(NamedTuple):
-    """One id for each entry of *codes*: what stands at that position of *words*, which other columns share.
+    """A column of ids: entry i is ``words[codes[i]]``. Other columns may share *words*.
 
-    *words* never changes while the column lives. It is made into Python objects, or into an Arrow array (a
-    dictionary array where ids are strings), only when somebody asks.
+    *words* never changes while the column exists. The ids become Python objects, or an Arrow array (a dictionary array
+    if they are strings), only on request.
     """
 
     codes: NDArray[Any]
@@ -130,15 +130,15 @@ class IdColumn(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """Ids under codes of their own, which are never given to another id."""
+    """Ids and their codes; the code of an id is never given to another one."""
 
     words: Vocabulary
     rows: GrowableArray  # by code: the row that the id names, -1 for none
-    codes: GrowableArray  # by row
+    codes: GrowableArray  # by row: the code of its id
 
 
 class TypedIds:
-    """Ids of one type, which is given, or fixed by the first of them; *what* they are the ids of."""
+    """Ids of one type, which is given, or decided by the first id; *what* says what they identify."""
 
     def __init__(self, what: str, kind: pa.DataType | None = None) -> None:
         self._what = what
@@ -146,16 +146,16 @@ class TypedIds:
 
     @property
     def kind(self) -> pa.DataType | None:
-        """What the ids are: ``large_string``, ``int64``, or None while there was none."""
+        """The type of the ids: ``large_string``, ``int64``, or None before the first id."""
         return self._kind
 
     @property
     def kind_name(self) -> str | None:
-        """The same as a string, as it is written."""
+        """The name of :attr:`kind`, as it is saved."""
         return None if self._kind is None else str(self._kind)
 
     def check(self, ids: pa.Array | list[Any]) -> None:
-        """Raise where ids are of another type than those before them, or, in a list, than each other."""
+        """Raise if ids differ in type from earlier ids or, in a list, from each other."""
         if not len(ids):
             return
         if isinstance(ids, list) and len(ids) > 1:
@@ -168,18 +168,18 @@ class TypedIds:
         if not self._fits(ids):
             mine, theirs = ("strings", "integers") if self._kind is _STRINGS else ("integers", "strings")
             raise ColumnError(
-                f"the ids of {self._what}s are {mine} here, and {shown(_at(ids, 0))} is not one; "
+                f"the ids of {self._what}s are {mine} here, and {shown(_id_at(ids, 0))} is not one; "
                 f"{theirs} and {mine} do not mix, so give all of them as {mine}"
             )
 
     def settle(self, ids: pa.Array | list[Any]) -> None:
-        """Let ids that may come decide the type, or raise where they are of another one."""
+        """Let *ids* decide the type if none is fixed yet; raise if they are of another type."""
         self.check(ids)
         if self._kind is None and len(ids):
             self._kind = _INTEGERS if _are_integers(ids) else _STRINGS
 
     def no_ids(self) -> IdColumn:
-        """Return a column of this type without an entry."""
+        """Return an empty column of this type."""
         return IdColumn(_NO_ROWS, _NO_INTEGERS if self._kind is _INTEGERS else [])
 
     def _fits(self, ids: pa.Array | list[Any]) -> bool:
@@ -187,11 +187,11 @@ class TypedIds:
 
 
 class Ids(TypedIds):
-    """Ids that name rows, held and looked up column-wise; their type is fixed once.
+    """Ids that name rows, stored and looked up as columns; their type is fixed once.
 
     An id keeps its code while others come and go, so that columns of deliveries share the words without copying them.
-    Ids that name nothing any more are left behind by moving the others to new words, some with each call, when they
-    are the larger part.
+    When most ids name nothing any more, the others move to new words, some with each call, and the rest are left
+    behind.
 
     >>> ids = Ids("subscription")
     >>> ids.put(pa.array(["anna", "ben"]), np.array([0, 1]))
@@ -201,9 +201,9 @@ class Ids(TypedIds):
 
     def __init__(self, what: str, kind: pa.DataType | None = None) -> None:
         super().__init__(what, kind)
-        self._names = _empty(0)
-        self._next: _Names | None = None  # where the ids are moving to
-        self._moved = 0  # rows whose ids are there already
+        self._names = _empty_names(0)
+        self._next: _Names | None = None  # where the ids are moving, if they are
+        self._moved = 0  # the ids of the rows before this one have moved
         self._size = 0
         self._dictionary: Any = None
 
@@ -220,7 +220,7 @@ class Ids(TypedIds):
         return rows[rows >= 0].astype(np.int64)
 
     def row(self, id: Any) -> int:
-        """Return the row of one id, -1 where there is none (of this type)."""
+        """Return the row of one id; -1 if it names none, or is of another type."""
         if isinstance(id, str):
             if self._kind is not None and self._kind is not _STRINGS:
                 return _NONE
@@ -234,7 +234,7 @@ class Ids(TypedIds):
         return _NONE if code < 0 else int(self._names.rows.values[code])
 
     def find(self, ids: pa.Array | list[Any]) -> NDArray[np.int32]:
-        """Return the row of each id, -1 where it names none."""
+        """Return the row of each id; -1 if it names none."""
         if not self._size or not len(ids) or not self._fits(ids):
             return np.full(len(ids), _NONE, np.int32)
         codes = self._names.words.encode(id_words(ids))
@@ -243,10 +243,10 @@ class Ids(TypedIds):
 
     def named(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return those of the given rows that an id names."""
-        return _named(self._names, rows)
+        return _named_rows(self._names, rows)
 
     def rows(self, ids: Any) -> NDArray[np.int64]:
-        """Return the rows of one id or of several; raise where one names nothing."""
+        """Return the rows of one id or of several; raise if one names nothing."""
         if isinstance(ids, str | Integral):
             ids = [ids]
         elif not isinstance(ids, Iterable):
@@ -258,14 +258,14 @@ class Ids(TypedIds):
             ids = list(ids)
             found = np.array([self.row(key) for key in ids], np.int64)
         if found.min(initial=0) < 0:
-            unknown = _at(ids, int(found.argmin()))
+            unknown = _id_at(ids, int(found.argmin()))
             raise UnknownError(f"there is no {self._what} {shown(unknown)}")
         return found
 
     def check_new(self, ids: pa.Array | list[Any]) -> None:
-        """Raise where ids are of another type, one is in use, or one is there twice."""
+        """Raise if ids are of another type, or if one is in use or given twice."""
         self.check(ids)
-        if len(ids) == 1 and self.row(_at(ids, 0)) < 0:
+        if len(ids) == 1 and self.row(_id_at(ids, 0)) < 0:
             return
         taken = self.find(ids) >= 0
         if not taken.any():
@@ -275,12 +275,12 @@ class Ids(TypedIds):
             first = np.unique(names.dictionary_encode().indices.to_numpy(), return_index=True)[1]
             taken[np.delete(np.arange(len(names)), first)] = True
         raise DuplicateError(
-            f"{self._what} {shown(_at(ids, int(taken.argmax())))} exists already; "
+            f"{self._what} {shown(_id_at(ids, int(taken.argmax())))} exists already; "
             "remove it first, or choose another id"
         )
 
     def put(self, ids: pa.Array | list[Any], rows: NDArray[Any]) -> None:
-        """Let distinct ids that name nothing yet name the given rows."""
+        """Give rows their ids, which are distinct and name nothing yet."""
         if not len(ids):
             return
         self.settle(ids)
@@ -297,7 +297,7 @@ class Ids(TypedIds):
         self._step(len(ids))
 
     def drop(self, rows: NDArray[Any]) -> None:
-        """Let the ids of the given rows name nothing."""
+        """Take the ids of the given rows away; they name nothing from now on."""
         if not len(rows):
             return
         names = self._names
@@ -309,12 +309,12 @@ class Ids(TypedIds):
         self._step(len(rows))
 
     def column(self, rows: NDArray[Any]) -> IdColumn:
-        """Return the ids of rows, as they are now."""
+        """Return the current ids of rows."""
         return IdColumn(self._names.codes.values[rows], self._words())
 
     @property
     def nbytes(self) -> int:
-        """Memory of the ids and of what finds them."""
+        """Memory of the ids and of the tables that find them."""
         parts = (self._names,) if self._next is None else (self._names, self._next)
         return sum(part.words.nbytes + part.rows.nbytes + part.codes.nbytes for part in parts)
 
@@ -326,7 +326,7 @@ class Ids(TypedIds):
 
     @classmethod
     def restored(cls, what: str, kind: str | None, arrays: Arrays) -> Ids:
-        """Return the ids that the arrays came from, of the given :attr:`kind_name`, on the same arrays."""
+        """Return the ids that the arrays came from, on the same arrays; *kind* is their :attr:`kind_name`."""
         words, rows, codes = Vocabulary.from_arrays(part_of(arrays, "words")), arrays["rows"], arrays["codes"]
         if len(rows) != len(words):
             raise ColumnError(f"{len(rows):,} rows for {len(words):,} ids of {what}s")
@@ -342,7 +342,7 @@ class Ids(TypedIds):
         return ids
 
     def _words(self) -> Any:
-        """Return the ids by code; those that came so far are never changed in place, so columns may share them."""
+        """Return the ids by code; existing ones are never changed in place, so columns may share them."""
         words = self._names.words
         if self._dictionary is None or len(self._dictionary) != len(words):
             array = words.words
@@ -352,15 +352,15 @@ class Ids(TypedIds):
         return self._dictionary
 
     def _step(self, count: int) -> None:
-        """Go on moving to new words, where most of the present ones name nothing."""
+        """Move some ids to new words, if most of the present ones name nothing or a move has begun."""
         names = self._names
         if self._next is None:
             if len(names.words) < max(config.ID_MIN_DEAD, config.ID_WASTE * self._size):
                 return
-            self._next, self._moved = _empty(2 * self._size), 0
+            self._next, self._moved = _empty_names(2 * self._size), 0
         rows = len(names.codes.values)
         stop = min(self._moved + config.ID_MOVES * count + config.ID_MOVES_A_CALL, rows)
-        part = _named(names, np.arange(self._moved, stop))
+        part = _named_rows(names, np.arange(self._moved, stop))
         if len(part):
             _put(self._next, names.words.words.take(pa.array(names.codes.values[part])), part)
         self._moved = stop
@@ -370,7 +370,7 @@ class Ids(TypedIds):
             self._names, self._next, self._dictionary = new, None, None
 
 
-def _empty(room: int) -> _Names:
+def _empty_names(room: int) -> _Names:
     nothing = np.empty(0, np.int32)
     return _Names(
         Vocabulary(room=room),
@@ -383,7 +383,7 @@ def _are_integers(ids: pa.Array | list[Any]) -> bool:
     return not isinstance(ids[0], str) if isinstance(ids, list) else bool(pa.types.is_integer(ids.type))
 
 
-def _at(ids: pa.Array | list[Any], position: int) -> Any:
+def _id_at(ids: pa.Array | list[Any], position: int) -> Any:
     return ids[position] if isinstance(ids, list) else ids[position].as_py()
 
 
@@ -399,7 +399,7 @@ def _put(names: _Names, words: pa.Array | list[Any], rows: NDArray[Any]) -> None
     names.codes.values[rows] = codes
 
 
-def _named(names: _Names, rows: NDArray[Any]) -> NDArray[Any]:
+def _named_rows(names: _Names, rows: NDArray[Any]) -> NDArray[Any]:
     """Return those of the given rows that an id names."""
     codes = names.codes.values
     rows = rows[rows < len(codes)]
@@ -409,7 +409,7 @@ def _named(names: _Names, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def id_words(ids: pa.Array | list[Any]) -> pa.Array | list[Any]:
-    """Return ids as words for a vocabulary: an integer is its eight bytes."""
+    """Return ids as words for a vocabulary; an integer becomes a word of eight bytes."""
     if isinstance(ids, list):
         if isinstance(ids[0], str):
             return ids
@@ -424,7 +424,7 @@ def id_words(ids: pa.Array | list[Any]) -> pa.Array | list[Any]:
 
 
 def arrays_of_ids(ids: pa.Array | None) -> dict[str, NDArray[Any]]:
-    """Return the flat arrays that :func:`ids_from_arrays` takes; none where there are no ids."""
+    """Return the flat arrays that :func:`ids_from_arrays` takes; none if there are no ids."""
     if ids is None:
         return {}
     if pa.types.is_integer(ids.type):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns.coding import Coded, Coding
+from nearcast.columns.coding import CodedColumns, Coding
 from nearcast.columns.ids import id_array
 from nearcast.columns.ragged import (
     box_rows,
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 __all__ = ["NEVER", "NOT_GIVEN", "MessageBatch"]
 
-NEVER = np.iinfo(np.int64).max  # when a message without an end expires
-NOT_GIVEN = np.iinfo(
-    np.int64
-).min  # when a message was published that does not say: before any time it can name
+# The expires_at of a message that does not expire.
+NEVER = np.iinfo(np.int64).max
+# The published_at of a message that does not give one: before any time that it could give.
+NOT_GIVEN = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MessageBatch(Coded):
+class MessageBatch(CodedColumns):
     """Messages as columns; immutable.
 
-    Build one from arrays, from tables or from :class:`Message` objects. Words and attributes are coded *like* the
-    subscriptions that the batch is to meet; a word that none of them has at that time is left out, so a batch is made
-    after the subscriptions, or with ``learn=True`` where subscriptions may come later.
+    Build one from arrays, from tables or from :class:`Message` objects. Words and attributes are coded *like* those of
+    the subscriptions that the batch will be matched with. A word that none of them has at that time is left out, so
+    build a batch after the subscriptions, or with ``learn=True`` if subscriptions may come later.
 
     >>> MessageBatch.from_arrays([[1.0, 1.0]], [0, 2], [7, 8])
     <MessageBatch of 1 message>
@@ -56,11 +56,10 @@ class MessageBatch(Coded):
     size: int
     shapes: Shapes
     ids: pa.Array | None
-    published_at: (
-        NDArray[np.int64] | None
-    )  # microseconds since the epoch; NOT_GIVEN where a message does not say
-    expires_at: NDArray[np.int64] | None  # microseconds; NEVER where a message does not expire
-    coding: Coding  # that of the subscriptions which it is to meet
+    # Times are microseconds since 1970 UTC.
+    published_at: NDArray[np.int64] | None  # NOT_GIVEN where a message does not say
+    expires_at: NDArray[np.int64] | None  # NEVER where a message does not expire
+    coding: Coding  # that of the subscriptions to match
 
     def __len__(self) -> int:
         return self.size
@@ -101,7 +100,7 @@ class MessageBatch(Coded):
             The space that the subscriptions live in.
         """
         if (points is None) == (boxes is None):
-            raise ColumnError("give either points (m × 2) or boxes (m × 4) of the messages")
+            raise ColumnError("give either points (m × 2) or boxes (m × 4) of the messages, one of the two")
         if points is not None:
             xy = matrix(points, "points", 2)
             box_array = np.concatenate([xy, xy], axis=1)
@@ -135,10 +134,10 @@ class MessageBatch(Coded):
 
     @classmethod
     def from_messages(cls, messages: Iterable[Message], *, like: Any, learn: bool = False) -> MessageBatch:
-        """Build from objects, in the coding of *like*: a coding, an index, an engine, a table of subscriptions.
+        """Build from objects, in the coding of *like*: a coding, an index, an engine or a table of subscriptions.
 
-        With *learn*, words and attributes that no subscription has get codes too (the vocabulary grows): for messages
-        that are kept, since somebody may ask for them later.
+        With *learn*, words and attributes that no subscription has get codes too (the vocabulary grows). That is for
+        messages that are kept, since somebody may ask for them later.
         """
         from nearcast.columns import from_objects
 
@@ -148,7 +147,7 @@ class MessageBatch(Coded):
     def from_arrow(cls, table: Any, *, like: Any, learn: bool = False) -> MessageBatch:
         """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`.from_arrow`.
 
-        *like* and *learn* as in :meth:`from_messages`.
+        *like* and *learn* mean the same as in :meth:`from_messages`.
         """
         from nearcast.columns import from_arrow
 

@@ -1,6 +1,7 @@
-"""Arrays with names that nest: ``words/bytes`` is the array ``bytes`` of the part ``words``.
+"""Arrays under nested names: ``words/bytes`` is the array ``bytes`` of the part ``words``.
 
-Whatever can rest (:mod:`nearcast.storage`) shows its arrays by name, and is made of arrays with the same names again.
+Whatever can be saved (:mod:`nearcast.storage`) returns its arrays by name, and is restored from arrays of the same
+names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def nested(**parts: Arrays) -> dict[str, NDArray[Any]]:
-    """Return the arrays of several parts under one roof.
+    """Return the arrays of several parts in one mapping, with the name of the part before their own.
 
     >>> import numpy as np
     >>> nested(words={"offsets": np.array([0])}, rows={"words/offsets": np.array([1])})

@@ -1,4 +1,4 @@
-"""Checked arrays: boxes, rows of codes and rows of intervals (CSR), as the columns hold them."""
+"""Checks arrays of boxes, codes and intervals, and works with ragged columns (as offsets or as runs)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "runs_take",
 ]
 
-_MOST_VALUES = 2**31 - 1  # runs are int32
+_MAX_VALUES = 2**31 - 1  # runs are int32
 
 
 def offsets_of(counts: NDArray[Any]) -> NDArray[np.int64]:
@@ -58,8 +58,10 @@ def runs_of(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
     >>> runs_of(np.array([0, 2, 2, 3])).tolist()
     [[0, 2], [2, 2], [2, 3]]
     """
-    if offsets[-1] > _MOST_VALUES:
-        raise ColumnError(f"{offsets[-1]:,} values in one column; a table holds at most {_MOST_VALUES:,}")
+    if offsets[-1] > _MAX_VALUES:
+        raise ColumnError(
+            f"{offsets[-1]:,} values in one column; a table holds at most {_MAX_VALUES:,}, so split it"
+        )
     runs = np.empty((len(offsets) - 1, 2), np.int32)
     runs[:, 0], runs[:, 1] = offsets[:-1], offsets[1:]
     return runs
@@ -68,7 +70,7 @@ def runs_of(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
 def runs_take(
     runs: NDArray[np.int32], values: NDArray[Any], rows: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return (offsets, values) of the given rows of a column in runs."""
+    """Return (offsets, values) of the given rows of a column that is given as runs."""
     taken = offsets_of(runs[rows, 1] - runs[rows, 0])
     out = np.empty(taken[-1], values.dtype)
     if len(out):
@@ -77,7 +79,7 @@ def runs_take(
 
 
 def checked_offsets(offsets: Any, n: int, k: int, name: str) -> NDArray[np.int64]:
-    """Return *offsets* as int64, checked: they cut *k* values into *n* rows."""
+    """Return *offsets* as int64; raise unless they cut *k* values into *n* rows."""
     array = integers(offsets, np.int64, f"{name} offsets")
     if len(array) != n + 1 or array[0] != 0 or array[-1] != k or (array[1:] < array[:-1]).any():
         raise ColumnError(
@@ -87,13 +89,15 @@ def checked_offsets(offsets: Any, n: int, k: int, name: str) -> NDArray[np.int64
 
 
 def check_positions(positions: NDArray[Any], size: int, name: str, *, none: bool = False) -> None:
-    """Raise unless all *positions* are from 0 to *size* - 1, or also -1 where *none* stands for nothing."""
+    """Raise unless all *positions* are from 0 to *size* - 1; with *none*, -1 is allowed too, for no position."""
     if len(positions) and not -int(none) <= positions.min() <= positions.max() < size:
-        raise ColumnError(f"{name} run from {positions.min()} to {positions.max()}, of {size:,}")
+        raise ColumnError(
+            f"{name} run from {positions.min()} to {positions.max()}, but there are only {size:,} positions"
+        )
 
 
 def row_numbers(rows: Any, size: int, what: str) -> NDArray[np.int64]:
-    """Return *rows* as int64, checked: whole numbers from 0 to *size* - 1."""
+    """Return *rows* as int64; raise unless they are whole numbers from 0 to *size* - 1."""
     picks = integers(rows, np.int64, f"{what} rows")
     outside = picks[(picks < 0) | (picks >= size)]
     if len(outside):
@@ -102,7 +106,7 @@ def row_numbers(rows: Any, size: int, what: str) -> NDArray[np.int64]:
 
 
 def matrix(values: Any, name: str, width: int | None) -> NDArray[np.float64]:
-    """Return *values* as float64 with two axes, the second of the given width."""
+    """Return *values* as float64 with two axes, the second one of length *width* if that is given."""
     try:
         array = np.ascontiguousarray(values, np.float64)
     except (TypeError, ValueError):
@@ -111,21 +115,21 @@ def matrix(values: Any, name: str, width: int | None) -> NDArray[np.float64]:
         array = array.reshape(0, width or 0)
     if array.ndim != 2 or (width is not None and array.shape[1] != width):
         raise ColumnError(f"{name} must have the shape (rows, {width or 'columns'}), not {array.shape}")
-    return _one_type(array)
+    return _as_writable(array)
 
 
 def box_rows(boxes: Any, name: str) -> NDArray[np.float64]:
-    """Return *boxes* as float64[n, 4], checked: no NaN, low <= high on both axes."""
+    """Return *boxes* as float64[n, 4]; raise unless low <= high on both axes, without NaN."""
     array = matrix(boxes, name, 4)
     good = (array[:, 0] <= array[:, 2]) & (array[:, 1] <= array[:, 3])  # False for NaN
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
         box = array[row].tolist()
         if np.isnan(array[row]).any():
-            raise ColumnError(f"box {row} is {box}: NaN is no coordinate")
+            raise ColumnError(f"box {row} is {box}; NaN is not a coordinate")
         raise ColumnError(
-            f"box {row} is {box}: xmin, ymin, xmax, ymax with low <= high are expected; "
-            "a box across the antimeridian is two rows with one owner (Box does that for you)"
+            f"box {row} is {box}; give xmin, ymin, xmax, ymax with low <= high. "
+            "A box across the antimeridian is two rows with one owner (Box does that for you)"
         )
     return array
 
@@ -133,7 +137,7 @@ def box_rows(boxes: Any, name: str) -> NDArray[np.float64]:
 def code_sets(
     offsets: Any, codes: Any, n: int, name: str, *, drop_negative: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return checked (offsets, codes) with every row sorted and free of duplicates; no copy when it already is."""
+    """Return checked (offsets, codes) with every row sorted and free of duplicates; no copy if all rows already are."""
     if offsets is None and codes is None:
         return np.zeros(n + 1, np.int64), np.empty(0, np.int32)
     code_array = integers(codes, np.int32, f"{name} codes")
@@ -179,17 +183,17 @@ def interval_rows(
         )
     if k and flags.max() > LOW_OPEN | HIGH_OPEN | NEGATED:
         raise ColumnError(
-            f"interval {int(flags.argmax())} has the flags {flags.max()}; 1, 2 and 4 may be set"
+            f"interval {int(flags.argmax())} has the flags {flags.max()}; only 1, 2 and 4 may be set"
         )
     good = low <= high  # False for NaN
     if not good.all():
         i = int(np.flatnonzero(~good)[0])
-        raise ColumnError(f"interval {i} runs from {low[i]} to {high[i]}; low <= high is expected")
+        raise ColumnError(f"interval {i} runs from {low[i]} to {high[i]}; give low <= high")
     return offsets, attributes, low, high, flags
 
 
 def integers(values: Any, kind: Any, name: str) -> NDArray[Any]:
-    """Return *values* as one row of integers of the given kind; a float or a truth value is refused."""
+    """Return *values* as one row of integers of the given kind; floats and booleans are refused."""
     try:
         array = np.asarray(values)
     except ValueError:
@@ -201,7 +205,7 @@ def integers(values: Any, kind: Any, name: str) -> NDArray[Any]:
     limits = np.iinfo(kind)
     if array.dtype != kind and (array.min() < limits.min or array.max() > limits.max):
         raise ColumnError(f"{name} run from {array.min()} to {array.max()}; they must fit {np.dtype(kind)}")
-    return _one_type(np.ascontiguousarray(array, kind))
+    return _as_writable(np.ascontiguousarray(array, kind))
 
 
 def _floats(values: Any, k: int, name: str) -> NDArray[np.float64]:
@@ -209,14 +213,14 @@ def _floats(values: Any, k: int, name: str) -> NDArray[np.float64]:
         array = np.ascontiguousarray(values, np.float64)
     except (TypeError, ValueError):
         raise ColumnError(f"interval ends ({name}) must be numbers, not {shown(values)}") from None
-    array = _one_type(array)
+    array = _as_writable(array)
     if array.shape != (k,):
         raise ColumnError(f"interval ends ({name}) have the shape {array.shape} for {k} intervals")
     return array
 
 
 class _Alias:
-    """The memory of a read-only array, offered as writable; it keeps the array alive."""
+    """The memory of a read-only array, presented as writable; it keeps the array alive."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array
@@ -224,10 +228,10 @@ class _Alias:
         self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
-def _one_type(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that the compiler takes for an ordinary one.
+def _as_writable(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array, or a writable alias of a read-only one.
 
     To Numba a read-only array (every array that comes from Arrow) is another type, for which it compiles every kernel
-    again. No kernel writes to its input, so the columns hold such memory under a writable name, without a copy.
+    again. No kernel writes to its input, so such memory is presented as writable, without a copy.
     """
     return array if array.flags.writeable else np.asarray(_Alias(array))

@@ -1,4 +1,4 @@
-"""Shapes: the circles and polygons that the boxes of some rows only contain."""
+"""Shapes: the circles and polygons of rows whose boxes only bound their regions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["NO_SHAPES", "Shapes", "arrays_of_polygons", "polygons_from_arrays", 
 class Shapes:
     """A column of shapes beside a column of boxes.
 
-    ``index[row]`` is the number of the row's shape, or -1 where the box says all; an empty *index* means that no
-    row has one.
+    ``index[row]`` is the number of the row's shape, or -1 where the box is the region; an empty *index* means that no
+    row has a shape.
     """
 
     index: NDArray[np.int32]
@@ -44,7 +44,7 @@ class Shapes:
         return self.index.nbytes + self.circles.nbytes + self.polygons.nbytes + 16 * vertices
 
     def region(self, row: int, space: Space) -> Circle | Polygon | None:
-        """Return the shape of a row, or None where its box says all."""
+        """Return the shape of a row, or None where its box is the region."""
         if not self or self.index[row] < 0:
             return None
         number = self.index[row]
@@ -54,7 +54,7 @@ class Shapes:
         return Circle(x=x, y=y, radius=radius, space=space)
 
     def take(self, rows: NDArray[Any]) -> Shapes:
-        """Return the column of the given rows; shapes that none of them has are dropped."""
+        """Return the column for the given rows alone; shapes that none of them has are dropped."""
         if not self:
             return self
         index = self.index[rows]
@@ -84,7 +84,7 @@ NO_SHAPES = Shapes(np.empty(0, np.int32), np.empty((0, 3)), np.empty(0, object))
 
 
 def arrays_of_polygons(polygons: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the flat arrays that :func:`polygons_from_arrays` takes: which shapes are polygons, and these as WKB."""
+    """Return the flat arrays that :func:`polygons_from_arrays` takes: which shapes are polygons, and their WKB."""
     import shapely
 
     numbers = np.flatnonzero(shapely.is_geometry(polygons))
@@ -97,7 +97,7 @@ def arrays_of_polygons(polygons: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def polygons_from_arrays(arrays: Arrays, shapes: int) -> NDArray[Any]:
-    """Return the polygons that these arrays came from, among so many shapes."""
+    """Return the polygons that the arrays came from, in a column for the given number of shapes."""
     import shapely
 
     polygons = np.empty(shapes, object)
@@ -110,7 +110,7 @@ def polygons_from_arrays(arrays: Arrays, shapes: int) -> NDArray[Any]:
 
 
 def region_of_boxes(boxes: NDArray[np.float64], space: Space) -> Region:
-    """Return the region that one or two index boxes are: the inverse of ``Box.boxes()`` and ``EVERYWHERE.boxes()``.
+    """Return the region of one or two index boxes: the inverse of ``Box.boxes()`` and ``EVERYWHERE.boxes()``.
 
     >>> from nearcast.geometry import WGS84
     >>> region_of_boxes(np.array(Box(170, 0, -170, 9).boxes()), WGS84)
@@ -123,7 +123,7 @@ def region_of_boxes(boxes: NDArray[np.float64], space: Space) -> Region:
         return Box(xmin, ymin, xmax, ymax, space)
     east, west = (boxes[0], boxes[1]) if boxes[0][2] == 180 and boxes[1][0] == -180 else (boxes[1], boxes[0])
     ymin, ymax = float(east[1]), float(east[3])
-    if west[2] == -180:  # only the other name of the meridian
+    if west[2] == -180:  # the western box is only the antimeridian, where the eastern one ends
         return Box(float(east[0]), ymin, 180.0, ymax, space)
     if east[0] == 180:
         return Box(-180.0, ymin, float(west[2]), ymax, space)

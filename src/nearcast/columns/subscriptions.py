@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns.clauses import clauses_from_csr, take_clauses
-from nearcast.columns.coding import Coded, Coding
+from nearcast.columns.coding import CodedColumns, Coding
 from nearcast.columns.ids import id_array
 from nearcast.columns.ragged import box_rows, code_sets, integers, interval_rows, offsets_of, row_numbers
 from nearcast.columns.shapes import NO_SHAPES, Shapes
@@ -27,12 +27,12 @@ __all__ = ["SubscriptionTable"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SubscriptionTable(Coded):
+class SubscriptionTable(CodedColumns):
     """Subscriptions as columns; immutable.
 
     Build one from arrays of integer codes, from Arrow, pandas or GeoPandas tables, or from :class:`Subscription`
-    objects; it goes back the same way. Tables that belong together (an index and what is inserted later) share a
-    vocabulary: pass ``like=``.
+    objects; it converts back to Arrow tables and objects. Tables that belong together (that of an index and those
+    inserted later) share a vocabulary: pass ``like=``.
 
     >>> subs = SubscriptionTable.from_arrays([[0, 0, 2, 2], [1, 1, 3, 3]], [0, 1, 3], [7, 7, 9])
     >>> subs
@@ -41,9 +41,9 @@ class SubscriptionTable(Coded):
 
     clauses: Clauses
     owners: NDArray[np.int32]  # subscription row of each clause row, ascending
-    size: int  # subscription rows; one may be without clauses (it matches nothing)
-    shapes: Shapes  # what the boxes of some clause rows only contain
-    ids: pa.Array | None  # of the subscriptions; None: the row number is the id
+    size: int  # the number of subscription rows; one without clauses matches nothing
+    shapes: Shapes  # circles and polygons, of clause rows whose boxes only bound them
+    ids: pa.Array | None  # of the subscriptions; None if the row numbers are the ids
     coding: Coding  # what the codes of keywords and tests mean
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class SubscriptionTable(Coded):
             one owner.
         keyword_offsets, keywords
             int64[n + 1] and int32: row i needs all of ``keywords[offsets[i]:offsets[i + 1]]``, in any order. An empty
-            row asks for no word.
+            row needs no word.
         intervals
             (offsets int64[n + 1], attribute int32, low float64, high float64[, flags uint8]); ends are closed
             unless a flag says otherwise (1: low end open, 2: high end open, 4: the value must lie outside).
@@ -88,7 +88,7 @@ class SubscriptionTable(Coded):
         owners
             int32[n], ascending: the subscription of each row, where several rows make one subscription.
         space
-            What the coordinates mean to circles; plain boxes do not care.
+            What the coordinates mean, which matters to circles; plain boxes are the same in every space.
         """
         box_array = box_rows(boxes, "boxes")
         n = len(box_array)
@@ -96,7 +96,7 @@ class SubscriptionTable(Coded):
         unwanted = code_sets(*_pair(forbidden, "forbidden"), n=n, name="forbidden")
         tests = interval_rows(intervals, n)
         clauses = clauses_from_csr(box_array, *words, *unwanted, *tests)
-        owner_rows, size = _owners(owners, n, "owners")
+        owner_rows, size = _check_owners(owners, n, "owners")
         return cls(clauses, owner_rows, size, NO_SHAPES, id_array(ids, size, "ids"), Coding(space=space))
 
     @classmethod
@@ -108,7 +108,7 @@ class SubscriptionTable(Coded):
     def from_subscriptions(
         cls, subscriptions: Iterable[Subscription], *, like: Any = None
     ) -> SubscriptionTable:
-        """Build from objects, in the coding of *like* (a coding, an index, a table), which grows, or in a new one."""
+        """Build from objects, in a new coding, or in that of *like* (a coding, an index, a table), which grows."""
         from nearcast.columns import from_objects
 
         return from_objects.subscriptions_from_objects(subscriptions, like=like)
@@ -160,11 +160,11 @@ def _pair(value: Sequence[Any] | None, name: str) -> tuple[Any, Any]:
     if value is None:
         return None, None
     if len(value) != 2:
-        raise ColumnError(f"{name} is a pair of arrays, (offsets, codes), not {len(value)} of them")
+        raise ColumnError(f"{name} must be a pair of arrays, (offsets, codes), not {len(value)} of them")
     return value[0], value[1]
 
 
-def _owners(owners: Any, n: int, name: str) -> tuple[NDArray[np.int32], int]:
+def _check_owners(owners: Any, n: int, name: str) -> tuple[NDArray[np.int32], int]:
     """Check the owners of *n* clause rows; return them with the number of subscriptions."""
     if owners is None:
         return np.arange(n, dtype=np.int32), n

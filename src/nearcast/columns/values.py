@@ -1,4 +1,4 @@
-"""The values of attributes, as ragged rows: most messages lack most attributes."""
+"""The attribute values of messages, as ragged rows: most messages lack most attributes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Values"]
 
 
 class Values(NamedTuple):
-    """For each row the attributes that it has, ascending, and their values.
+    """The attributes that each row has, in ascending order, and their values.
 
     >>> Values.from_matrix(np.array([[np.nan, 2.5], [1.0, 3.0]]))
     Values(offsets=array([0, 1, 3]), attributes=array([1, 0, 1], dtype=int32), values=array([2.5, 1. , 3. ]))
@@ -25,12 +25,12 @@ class Values(NamedTuple):
 
     @classmethod
     def none(cls, rows: int) -> Values:
-        """Return so many rows without values."""
+        """Return the given number of rows, without values."""
         return cls(np.zeros(rows + 1, np.int64), np.empty(0, np.int32), np.empty(0))
 
     @classmethod
     def from_matrix(cls, matrix: NDArray[np.float64]) -> Values:
-        """Return the values of float64[n, A], NaN where absent."""
+        """Return the values of a float64[n, A], which is NaN where a value is absent."""
         if not matrix.size:
             return cls.none(len(matrix))
         there = ~np.isnan(matrix)
@@ -41,7 +41,7 @@ class Values(NamedTuple):
     def from_cells(
         cls, rows: int, row: NDArray[Any], attribute: NDArray[Any], value: NDArray[np.float64]
     ) -> Values:
-        """Return so many rows with the given values, each of a row and an attribute; NaN is left out."""
+        """Return the given number of rows from cells, each a row, an attribute and a value; NaN is left out."""
         given = ~np.isnan(value)
         order = np.flatnonzero(given)
         order = order[np.lexsort((attribute[order], row[order]))]

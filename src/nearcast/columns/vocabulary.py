@@ -1,4 +1,4 @@
-"""Vocabulary: strings become codes once, by a kernel over Arrow buffers."""
+"""The vocabulary: a kernel turns strings into codes, once, straight from Arrow buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Vocabulary:
     """A growing set of distinct strings, numbered from 0 in the order of their first appearance.
 
     :meth:`encode` looks strings up, :meth:`add` also takes in new ones and counts each occurrence; both take Arrow
-    arrays (or anything that Arrow reads as strings) and return int32 codes. A null is no word: its code is
+    arrays (or anything that Arrow reads as strings) and return int32 codes. A null is not a word: its code is
     :data:`NO_CODE`. Codes never change.
 
     >>> words = Vocabulary()
@@ -40,10 +40,10 @@ class Vocabulary:
     """
 
     def __init__(self, words: Iterable[str] | pa.Array | None = None, *, room: int = 0) -> None:
-        """Begin with *words*; with *room*, so many can be added before the table of slots grows."""
+        """Begin with *words*; the table of slots does not grow before there are *room* words."""
         self._size = 0
-        self._next: NDArray[np.uint64] | None = None  # a larger table of slots, which is being filled,
-        self._moved = 0  # and how many words are in it
+        self._next: NDArray[np.uint64] | None = None  # a larger table of slots, while it is being filled
+        self._moved = 0  # the number of words in the larger table
         slots = 16
         while slots * config.HASH_LOAD < room:
             slots *= 2
@@ -88,16 +88,16 @@ class Vocabulary:
     def encode(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
         """Return the code of each string, :data:`NO_CODE` for a null or a word that is not in the vocabulary.
 
-        No Python code touches a string of an Arrow array. A short word costs one cache miss; a dictionary array is
-        looked up once per distinct word.
+        No Python code touches the strings of an Arrow array. A short word costs one cache miss; in a dictionary array,
+        each distinct word is looked up once.
         """
         valid = None
         if isinstance(strings, list) and len(strings) < config.FEW_STRINGS:
-            data, offsets = _few(strings)
+            data, offsets = _join(strings)
         else:
             array = string_array(strings)
             if pa.types.is_dictionary(array.type):
-                return _through_dictionary(self.encode(array.dictionary), array)
+                return _spread(self.encode(array.dictionary), array)
             data, offsets, valid = string_buffers(array)
         out = np.full(len(offsets) - 1, NO_CODE, np.int32)
         if self._size == 0:
@@ -108,19 +108,19 @@ class Vocabulary:
         return out
 
     def code(self, word: bytes) -> int:
-        """Return the code of one word, given as UTF-8, :data:`NO_CODE` where it is not in the vocabulary."""
+        """Return the code of one word, given as UTF-8; :data:`NO_CODE` if it is not in the vocabulary."""
         if self._size == 0:
             return NO_CODE
         out = np.empty(1, np.int32)
-        hashing.encode(self._words, np.frombuffer(word, np.uint8), _sealed(np.array([0, len(word)])), out)
+        hashing.encode(self._words, np.frombuffer(word, np.uint8), _seal(np.array([0, len(word)])), out)
         return int(out[0])
 
     def add(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
-        """Return the code of each string, taking in those that are new and counting each occurrence."""
+        """Return the code of each string; new ones are added, and each occurrence is counted."""
         if isinstance(strings, list) and not strings:
             return np.empty(0, np.int32)
         if isinstance(strings, list) and len(strings) < config.FEW_STRINGS:
-            data, offsets = _few(strings)
+            data, offsets = _join(strings)
         else:
             array = string_array(strings)
             if pa.types.is_dictionary(array.type):
@@ -169,7 +169,7 @@ class Vocabulary:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Vocabulary:
-        """Restore what :meth:`arrays` gave, without copying."""
+        """Return the vocabulary that the arrays came from, on the same arrays."""
         vocabulary = cls()
         words = Words(**{name: arrays[name] for name in Words._fields})
         checked_offsets(words.offsets, len(words.counts), len(words.bytes), "word")
@@ -186,17 +186,17 @@ class Vocabulary:
         return vocabulary
 
     def _grow(self, length: int, limit: int) -> None:
-        """Make room for one more word of *length* bytes: whichever array is full doubles."""
+        """Make room for one more word of *length* bytes; each array that is full doubles."""
         slots, offsets, data, counts = self._words
         used = int(offsets[self._size])
         if used + length > data.size:
-            data = _widened(data, used, used + max(used, length, 64))
+            data = _widen(data, used, used + max(used, length, 64))
         if self._size >= counts.size:
             if self._size >= _MAX_WORDS:
                 raise ColumnError(f"a vocabulary holds at most {_MAX_WORDS:,} words")
             room = self._size + max(self._size, 8)
-            counts = _widened(counts, self._size, room)
-            offsets = _widened(offsets, self._size + 1, room + 1)
+            counts = _widen(counts, self._size, room)
+            offsets = _widen(offsets, self._size + 1, room + 1)
         if self._size >= limit:
             if self._next is None:
                 self._next, self._moved = np.zeros((len(slots) * 2, 2), np.uint64), 0
@@ -205,7 +205,7 @@ class Vocabulary:
         self._words = Words(slots, offsets, data, counts)
 
     def _prepare(self, added: int) -> None:
-        """Fill a larger table of slots ahead of time, some words with each call, so that no call waits for all."""
+        """Fill a larger table of slots ahead of time, some words with each call, so that no call has to do it all."""
         if self._next is None:
             self._next, self._moved = np.zeros((len(self._words.slots) * 2, 2), np.uint64), 0
         stop = min(self._moved + config.HASH_MOVES * added + config.HASH_MOVES_A_CALL, self._size)
@@ -214,8 +214,8 @@ class Vocabulary:
             self._moved = stop
 
 
-def _widened(array: NDArray[Any], used: int, room: int) -> NDArray[Any]:
-    """Return room for *room* values, with those that are used at its front."""
+def _widen(array: NDArray[Any], used: int, room: int) -> NDArray[Any]:
+    """Return an array with room for *room* values; it begins with the *used* values of the given one."""
     wider = roomy(array, room)
     wider[:used] = array[:used]
     return wider
@@ -226,7 +226,9 @@ def string_array(strings: Iterable[str] | pa.Array) -> pa.Array:
     if isinstance(strings, pa.ChunkedArray):
         strings = strings.combine_chunks()
     if isinstance(strings, str):
-        raise ColumnError(f"words must be several strings, not the one string {shown(strings)}")
+        raise ColumnError(
+            f"words must be several strings, not the one string {shown(strings)}; put it in a list"
+        )
     if not isinstance(strings, pa.Array):
         try:
             strings = pa.array(
@@ -254,28 +256,28 @@ def string_buffers(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any], ND
         offsets = offsets.astype(np.int64, copy=False)
     data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    return _sealed(data), _sealed(offsets), valid
+    return _seal(data), _seal(offsets), valid
 
 
-def _few(strings: list[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return (bytes, offsets) of some strings, as :func:`string_buffers` does, without an Arrow array between."""
+def _join(strings: list[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return (bytes, offsets) of a few strings, as :func:`string_buffers` does, but without building an Arrow array."""
     try:
         words = [word if isinstance(word, bytes) else word.encode() for word in strings]
     except AttributeError:
         wrong = next(word for word in strings if not isinstance(word, str))
         raise ColumnError(f"words must be strings, not {shown(wrong)}") from None
     offsets = np.array([0, *accumulate(map(len, words))])
-    return np.frombuffer(b"".join(words), np.uint8), _sealed(offsets)
+    return np.frombuffer(b"".join(words), np.uint8), _seal(offsets)
 
 
-def _sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array, read-only: a writable one is another type to the compiler, and a second compilation."""
+def _seal(array: NDArray[Any]) -> NDArray[Any]:
+    """Make an array read-only and return it: a writable one is another type to the compiler, which compiles again."""
     array.flags.writeable = False
     return array
 
 
-def _through_dictionary(codes: NDArray[np.int32], array: pa.DictionaryArray) -> NDArray[np.int32]:
-    """Return the code of each element of a dictionary array, from the codes of its dictionary."""
+def _spread(codes: NDArray[np.int32], array: pa.DictionaryArray) -> NDArray[np.int32]:
+    """Return the code of each element of a dictionary array, given the codes of its dictionary."""
     indices = array.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False).astype(np.int64)
-    through: NDArray[np.int32] = np.append(codes, np.int32(NO_CODE))[indices]
-    return through
+    spread: NDArray[np.int32] = np.append(codes, np.int32(NO_CODE))[indices]
+    return spread

@@ -1,4 +1,4 @@
-"""One process: each verb returns the deliveries that it causes."""
+"""The engine of a single process: each of its verbs returns the deliveries that it causes."""
 
 from nearcast.columns.deliveries import Deliveries
 from nearcast.engine.engine import Engine

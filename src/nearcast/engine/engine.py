@@ -37,35 +37,36 @@ __all__ = ["Engine"]
 class Engine:
     """Subscriptions and valid messages in memory; each verb returns the deliveries that it causes.
 
-    A message with an ``expires_at`` is kept until then, and who subscribes meanwhile receives it at once. One without
-    is for the moment: it is delivered to who is subscribed, and not kept. One whose ``published_at`` lies ahead is held
-    back until then: the first call after that instant delivers it, before anything else that it does.
+    A message with an ``expires_at`` is kept until then, and whoever subscribes in the meantime receives it at once. A
+    message without one is delivered to those who are subscribed now, and not kept. A message whose ``published_at``
+    lies ahead is held back: the first call after that instant delivers it, before it does anything else.
 
     Every verb takes one object, several, or a table (Arrow, pandas, GeoPandas, Polars; columns as in
-    :mod:`nearcast.columns.from_arrow`). A call applies whole, or raises and changes nothing. Not safe for changes from
-    several threads at once.
+    :mod:`nearcast.columns.from_arrow`). A call takes effect as a whole, or raises and changes nothing. Threads must not
+    change an engine at the same time.
 
     >>> from nearcast import Box, Message, Point, Subscription
     >>> engine = Engine()
     >>> engine.subscribe(Subscription("ben", "storm OR flood", Box(-75, 40, -73, 42)))
     <Deliveries: 0>
-    >>> [told.subscription_id for told in engine.publish(Message(1, "Flood warning", Point(lon=-74, lat=41)))]
+    >>> deliveries = engine.publish(Message(1, "Flood warning", Point(lon=-74, lat=41)))
+    >>> [delivery.subscription_id for delivery in deliveries]
     ['ben']
 
     Parameters
     ----------
     index, store
-        What subscriptions and messages are kept in: names of :data:`nearcast.matching.INDEXES` and
+        The structures for subscriptions and messages: names in :data:`nearcast.matching.INDEXES` and
         :data:`nearcast.matching.STORES`.
     space
         The space of all regions and places.
     clock
-        Tells when messages begin and expire; the machine's by default.
+        Decides when messages are due and when they expire; the machine's clock by default.
     subscription_ids, message_ids
-        ``str`` or ``int``; the first ids decide where nothing is given. Others are refused from then on.
+        ``str`` or ``int``; by default the first ids decide. Ids of the other type are refused from then on.
     withdrawals
-        Whether subscribers are told (``-``, reason ``replace``) that a valid message was replaced by one that they do
-        not want.
+        Whether subscribers are told (``-``, reason ``replace``) when a valid message that they received is replaced by
+        one that does not match them.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Engine:
         self._census: WordCensus | None = None  # under way
 
     def __len__(self) -> int:
-        """How many subscriptions there are."""
+        """Return the number of subscriptions."""
         return len(self._ids)
 
     def __contains__(self, id: object) -> bool:
@@ -102,13 +103,13 @@ class Engine:
         return iter(self._ids)
 
     def __getitem__(self, id: Id) -> Subscription:
-        """Return a subscription; its expression is the normal form of what was subscribed."""
-        found = self._index.store.subscription(self._row(id)).to_subscriptions()[0]
+        """Return a subscription; its expression is in normal form."""
+        found = self._index.store.subscription(self._find_row(id)).to_subscriptions()[0]
         return Subscription(id, found.expression, found.region)
 
     @property
     def coding(self) -> Coding:
-        """What words and attributes are coded by here: ``like=engine`` makes a :class:`MessageBatch` for it."""
+        """The coding of words and attributes here: ``like=engine`` makes a :class:`MessageBatch` that fits it."""
         return self._index.coding
 
     def __repr__(self) -> str:
@@ -119,65 +120,69 @@ class Engine:
     def subscribe(
         self, subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any
     ) -> Deliveries:
-        """Register subscriptions; an id that is in use, or twice in the call, is an error.
+        """Register subscriptions; an id that is in use, or given twice, is an error.
 
-        Returns what the newcomers are told at once: each kept message that is valid now and matches, in the order of
+        Returns the deliveries to the newcomers: each kept message that is valid now and matches, in the order of
         publication, with the reason ``"subscribe"``.
         """
-        ids, build = self._reader(subscriptions)
+        ids, build = self._read_subscriptions(subscriptions)
         self._ids.check_new(ids)
         table = self._index.store.check_insert(build())
         now = self._clock.now()
-        due = self._due(now)
+        due = self._publish_due(now)
         rows = self._index.insert_coded(table)
         self._ids.put(ids, rows)
         if len(self._valid.store):
             newcomers, messages = self._valid.wanted_by(table, now)
-            told = Deliveries(self._ids.column(rows[newcomers]), messages, reasons="subscribe")
+            deliveries = Deliveries(self._ids.column(rows[newcomers]), messages, reasons="subscribe")
         else:
-            told = self._nothing()
-        return self._told([*due, told])
+            deliveries = self._nothing()
+        return self._join([*due, deliveries])
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
-        """Remove subscriptions by id; an unknown id, or one twice in the call, is an error."""
+        """Remove subscriptions by id; an id that is unknown, or given twice, is an error."""
         rows = self._ids.rows(ids)
         if len(set(rows.tolist())) < len(rows):
-            raise ColumnError("a subscription is named twice in one call; name each once")
-        due = self._due(self._clock.now())
+            ordered = np.sort(rows)
+            twice = self._ids.column(ordered[1:][ordered[1:] == ordered[:-1]]).to_pylist()[0]
+            raise ColumnError(f"subscription {shown(twice)} is named twice in one call; name it once")
+        due = self._publish_due(self._clock.now())
         self._index.remove(rows)
         self._ids.drop(rows)
-        return self._told([*due, self._nothing()])
+        return self._join([*due, self._nothing()])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
         """Deliver messages to the subscriptions that match, and keep those that have an ``expires_at``.
 
-        A message takes the place of what is valid under its id: with the same content it is no news, with another one
-        it is told to those whom the one before did not reach. One that has expired by now reaches nobody. Each call
-        also looks for kept messages that have expired, a few for each message that it publishes.
+        A message replaces the valid message that has the same id. If the content is the same too, nobody receives it
+        again; if it differs, only those receive it whom the earlier message did not reach. A message that has already
+        expired reaches nobody. Each call also looks for kept messages that have expired, a few for each message that
+        it publishes.
         """
         now = self._clock.now()
-        batch, ids = self._messages(messages, now)
-        due = self._due(now)
-        told = [self._publish(part, own, now) for part, own in _distinct(batch, ids, self._remembers(batch))]
+        batch, ids = self._read_messages(messages, now)
+        due = self._publish_due(now)
+        parts = _cut_at_repeats(batch, ids) if self._needs_ids(batch) else [(batch, ids)]
+        deliveries = [self._publish(part, own, now) for part, own in parts]
         self._compact_if_wasteful()
-        return self._told([*due, *told])
+        return self._join([*due, *deliveries])
 
     def expire(self) -> Deliveries:
-        """Let time pass: deliver what was held back until now, and forget every kept message that has expired.
+        """Let time pass: deliver messages that were held back until now, and forget kept ones that have expired.
 
-        Nothing else depends on this call: an expired message is never delivered, and every other verb delivers what
-        has come due.
+        Nothing else depends on this call: an expired message is never delivered, and every other verb delivers the
+        messages that are due.
         """
         now = self._clock.now()
-        due = self._due(now)
+        due = self._publish_due(now)
         self._valid.store.expire(now)
-        return self._told([*due, self._nothing()])
+        return self._join([*due, self._nothing()])
 
     def compact(self) -> None:
-        """Let go of words, strings and attributes that no subscription and no kept message uses any more.
+        """Forget words, strings and attributes that no subscription and no kept message uses any more.
 
         Codes change: a :class:`MessageBatch` that was made before is refused afterwards. The engine does this by itself
-        when most of its words are of no use, which it looks for when they have doubled.
+        when most of its words are unused, which it checks each time that their number has doubled.
         """
         coding = Coding.new(self.coding.space)
         rows = self._ids.present()
@@ -188,24 +193,24 @@ class Engine:
         valid = self._valid.recoded(coding)
         self._coming.recode(coding)
         self._index, self._ids, self._valid, self._census = index, ids, valid, None
-        self._compact_at = max(config.ENGINE_COMPACT_WORDS, 2 * self._words())
+        self._compact_at = max(config.ENGINE_COMPACT_WORDS, 2 * self._count_words())
 
-    def _words(self) -> int:
+    def _count_words(self) -> int:
         """Return how many words and strings there are."""
         vocabulary, attributes = self.coding.words()
         return len(vocabulary) + len(attributes.strings)
 
     def _compact_if_wasteful(self) -> None:
         """Compact if most words are unused. A census finds out, whenever there are twice as many as the last time."""
-        if self._words() < self._compact_at:
+        if self._count_words() < self._compact_at:
             return
         if self._census is None:
             vocabulary, _ = self.coding.words()
             self._census = WordCensus(self._index.store, self._valid.store.rows, len(vocabulary))
         if self._census.step():
             used, self._census = self._census.used, None
-            self._compact_at = 2 * self._words()
-            if used < self._words() // 2:
+            self._compact_at = 2 * self._count_words()
+            if used < self._count_words() // 2:
                 self.compact()
 
     # --- Questions -------------------------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ class Engine:
         One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and
         ``subscription_id``.
         """
-        batch, ids = self._messages(messages)
+        batch, ids = self._read_messages(messages)
         found = self._index.match(batch, threads).sorted()
         if isinstance(messages, Message):
             return self._ids.column(found.rows).to_pylist()
@@ -229,7 +234,7 @@ class Engine:
         return explain(self[id], message)
 
     def stats(self) -> dict[str, Any]:
-        """Return plain figures: what was published, delivered, kept and forgotten; those of the index and the store."""
+        """Return figures: how much was published, delivered, kept and forgotten, and those of the index and store."""
         store = self._valid.store.stats()
         return {
             "subscriptions": len(self),
@@ -238,18 +243,18 @@ class Engine:
             "delivered": self._delivered,
             "kept": store["messages"],
             "coming": len(self._coming),
-            "words": self._words(),
+            "words": self._count_words(),
             "expired": store["expired"],
             "index": self._index.stats(),
             "store": store,
         }
 
-    # --- At rest ---------------------------------------------------------------------------------------------------
+    # --- Saving and restoring --------------------------------------------------------------------------------------
 
     def save(self, directory: str | Path) -> Path:
-        """Write a snapshot to a new directory: subscriptions, valid messages, those to come; return its path.
+        """Write a snapshot of subscriptions, valid messages and coming ones to a new directory; return its path.
 
-        It appears whole or not at all, and is never overwritten. :meth:`open` goes on where it was.
+        The directory appears whole or not at all, and is never overwritten. :meth:`open` continues from it.
         """
         coming = self._coming.listed()
         document = {
@@ -272,10 +277,10 @@ class Engine:
 
     @classmethod
     def open(cls, directory: str | Path, *, clock: Clock | None = None, verify: bool = False) -> Engine:
-        """Open a snapshot: its arrays are mapped copy-on-write, and what changes from now on is in memory only.
+        """Open a snapshot: its arrays are mapped copy-on-write, and later changes are in memory only.
 
         Damage is an :class:`~nearcast.errors.IndexFileError`. With *verify* every file is compared with its checksum;
-        without it all but large ones of coordinates.
+        without it, every file except large ones of coordinates.
         """
         document, arrays = read(directory, _KIND, verify=verify)
         with restoring(directory):
@@ -291,25 +296,25 @@ class Engine:
             engine._published, engine._expired, engine._delivered = document["counts"]
         return engine
 
-    # --- How -------------------------------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------------------------
 
     def _publish(self, batch: MessageBatch, ids: Any, now: int) -> Deliveries:
         """Publish messages of distinct ids; hold back those whose time has not come."""
         if self._coming:
-            self._coming.forget(_listed(ids))
+            self._coming.forget(_to_list(ids))
         if batch.published_at is not None and batch.published_at.max(initial=now) > now:
             later = batch.published_at > now
-            self._coming.put(*_part(batch, _listed(ids), np.flatnonzero(later)))
-            batch, ids = _part(batch, ids, np.flatnonzero(~later))
+            self._coming.put(*_take(batch, _to_list(ids), np.flatnonzero(later)))
+            batch, ids = _take(batch, ids, np.flatnonzero(~later))
         self._published += batch.size
         replaced = None
-        if self._remembers(batch):
-            names = _arrow(ids)
+        if self._needs_ids(batch):
+            names = _to_arrow(ids)
             rows = self._valid.rows(names, now)
             if (rows >= 0).any():
                 replaced = Replacement(self._index, self._valid.store.rows, batch, rows)
-                batch, ids = _part(batch, ids, replaced.news)
-                names = _arrow(ids)
+                batch, ids = _take(batch, ids, replaced.news)
+                names = _to_arrow(ids)
             self._valid.publish(batch, names, now)
         news = ids
         if batch.expires_at is not None:
@@ -317,32 +322,33 @@ class Engine:
             if len(valid) < batch.size:
                 self._expired += batch.size - len(valid)
                 if replaced is not None:
-                    replaced.only(valid)
-                batch, ids = _part(batch, ids, valid)
+                    replaced.restrict(valid)
+                batch, ids = _take(batch, ids, valid)
         found = self._index.match(batch).sorted()
         if replaced is None:
             return self._deliveries(found, ids)
-        told, withdrawn = replaced.compared(found)
-        parts = [self._deliveries(told, ids)]
+        gained, lost = replaced.compare(found)
+        parts = [self._deliveries(gained, ids)]
         if self._withdrawals:
-            parts.append(self._deliveries(withdrawn, news, "-", "replace"))
+            parts.append(self._deliveries(lost, news, "-", "replace"))
         return Deliveries.joined(parts)
 
-    def _due(self, now: int) -> list[Deliveries]:
-        """Publish what was held back until now."""
+    def _publish_due(self, now: int) -> list[Deliveries]:
+        """Publish the messages that were held back until now."""
         if not self._coming:
             return []
         return [self._publish(batch, [key], now) for batch, key in self._coming.due(now)]
 
-    def _remembers(self, batch: MessageBatch) -> bool:
-        """Tell whether the ids of a batch matter: something is kept, or is going to be."""
+    def _needs_ids(self, batch: MessageBatch) -> bool:
+        """Tell whether the ids of a batch matter, because messages are kept or may be."""
         times = batch.expires_at is not None or batch.published_at is not None
         return times or len(self._valid.ids) > 0 or len(self._coming) > 0
 
-    def _told(self, parts: list[Deliveries]) -> Deliveries:
-        told = Deliveries.joined(parts) if len(parts) > 1 else parts[0]
-        self._delivered += len(told)
-        return told
+    def _join(self, parts: list[Deliveries]) -> Deliveries:
+        """Join and count the deliveries of a call."""
+        deliveries = Deliveries.joined(parts) if len(parts) > 1 else parts[0]
+        self._delivered += len(deliveries)
+        return deliveries
 
     def _nothing(self) -> Deliveries:
         return Deliveries(self._ids.no_ids(), self._valid.ids.no_ids())
@@ -350,18 +356,18 @@ class Engine:
     def _deliveries(
         self, found: Matches, message_ids: Any, change: str = "+", reason: str = "publish"
     ) -> Deliveries:
-        """Return matches as deliveries; *message_ids* are those of the messages, in order."""
+        """Return matches as deliveries; *message_ids* are the ids of the messages, in order."""
         subscriptions = self._ids.column(found.rows)
         return Deliveries(subscriptions, IdColumn(found.messages, message_ids), change, reason)
 
-    def _row(self, id: Id) -> int:
+    def _find_row(self, id: Id) -> int:
         row = self._ids.row(id)
         if row < 0:
             raise UnknownError(f"there is no subscription {shown(id)}")
         return row
 
-    def _reader(self, given: Any) -> tuple[Any, Callable[[], SubscriptionTable]]:
-        """Return the ids of what is subscribed, and how to read the rest: nothing is coded before the ids are good."""
+    def _read_subscriptions(self, given: Any) -> tuple[Any, Callable[[], SubscriptionTable]]:
+        """Return the ids of subscriptions, and a function that reads the rest once the ids are known to be good."""
         if isinstance(given, SubscriptionTable):
             return _ids_of(given), lambda: replace(given, ids=None)
         if isinstance(given, Subscription) or _is_objects(given):
@@ -377,11 +383,11 @@ class Engine:
         named = pa.array(np.arange(len(table))) if ids is None else ids
         return named, lambda: replace(SubscriptionTable.from_arrow(table, like=self), ids=None)
 
-    def _messages(self, given: Any, now: int | None = None) -> tuple[MessageBatch, Any]:
-        """Return messages as a batch in the engine's codes, and their ids: a list, or an Arrow array.
+    def _read_messages(self, given: Any, now: int | None = None) -> tuple[MessageBatch, Any]:
+        """Return messages as a batch in the engine's coding, and their ids: a list, or an Arrow array.
 
-        With *now*, all words get codes where a message is going to be kept or comes later: somebody may ask for them
-        by then.
+        With *now*, all words get codes if a message will be kept or is held back, since somebody may ask for them
+        later.
         """
         if isinstance(given, MessageBatch):
             if not given.coding.fits(self.coding):
@@ -391,7 +397,7 @@ class Engine:
             batch, ids = given, _ids_of(given)
         elif isinstance(given, Message) or _is_objects(given):
             messages = [given] if isinstance(given, Message) else list(given)
-            learn = now is not None and any(_lasts(message, now) for message in messages)
+            learn = now is not None and any(_is_kept(message, now) for message in messages)
             batch = messages_from_objects(messages, like=self, with_ids=False, learn=learn)
             ids = [message.id for message in messages]
         else:
@@ -405,11 +411,11 @@ class Engine:
         return batch, ids
 
 
-_KIND = "engine"  # of a directory
+_KIND = "engine"  # the kind of its directories
 
 
-def _lasts(message: Any, now: int) -> bool:
-    """Tell whether a message is kept, or comes later than now."""
+def _is_kept(message: Any, now: int) -> bool:
+    """Tell whether a message is kept until it expires, or held back until later."""
     published = getattr(message, "published_at", None)
     return getattr(message, "expires_at", None) is not None or (published is not None and published > now)
 
@@ -418,15 +424,15 @@ def _ids_of(columns: SubscriptionTable | MessageBatch) -> pa.Array:
     return pa.array(np.arange(columns.size)) if columns.ids is None else columns.ids
 
 
-def _arrow(ids: Any) -> pa.Array:
+def _to_arrow(ids: Any) -> pa.Array:
     return ids_of(ids) if isinstance(ids, list) else ids
 
 
-def _listed(ids: Any) -> list[Any]:
+def _to_list(ids: Any) -> list[Any]:
     return ids if isinstance(ids, list) else list(ids.to_pylist())
 
 
-def _part(batch: MessageBatch, ids: Any, rows: NDArray[np.int64]) -> tuple[MessageBatch, Any]:
+def _take(batch: MessageBatch, ids: Any, rows: NDArray[np.int64]) -> tuple[MessageBatch, Any]:
     """Return some rows of a batch, and their ids."""
     if len(rows) == batch.size:
         return batch, ids
@@ -434,15 +440,15 @@ def _part(batch: MessageBatch, ids: Any, rows: NDArray[np.int64]) -> tuple[Messa
     return batch.take(rows), own
 
 
-def _distinct(batch: MessageBatch, ids: Any, matters: bool) -> Iterator[tuple[MessageBatch, Any]]:
-    """Cut a batch where an id comes a second time, if that matters: the later message replaces the earlier one."""
-    if not matters or batch.size < 2 or len(_arrow(ids).unique()) == batch.size:
+def _cut_at_repeats(batch: MessageBatch, ids: Any) -> Iterator[tuple[MessageBatch, Any]]:
+    """Cut a batch where an id repeats, so that the later message can replace the earlier one."""
+    if batch.size < 2 or len(_to_arrow(ids).unique()) == batch.size:
         yield batch, ids
         return
     first, seen = 0, set[Any]()
-    for row, key in enumerate([*_listed(ids), None]):
+    for row, key in enumerate([*_to_list(ids), None]):
         if key is None or key in seen:
-            yield _part(batch, ids, np.arange(first, row))
+            yield _take(batch, ids, np.arange(first, row))
             first, seen = row, set()
         seen.add(key)
 

@@ -30,7 +30,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The region and, clause by clause, every test; a subscription matches when the region and one clause hold.
+    """The outcome of the region and, clause by clause, of every test; the region and one clause must hold to match.
 
     >>> from nearcast.geometry import Circle, Point
     >>> anna = Subscription("anna", "coffee AND price < 3", Circle(lon=0, lat=0, radius=500))
@@ -87,7 +87,7 @@ class Explanation:
 
 
 def explain(subscription: Subscription, message: Message) -> Explanation:
-    """Test *message* against *subscription*, keeping the outcome of every test."""
+    """Test *message* against *subscription*, and keep the outcome of every test."""
     clauses = []
     for clause in subscription.clauses:
         checks = tuple(_checks(clause, message))
@@ -132,7 +132,7 @@ def _region(region: Region, place: Place) -> Check:
 
 
 def _distance(circle: Circle, point: Point) -> str:
-    """Return how far a point is from a centre: in whole metres, or finer where these would hide the outcome."""
+    """Return how far a point is from the centre: in whole metres, or finer if that would hide the outcome."""
     if isinstance(circle.space, Planar):
         return written_value(math.hypot(circle.x - point.x, circle.y - point.y))
     metres = great_circle(circle.x, circle.y, point.x, point.y)

@@ -1,4 +1,4 @@
-"""What changes when a message takes the place of a valid one under the same id."""
+"""What changes when a message replaces a valid one with the same id."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ _ROW_BITS = 32
 
 
 class Replacement:
-    """Messages of a batch beside the valid ones that they replace.
+    """Messages of a batch, compared with the valid messages that they replace.
 
-    The same content under the same id is no news. With other content, who received the message before is not told
-    again, and who received it and does not match now may be told that it no longer counts.
+    A message with the same id and the same content is not news. If the content differs, subscribers who received the
+    earlier message are not told again, and those who no longer match may be told that it no longer counts.
     """
 
     def __init__(
         self, index: Index, stored: MessageRows, batch: MessageBatch, rows: NDArray[np.int32]
     ) -> None:
-        """Compare; *rows* are those of the valid messages under the ids of *batch*, -1 where there is none."""
+        """Compare *batch* with the valid messages that have the same ids, in the given *rows*; -1 for none."""
         again = np.flatnonzero(rows >= 0)
         before = stored.batch(rows[again])
         same = _same(before, batch.take(again))
         #: The rows of *batch* that are news.
         self.news: NDArray[np.int64] = np.delete(np.arange(batch.size), again[same])
-        changed = np.searchsorted(self.news, again[~same])  # their positions among the news
+        changed = np.searchsorted(self.news, again[~same])  # the positions of changed messages among the news
         found = index.match(before.take(np.flatnonzero(~same)))
         self._before = _keys(changed[found.messages], found.rows)
-        self._positions = np.arange(len(self.news))  # of the messages that are going to be matched
+        self._positions = np.arange(len(self.news))  # among the news, of the messages to be matched
 
-    def only(self, valid: NDArray[np.int64]) -> None:
-        """Match no others than these of the news; the rest has expired."""
+    def restrict(self, valid: NDArray[np.int64]) -> None:
+        """Match only the news at the given positions; the rest have expired."""
         self._positions = valid
 
-    def compared(self, found: Matches) -> tuple[Matches, Matches]:
-        """Return who is to be told, of those who match now, and by position among the news, for whom it ends."""
+    def compare(self, found: Matches) -> tuple[Matches, Matches]:
+        """Return the matches of *found* that are new, and those that ended, by position among the news."""
         now = _keys(self._positions[found.messages], found.rows)
-        told = ~np.isin(now, self._before)
-        counts = np.bincount(found.messages[told], minlength=len(found))
+        new = ~np.isin(now, self._before)
+        counts = np.bincount(found.messages[new], minlength=len(found))
         ended = np.sort(self._before[~np.isin(self._before, now)])
         messages, rows = ended >> _ROW_BITS, (ended & (1 << _ROW_BITS) - 1).astype(np.int32)
         return (
-            Matches(offsets_of(counts), found.rows[told]),
+            Matches(offsets_of(counts), found.rows[new]),
             Matches(offsets_of(np.bincount(messages, minlength=len(self.news))), rows),
         )
 
@@ -60,7 +60,7 @@ def _keys(messages: NDArray[Any], rows: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def _same(before: MessageBatch, after: MessageBatch) -> NDArray[np.bool_]:
-    """Tell which messages of two batches have the same place, words, values and end."""
+    """Tell which messages of two batches have the same place, words, values and time of expiry."""
     same: NDArray[np.bool_] = _ends(before) == _ends(after)
     starts = before.probe_offsets, after.probe_offsets
     same &= np.diff(starts[0]) == np.diff(starts[1])
@@ -75,7 +75,7 @@ def _ends(batch: MessageBatch) -> NDArray[np.int64]:
 
 
 def _content(batch: MessageBatch, rows: slice) -> tuple[Any, ...]:
-    """Return what a message says: its boxes and shape, and, of its first probe, the words and values."""
+    """Return the content of a message: its boxes and shape, and the words and values of its first probe."""
     probes, first = batch.probes, rows.start
     words = probes.keywords[probes.keyword_offsets[first] : probes.keyword_offsets[first + 1]]
     given = slice(probes.value_offsets[first], probes.value_offsets[first + 1])

@@ -1,4 +1,4 @@
-"""The messages that an engine keeps while they are valid: a store of them, under their ids; those to come, too."""
+"""The messages that an engine keeps: those that are valid, and those that are held back until later."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ __all__ = ["ComingMessages", "ValidMessages"]
 
 
 class ValidMessages:
-    """A message store with ids and the order of publication; one message for each id.
+    """A message store with ids and the order of publication; it has one message for each id.
 
-    The store removes what has expired by itself. What is known about a row of it here is put right when the row is
-    given to another message, so it never outgrows the store.
+    The store removes expired messages by itself. The id and the number of a row are replaced here when the store gives
+    the row to another message, so they never outgrow the store.
     """
 
     def __init__(self, store: MessageStore, ids: Ids) -> None:
         self.store = store
         self.ids = ids
-        self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False, spare=1.0)  # by row: the order
+        # By row: the number of the message in the order of publication.
+        self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False, spare=1.0)
         self._published = 0
 
     def rows(self, ids: pa.Array, now: int) -> NDArray[np.int32]:
-        """Return the row of the valid message under each id, -1 where there is none."""
+        """Return the row of the valid message with each id; -1 if there is none."""
         rows = self.ids.find(ids)
         stored = self.store.rows
         known = np.flatnonzero(rows >= 0)
@@ -46,9 +47,9 @@ class ValidMessages:
         return rows
 
     def publish(self, batch: MessageBatch, ids: pa.Array, now: int) -> None:
-        """Keep the messages that expire, and later than *now*; forget what was kept under any of the ids, all distinct.
+        """Forget what was kept with the given ids, which are distinct; keep the messages that expire after *now*.
 
-        Then sweep a part of the store, in proportion to what is published.
+        Then sweep a part of the store, in proportion to the number of messages.
         """
         self._forget(ids)
         if batch.expires_at is not None:
@@ -56,22 +57,22 @@ class ValidMessages:
             if len(kept):
                 whole = len(kept) == batch.size
                 rows = self.store.insert(batch if whole else batch.take(kept))
-                self._name(rows, ids if whole else ids.take(pa.array(kept)))
+                self._note(rows, ids if whole else ids.take(pa.array(kept)))
         self.sweep(now, batch.size)
 
     def sweep(self, now: int, count: int) -> None:
-        """Look for expired messages, as is due when so many were published."""
+        """Look for expired messages, in proportion to the number of messages published."""
         if len(self.store):
             self.store.sweep(now, config.SWEEP_ROWS * count)
 
     def wanted_by(self, table: SubscriptionTable, now: int) -> tuple[NDArray[np.int64], IdColumn]:
-        """Return the pairs of a subscription row and a message that match now, in the order of publication."""
+        """Return the subscription row and the message of each match at *now*, in the order of publication."""
         found = self.store.match(table, now)
         order = np.lexsort((self._numbers.values[found.rows], found.messages))
         return found.messages[order], self.ids.column(found.rows[order])
 
     def recoded(self, coding: Coding) -> ValidMessages:
-        """Return the same messages in another coding, in the order of their publication."""
+        """Return the same messages in another coding, in the order of publication."""
         rows = self.ids.present()
         rows = rows[self.store.rows.present[rows]]
         rows = rows[np.argsort(self._numbers.values[rows])]
@@ -79,7 +80,7 @@ class ValidMessages:
         valid = ValidMessages(store, Ids("message", self.ids.kind))
         if len(rows):
             own = store.insert(recoded_messages(self.store.rows.batch(rows), coding))
-            valid._name(own, self.ids.column(rows).plain())
+            valid._note(own, self.ids.column(rows).plain())
         return valid
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -97,7 +98,7 @@ class ValidMessages:
         return valid
 
     def _forget(self, ids: pa.Array) -> None:
-        """Forget what is kept under ids, valid or not."""
+        """Forget the messages that are kept with the given ids, valid or not."""
         if not len(self.ids):
             return
         rows = self.ids.find(ids)
@@ -108,20 +109,20 @@ class ValidMessages:
                 self.store.remove(present)
             self.ids.drop(rows)
 
-    def _name(self, rows: NDArray[Any], ids: pa.Array) -> None:
-        """Write down the ids of the given rows, which begin a new life."""
+    def _note(self, rows: NDArray[Any], ids: pa.Array) -> None:
+        """Note the ids and the numbers of new messages in the given rows."""
         self._numbers.fill(max(self.store.rows.size - len(self._numbers.values), 0), 0)
-        self.ids.drop(self.ids.named(rows))  # of messages that the store removed by itself
+        self.ids.drop(self.ids.named(rows))  # those of messages that the store removed by itself
         self.ids.put(ids, rows)
         self._numbers.values[rows] = self._published + np.arange(len(rows))
         self._published += len(rows)
 
 
-class _Coming(NamedTuple):
+class _ComingMessage(NamedTuple):
     """A message that is to be delivered later."""
 
     published_at: int
-    number: int  # of two for the same instant, the one that was published first comes first
+    number: int  # in the order of publication, which decides between two for the same instant
     id: Any
     batch: MessageBatch
 
@@ -130,35 +131,35 @@ class ComingMessages:
     """Messages whose ``published_at`` lies ahead, one for each id."""
 
     def __init__(self) -> None:
-        self._heap: list[_Coming] = []
-        self._numbers: dict[Any, int] = {}  # of the one that counts under an id
+        self._heap: list[_ComingMessage] = []
+        self._numbers: dict[Any, int] = {}  # by id: the number of the message that counts
         self._published = 0
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def put(self, batch: MessageBatch, ids: list[Any]) -> None:
-        """Hold messages back; one that is held back under the same id is forgotten."""
+        """Hold messages back; an earlier one with the same id is forgotten."""
         assert batch.published_at is not None
         for row, key in enumerate(ids):
             self._published += 1
             self._numbers[key] = self._published
-            coming = _Coming(int(batch.published_at[row]), self._published, key, batch.take([row]))
+            coming = _ComingMessage(int(batch.published_at[row]), self._published, key, batch.take([row]))
             heapq.heappush(self._heap, coming)
 
-    def listed(self) -> list[_Coming]:
+    def listed(self) -> list[_ComingMessage]:
         """Return the messages in the order in which they are due."""
         counting = [coming for coming in self._heap if self._numbers.get(coming.id) == coming.number]
         return sorted(counting, key=lambda coming: coming[:2])
 
     def recode(self, coding: Coding) -> None:
-        """Bring the messages to another coding."""
+        """Translate the messages into another coding."""
         self._heap = [
             coming._replace(batch=recoded_messages(coming.batch, coding)) for coming in self.listed()
         ]
 
     def arrays(self, coding: Coding) -> dict[str, NDArray[Any]]:
-        """Return the flat arrays that :meth:`restored` takes, beside the ids."""
+        """Return the flat arrays that :meth:`restored` takes besides the ids."""
         listed = self.listed()
         rows = MessageRows(MessageBatch.empty(coding))
         for coming in listed:
@@ -168,7 +169,7 @@ class ComingMessages:
 
     @classmethod
     def restored(cls, coding: Coding, ids: list[Any], arrays: Arrays) -> ComingMessages:
-        """Return the messages that the arrays came from, under the same ids."""
+        """Return the messages that the arrays came from, with the given ids."""
         messages, times = cls(), arrays["published_at"]
         if ids:
             batch = MessageRows.restored(coding, part_of(arrays, "rows")).batch(np.arange(len(ids)))
@@ -176,12 +177,12 @@ class ComingMessages:
         return messages
 
     def forget(self, ids: list[Any]) -> None:
-        """Forget what is held back under ids: something else was published under them."""
+        """Forget the messages held back with the given ids, because others were published with these ids."""
         for key in ids:
             self._numbers.pop(key, None)
 
     def due(self, now: int) -> list[tuple[MessageBatch, Any]]:
-        """Take out the messages whose time has come, in the order of their times."""
+        """Remove and return the messages whose time has come, in the order of their times."""
         found = []
         while self._heap and self._heap[0].published_at <= now:
             coming = heapq.heappop(self._heap)

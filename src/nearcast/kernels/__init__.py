@@ -1,4 +1,4 @@
-"""Compiled code that several rooms share: hashing, sorted sets, posting lists, the decision itself.
+"""Compiled code that several packages share: hashing, sorted sets, posting lists, and the decision itself.
 
 A kernel sees arrays and scalars only; arrays that belong together come as one named tuple. It allocates nothing in
 its inner loops, keeps no state, and holds no GIL, so that ``threads=`` is a plain thread pool. Every kernel is
@@ -22,9 +22,9 @@ _R = TypeVar("_R")
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile *function* at its first call, or load it: without the GIL, with exact floating point.
+    """Compile *function* at its first call, or load it from the cache: without the GIL, with exact floating point.
 
-    Division follows NumPy (no exception on zero), which spares a branch in every loop that divides.
+    Division follows NumPy (no exception on zero), which saves a branch in every loop that divides.
     """
     compiled: Any = numba.njit(nogil=True, fastmath=False, error_model="numpy")(function)
     if hasattr(compiled, "_cache"):  # not under NUMBA_DISABLE_JIT

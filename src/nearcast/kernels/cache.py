@@ -1,15 +1,16 @@
-"""Compiled kernels that are found again: one file for each kernel and each combination of types, by content.
+"""A cache of compiled kernels, found by content: one file for each kernel and each combination of types.
 
-A kernel is compiled once per machine, whatever clone, environment or version of the package asks for it: its file is
-named by the hash of its fingerprint, the types, the processor and the compiler. Looked up first is what came with the
-package (a wheel may bring kernels compiled for x86-64-v3, see ``tools/build_wheel.py``), where the processor covers
-that; then the user's own directory. A file that cannot be used for any reason is a miss, and the kernel is compiled.
+A kernel is compiled once per machine, whichever clone, environment or version of the package asks for it: its file is
+named by the hash of its fingerprint, the types, the processor and the compiler. Kernels that came with the package are
+looked up first, if the processor can run them (a wheel may bring kernels compiled for x86-64-v3, see
+``tools/build_wheel.py``), then those in the user's own directory. A file that cannot be used for any reason is a miss,
+and the kernel is compiled.
 
 The directory holds code, so it must belong to the user alone. It is ``NEARCAST_CACHE_DIR``, or ``nearcast/kernels`` in
-the user's cache directory; where that cannot be written, one in the temporary directory.
+the user's cache directory; if that cannot be written to, it is one in the temporary directory.
 
-The hooks are Numba's private ones (``Dispatcher._cache``, ``CompileResult._reduce`` and ``_rebuild``). The tests of
-this module tell when a new Numba changes them; until then everything works, and nothing is kept.
+The hooks are Numba's private ones (``Dispatcher._cache``, ``CompileResult._reduce`` and ``_rebuild``). If a new Numba
+changes them, the tests of this module fail; everything else still works, but no kernel is kept.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ __all__ = ["SHIPPED", "KernelCache", "directory", "shipped_directory"]
 _MAGIC = b"nearcast kernel 1\n"
 _ENDING = ".kernel"
 _ANNOTATION = 6  # where CompileResult._reduce has the annotated source: large, with paths of this machine
-# What a wheel's kernels are compiled for, by machine: the processor, as Numba names it, and the features it must have.
+# The processor that a wheel's kernels are compiled for, by machine: its name in Numba, and the features it must have.
 SHIPPED = {
     "x86_64": (
         "x86-64-v3",
@@ -66,7 +67,7 @@ _log = logging.getLogger("nearcast")
 
 
 class KernelCache(_Cache):
-    """What a dispatcher asks before it compiles, and tells when it has."""
+    """The cache that a dispatcher asks before it compiles a kernel, and gives the kernel to afterwards."""
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
@@ -74,19 +75,19 @@ class KernelCache(_Cache):
 
     @property
     def cache_path(self) -> str:
-        """Where new files go."""
+        """The directory of new files."""
         return str(directory() or "")
 
     def enable(self) -> None:
-        """Look kernels up, and keep them (from the beginning)."""
+        """Look kernels up and keep them, which is the default."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Compile always."""
+        """Compile every kernel anew."""
         self._enabled = False
 
     def flush(self) -> None:
-        """Do nothing: files are named by content, so there are none to be forgotten."""
+        """Do nothing: files are named by content, so none can be out of date."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel for these types, or None."""
@@ -101,21 +102,23 @@ class KernelCache(_Cache):
             places.append((own, processor))
         for place, kind in places:
             key = self._key(sig, kind)
-            with contextlib.suppress(Exception):  # whatever is wrong with a file, the kernel can be compiled
+            # Whatever is wrong with the file, the kernel can be compiled.
+            with contextlib.suppress(Exception):
                 parts = _read(_path(place, key), key)
                 return CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
-        _tell()
+        _announce()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel that was compiled."""
+        """Keep a compiled kernel."""
         place = directory()
         if not self._enabled or place is None or data.library.has_dynamic_globals or data.lifted:
             return
         parts = list(data._reduce())
         parts[_ANNOTATION] = ""
         key = self._key(sig, data.codegen.magic_tuple())
-        with contextlib.suppress(OSError):  # a full disk, say: the kernel works, it is not kept
+        # If the disk is full, for instance, the kernel works but is not kept.
+        with contextlib.suppress(OSError):
             payload: bytes = dumps(tuple(parts))  # type: ignore[no-untyped-call]
             _write(_path(place, key), key, payload)
             _prune(place)
@@ -129,7 +132,7 @@ class KernelCache(_Cache):
 
 
 def _type_name(kind: Any) -> str:
-    """Return a name of a type that no other type has; Numba's own leave out whose fields a named tuple has."""
+    """Return a name that no other type has; Numba's own name of a named tuple leaves out its class and fields."""
     if isinstance(kind, types.NamedTuple | types.NamedUniTuple):
         owner = kind.instance_class
         inner = ", ".join(map(_type_name, kind.types))
@@ -143,7 +146,7 @@ def _type_name(kind: Any) -> str:
 
 @cache
 def _compiler() -> list[str]:
-    """Return what else decides the code: versions, and settings of Numba."""
+    """Return what else determines the machine code: versions, and the settings of Numba."""
     python = f"{platform.python_implementation()} {sys.implementation.cache_tag}"
     flags = [f"{name}={getattr(numba_config, name, None)}" for name in _FLAGS]
     return [python, f"numba {numba.__version__}", f"llvmlite {llvmlite.__version__}", *flags]
@@ -164,9 +167,8 @@ def _read(path: Path, key: bytes) -> Any:
         raise ValueError("the file is damaged")
     if not content.startswith(key, head):
         raise ValueError("the file holds another kernel")
-    if (
-        time.time() - path.stat().st_mtime > config.KERNEL_TOUCH_S
-    ):  # so that old files are those that nobody uses
+    # Files in use are touched now and then, so that the oldest files are those that nobody uses.
+    if time.time() - path.stat().st_mtime > config.KERNEL_TOUCH_S:
         with contextlib.suppress(OSError):
             os.utime(path)
     return pickle.loads(content[head + len(key) :])
@@ -181,7 +183,7 @@ def _write(path: Path, key: bytes, payload: bytes) -> None:
 
 @cache
 def _prune(place: Path) -> None:
-    """Once in a process, remove the files that were not used for longest, where there are too many."""
+    """Remove the files that have not been used for the longest time, if there are too many; once per process."""
     files = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in place.iterdir()), reverse=True)
     total, oldest = 0, time.time() - config.KERNEL_UNUSED_S
     for used, size, file in files:
@@ -192,7 +194,7 @@ def _prune(place: Path) -> None:
 
 @cache
 def directory() -> Path | None:
-    """Return the directory of the user's compiled kernels, None where there can be none."""
+    """Return the directory of the user's compiled kernels; None if there cannot be one."""
     temporary = Path(tempfile.gettempdir()) / f"nearcast-kernels-{getattr(os, 'getuid', int)()}"
     chosen = os.environ.get("NEARCAST_CACHE_DIR")
     for place in [Path(chosen)] if chosen else [_user_cache() / "nearcast" / "kernels", temporary]:
@@ -212,7 +214,7 @@ def _user_cache() -> Path:
 
 
 def _is_private(place: Path) -> bool:
-    """Tell whether a directory belongs to this user, who alone can write to it: what is in it is going to be run."""
+    """Tell whether a directory belongs to this user, and only this user can write to it: its files are executed."""
     if not hasattr(os, "getuid"):
         return os.access(place, os.W_OK)
     status = place.lstat()
@@ -221,7 +223,7 @@ def _is_private(place: Path) -> bool:
 
 @cache
 def shipped_directory() -> Path | None:
-    """Return the kernels that came with the package, None where there are none or the processor is not up to them."""
+    """Return the directory of the kernels that came with the package; None if there are none that can run here."""
     place = Path(__file__).parent / "compiled"
     _, needed = SHIPPED.get(platform.machine(), ("", ["unknown"]))
     features = binding.get_host_cpu_features()
@@ -229,12 +231,12 @@ def shipped_directory() -> Path | None:
 
 
 @cache
-def _tell() -> None:
-    """Say, once in a process, that compiling takes its time."""
+def _announce() -> None:
+    """Say, once per process, that kernels are being compiled, which takes time."""
     kept = directory()
     where = (
         f"and kept in {kept}"
         if kept
-        else "and cannot be kept: set NEARCAST_CACHE_DIR to a directory of yours"
+        else "and cannot be kept; set NEARCAST_CACHE_DIR to a directory that only you can write to"
     )
     _log.warning("nearcast: compiling kernels for this machine; each is compiled once %s", where)

@@ -1,10 +1,10 @@
 """What a kernel's machine code depends on, as a hash: its bytecode, constants, globals, and the kernels that it calls.
 
-Two kernels with one fingerprint compile to the same code, wherever and whenever their files were written. Comments,
-docstrings, and the lines that a kernel stands on change nothing. Whatever a kernel names is followed: other kernels
-and their globals, arrays and numbers by value, named tuples by their fields. A plain function of ours that a kernel
-names stands for code that Numba finds by registration (``overload``), so it counts with the whole module that
-defines it, and with what its attribute ``depends`` returns, if it has one.
+Two kernels with the same fingerprint compile to the same code, wherever and whenever their files were written.
+Comments, docstrings and line numbers make no difference. Everything that a kernel names is followed: other kernels and
+their globals, arrays and numbers by value, named tuples by their fields. A plain function of ours that a kernel names
+stands for code that Numba finds by registration (``overload``), so the whole module that defines it is part of the
+fingerprint, and so is whatever its attribute ``depends`` returns, if it has one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FOLLOWED = ("LOAD_ATTR", "LOAD_METHOD")
 
 @cache
 def fingerprint(function: FunctionType) -> str:
-    """Return the hash of all that decides what *function* compiles to, but for types and the processor."""
+    """Return the hash of everything that determines what *function* compiles to, except types and the processor."""
     reached, waiting = {function}, [function]
     while waiting:
         for called in _read(waiting.pop())[1]:
@@ -43,13 +43,13 @@ def fingerprint(function: FunctionType) -> str:
 
 @cache
 def _read(function: FunctionType) -> tuple[str, list[FunctionType]]:
-    """Return the hash of what a function says itself, and the kernels that it names."""
+    """Return the hash of a function alone, and the kernels that it names."""
     reader = _Reader()
     return _hash(reader.function(function)), reader.called
 
 
 class _Reader:
-    """Describes one function in words that are the same on every machine."""
+    """Describes one function by strings that are the same on every machine."""
 
     def __init__(self) -> None:
         self.called: list[FunctionType] = []
@@ -75,7 +75,7 @@ class _Reader:
         yield from self._globals(code, names)
 
     def _globals(self, code: CodeType, names: dict[str, Any]) -> Iterator[str]:
-        """Describe each global that the code loads; of a module, the attribute that it takes from it."""
+        """Describe each global that the code loads; if it is a module, the attribute that the code takes from it."""
         path = ""  # what is being loaded, while it is a module
         value: Any = None
         for step in dis.get_instructions(code):
@@ -117,7 +117,7 @@ class _Reader:
 
 @cache
 def _module_hash(name: str) -> str:
-    """Return the hash of what a module says, without its comments."""
+    """Return the hash of a module's source, without its comments."""
     source = Path(inspect.getfile(sys.modules[name])).read_text(encoding="utf-8")
     return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
 

@@ -1,11 +1,11 @@
-"""Strings to codes: an open-addressing hash table over Arrow's string buffers.
+"""Turns strings into codes, with an open-addressing hash table over Arrow's string buffers.
 
-A word is a run of UTF-8 bytes, looked at as its first eight and its last eight (one number each; they overlap in a
-word of less than sixteen). A slot of the table is 16 bytes, so that a look-up reads one cache line: the tag (24
-bits of the hash, the length up to 255, the code plus one; 0 is empty) and the first eight bytes. That decides
-words of up to eight bytes; longer ones are compared with the word itself. Look-ups go in blocks: all hashes of a
-block, then its slots, then the words that they name, in loops almost without branches, so that the processor
-overlaps the misses; the loop that decides then finds everything in its cache.
+A word is a run of UTF-8 bytes. Its first eight and its last eight bytes are read as one number each; they overlap in a
+word of fewer than sixteen. A slot of the table is 16 bytes, so that a look-up reads one cache line: the tag (24 bits of
+the hash, the length up to 255, the code plus one; 0 is empty) and the first eight bytes. That is enough for words of up
+to eight bytes; longer ones are compared with the stored word. Look-ups go in blocks: first all hashes of a block, then
+its slots, then the words that they name, in loops almost without branches, so that the processor overlaps the misses;
+the loop that decides then finds everything in its cache.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def _tail(data: NDArray[np.uint8], head: np.uint64, start: int, stop: int) -> An
 
 @kernel
 def _hash(data: NDArray[np.uint8], head: np.uint64, tail: np.uint64, start: int, stop: int) -> Any:
-    """Mix the head, the tail, the length, and what is between. Slots use the low bits, tags the high ones.
+    """Mix the head, the tail, the length, and the bytes between. Slots use the low bits, tags the high ones.
 
-    Saved indexes hold slots: another hash is another ``FORMAT`` of ``storage/manifest.py``.
+    Saved indexes contain slots, so another hash needs another ``FORMAT`` in ``storage/manifest.py``.
     """
     h = (head ^ _SEED) * _MIX
     h = (h ^ (h >> _U32) ^ tail ^ np.uint64(stop - start)) * _STIR
@@ -95,7 +95,7 @@ def _hash(data: NDArray[np.uint8], head: np.uint64, tail: np.uint64, start: int,
 
 @kernel
 def _tag(h: np.uint64, length: int) -> Any:
-    """Return what a slot shows of a word before its code: hash bits and length."""
+    """Return the tag of a word without its code: bits of the hash, and the length."""
     return ((h * _MIX) & _HASH_BITS) | np.uint64(min(length, _LONGEST_TAGGED)) << _U32
 
 
@@ -111,7 +111,7 @@ def _find(
     start: int,
     stop: int,
 ) -> Any:
-    """Return the code of the word data[start:stop], or ``~slot`` of the empty slot where it would stand."""
+    """Return the code of the word data[start:stop], or ``~slot`` of the empty slot where it would go."""
     mask = np.uint64(slots.shape[0] - 1)
     length = stop - start
     tag = _tag(h, length)
@@ -139,9 +139,9 @@ def _find(
 
 @kernel
 def encode(words: Words, data: NDArray[np.uint8], offsets: NDArray[Any], out: NDArray[np.int32]) -> Any:
-    """Write the code of each string data[offsets[i]:offsets[i+1]] to *out*; NO_CODE for a word that is not there.
+    """Write the code of each string data[offsets[i]:offsets[i+1]] to *out*; NO_CODE for an unknown word.
 
-    The vocabulary must hold at least one byte. Returns a number without meaning: it keeps the compiler from dropping
+    The vocabulary must hold at least one byte. The number returned has no meaning: it keeps the compiler from dropping
     the loads that only warm the cache.
     """
     slots, word_offsets, word_bytes, _ = words
@@ -188,10 +188,10 @@ def insert(
     begin: int,
     out: NDArray[np.int32],
 ) -> Any:
-    """Encode from string *begin* on, adding and counting words, until done or out of room.
+    """Encode strings from string *begin* on, adding and counting words, until all are done or there is no room.
 
-    Returns (next string, words now): the caller makes room and calls again. *limit* is the most words that the slots
-    may hold; the arrays of *words* bound the rest.
+    Returns (next string, number of words): the caller makes room and calls again. *limit* is the largest number of
+    words that the slots may hold; the lengths of the other arrays of *words* are limits too.
     """
     slots, word_offsets, word_bytes, counts = words
     for i in range(begin, out.size):
@@ -219,7 +219,7 @@ def insert(
 
 @kernel
 def rehash(words: Words, begin: int, end: int) -> None:
-    """Put the words from code *begin* to code *end* into the slots, where they are not yet."""
+    """Put the words from code *begin* to code *end* into the slots, which do not have them yet."""
     slots, word_offsets, word_bytes, _ = words
     mask = np.uint64(slots.shape[0] - 1)
     for code in range(begin, end):

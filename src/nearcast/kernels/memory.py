@@ -22,7 +22,7 @@ def _prefetch_address(typing_context: Any, address: Any) -> Any:
         function = builder.module.declare_intrinsic(
             "llvm.prefetch", [pointer], ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
         )
-        # For reading, to be kept in all caches, data.
+        # The flags mean: for reading, to be kept in all caches, data.
         builder.call(function, [builder.inttoptr(arguments[0], pointer), *(flag(k) for k in (0, 3, 1))])
         return context.get_dummy_value()
 

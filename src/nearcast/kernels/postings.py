@@ -24,11 +24,11 @@ __all__ = ["FULL", "Homes", "Pool", "add", "candidates", "remove", "rewrite", "s
 _START = config.POSTING_START
 _SHORT = config.POSTING_SHORT
 
-FULL = -1  # what candidates returns when the output has no room
+FULL = -1  # returned by candidates when the output has no room
 
 
 class Pool(NamedTuple):
-    """Posting lists; the arrays of postings are longer than what is used."""
+    """Posting lists; the arrays of postings are longer than the part in use."""
 
     starts: NDArray[np.int64]  # of each list
     sizes: NDArray[np.int32]
@@ -38,7 +38,7 @@ class Pool(NamedTuple):
 
 
 class Homes(NamedTuple):
-    """Where the posting of each clause stands."""
+    """The list of each clause's posting, and its position there."""
 
     lists: NDArray[np.int32]
     positions: NDArray[np.int32]
@@ -142,9 +142,9 @@ def candidates(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """Write the clauses of one list whose box touches the box *query*; return the new end, or FULL without room.
+    """Write the clauses of one list whose box touches the box *query*; return the new end, or FULL if there is no room.
 
-    No branch depends on the data: half of the boxes of a list may touch, and a wrong guess would cost more than
+    No branch depends on the data: half of the boxes of a list may touch, and a mispredicted branch would cost more than
     the write.
     """
     start, size = starts[target], sizes[target]

@@ -1,4 +1,4 @@
-"""Runs of any length in a pool of values. Freed runs are chained by their length and given out again.
+"""Runs of any length in a pool of values. Freed runs are chained by length and given out again.
 
 A ragged column keeps the values of all its rows in one pool, and a row's *run* says where its own begin and end. The
 allocator of a pool is one small integer array, *room*. Entry ``END`` is the number of values handed out so far, and
@@ -106,7 +106,7 @@ def allot_runs(
     rows: NDArray[np.int64],
     like: NDArray[np.int32],
 ) -> None:
-    """Give each of *rows* a run as long as that of *like* in its place; behind ``END`` is room for all of them."""
+    """Give row ``rows[i]`` a run as long as ``like[i]``; behind ``END`` the pool must have room for all of them."""
     for i in range(rows.size):
         size = like[i, 1] - like[i, 0]
         at = _allot(room, links, size)
@@ -122,7 +122,7 @@ def copy_runs(
     rows: NDArray[np.int64],
     out: NDArray[Any],
 ) -> None:
-    """Copy the values of each run of *source* to the run of the row in its place, which is as long."""
+    """Copy the values of run ``source[i]`` to the run of row ``rows[i]``, which has the same length."""
     for i in range(rows.size):
         first, at = source[i, 0], runs[rows[i], 0]
         for k in range(source[i, 1] - first):
@@ -133,7 +133,7 @@ def copy_runs(
 def release_runs(
     room: NDArray[np.int64], links: NDArray[np.int32], runs: NDArray[np.int32], rows: NDArray[np.int64]
 ) -> None:
-    """Free the runs of *rows*, which have none from now on."""
+    """Free the runs of *rows*, and leave the rows without any."""
     for row in rows:
         first = runs[row, 0]
         _release(room, links, first, runs[row, 1] - first)
@@ -150,7 +150,7 @@ def compare_runs(
     rows: NDArray[np.int64],
     changed: NDArray[np.bool_],
 ) -> None:
-    """Mark the runs of *source* that differ from the run of the row in their place."""
+    """Set ``changed[i]`` if run ``source[i]`` differs from the run of row ``rows[i]``."""
     for i in range(rows.size):
         prefetch(runs, rows[i])
     for i in range(rows.size):

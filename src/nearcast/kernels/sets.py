@@ -35,7 +35,7 @@ def to_sets(
     out_offsets: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> Any:
-    """Write each row sorted, without duplicates and negative codes; return how many codes were written."""
+    """Write each row sorted, without duplicates or negative codes; return how many codes were written."""
     filled = 0
     out_offsets[0] = 0
     for row in range(offsets.size - 1):
@@ -103,7 +103,7 @@ def includes(
 
 @kernel
 def find(codes: NDArray[np.int32], start: int, stop: int, code: int) -> int:
-    """Return where in the set codes[start:stop] a code stands, or -1."""
+    """Return the position of a code in the set codes[start:stop], or -1."""
     low, high = start, stop
     while low < high:
         middle = (low + high) >> 1
@@ -149,7 +149,7 @@ def gather_runs(
     out_offsets: NDArray[np.int64],
     out: NDArray[Any],
 ) -> None:
-    """Copy the values of the given rows, in their order; *out_offsets* is already filled."""
+    """Copy the values of the given rows of a column in runs, in their order; *out_offsets* is already filled."""
     for i in range(rows.size):
         first = runs[rows[i], 0]
         at = out_offsets[i]
@@ -165,7 +165,7 @@ def gather_rows(
     out_offsets: NDArray[np.int64],
     out: NDArray[Any],
 ) -> None:
-    """Copy the values of the given rows, in their order; *out_offsets* is already filled."""
+    """Copy the values of the given rows of a CSR column, in their order; *out_offsets* is already filled."""
     for i in range(rows.size):
         first = offsets[rows[i]]
         at = out_offsets[i]

@@ -6,7 +6,7 @@ A pool is any set of parallel arrays that a caller grows. Its allocator is one s
 a free room needs no other memory, so a column that is idle while a room is free will do.
 
 Kernels never grow a pool. Before it calls :func:`allot`, a caller makes sure that the slots behind ``slabs[END]``
-would do even if no room were free.
+would be enough even if no room were free.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def allot(slabs: NDArray[np.int64], links: NDArray[Any], k: int, chunk: int) -> 
 
 @kernel
 def release(slabs: NDArray[np.int64], links: NDArray[Any], at: int, size: int, chunk: int) -> None:
-    """Free a run of slots of any length, as rooms aligned as those of :func:`allot` are."""
+    """Free a run of slots of any length, as rooms with the same alignment as those of :func:`allot`."""
     largest = slabs.size - FREE - 1
     while size > 0:
         k = 0

@@ -1,4 +1,4 @@
-"""Distances for kernels: the very function that objects are decided by, compiled, so that the rim decides alike."""
+"""Distances for kernels: the very function that decides for objects, compiled, so that both agree on the rim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that threads share; it pays because kernels hold no GIL."""
+"""Work shared by threads, which pays because kernels hold no GIL."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Answer = TypeVar("_Answer")
 
 
 def side_by_side(work: Callable[[_Item], _Answer], items: Sequence[_Item], threads: int) -> list[_Answer]:
-    """Return ``[work(item) for item in items]``, done by so many threads, the caller's among them.
+    """Return ``[work(item) for item in items]``, computed by the given number of threads, including the caller's.
 
-    Each thread takes the next item when it is done with one. The caller works too: a thread that only waits would
-    be woken at every answer, and take a core from one that works.
+    Each thread takes the next item when it has finished one. The caller works too: if it only waited, it would be woken
+    by every answer and take a core from a thread that works.
 
     >>> side_by_side(abs, [-1, 2, -3], threads=2)
     [1, 2, 3]
@@ -27,17 +27,17 @@ def side_by_side(work: Callable[[_Item], _Answer], items: Sequence[_Item], threa
     waiting = iter(range(len(items)))
     answers: dict[int, _Answer] = {}
 
-    def labour() -> None:
-        for number in waiting:  # a thread at a time takes the next one: the GIL sees to it
+    def take_items() -> None:
+        for number in waiting:  # the GIL lets one thread at a time take the next one
             answers[number] = work(items[number])
 
     helpers = min(threads, len(items)) - 1
     if helpers <= 0:
-        labour()
+        take_items()
     else:
         with ThreadPoolExecutor(helpers) as pool:
-            others = [pool.submit(labour) for _ in range(helpers)]
-            labour()
+            others = [pool.submit(take_items) for _ in range(helpers)]
+            take_items()
             for other in others:
                 other.result()
     return [answers[number] for number in range(len(items))]

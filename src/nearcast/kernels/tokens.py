@@ -1,4 +1,4 @@
-"""Texts to words, for texts in ASCII: the compiled twin of :func:`nearcast.text.tokens`."""
+"""Splits ASCII texts into words: the compiled twin of :func:`nearcast.text.tokens`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def split_ascii(
 
     Word k is ``words[word_offsets[k]:word_offsets[k + 1]]``, text i has the words ``text_offsets[i]`` to
     ``text_offsets[i + 1]``. A text with a byte over 127 gets no words and is marked *foreign*. Runs of more than
-    *longest* characters are no keywords and are left out.
+    *longest* characters cannot be keywords, and are left out.
     """
     count = 0
     filled = 0
@@ -71,9 +71,9 @@ def lower_ascii(
     ends: NDArray[np.int64],
     odd: NDArray[np.bool_],
 ) -> Any:
-    """Write strings with ASCII capitals made small, one after the other, and where each ends; return how many are odd.
+    """Write strings with ASCII letters in lower case, one after the other, and their ends; return how many are odd.
 
-    Odd is what is not one run of ASCII letters and digits, of one to *longest* bytes.
+    A string is odd unless it is one run of ASCII letters and digits, of one to *longest* bytes.
     """
     count, first = 0, offsets[0]
     ends[0] = 0

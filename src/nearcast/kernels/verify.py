@@ -1,9 +1,9 @@
-"""The decision: does this probe satisfy this clause? The one place that says so, compiled.
+"""The decision: does this probe satisfy this clause? This is the one place that says so in compiled code.
 
 A *clause row* is one conjunction with one box; a *probe row* is one message with one box. Either side may be the one
 that is stored: :func:`keep_satisfied` decides many clauses for one probe, :func:`keep_satisfying` many probes for one
-clause. Boxes are float64 and decide exactly; circles and polygons, which their boxes only contain, are settled after
-the search (``matching/refine.py``).
+clause. Boxes are float64 and decide exactly; circles and polygons, which are only bounded by their boxes, are decided
+after the search (``matching/refine.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = [
     "NEGATED",
     "Clauses",
     "Probes",
-    "Stored",
+    "StoredProbes",
     "boxes_touch",
     "find_value",
     "keep_satisfied",
@@ -40,16 +40,16 @@ NEGATED = 4
 class Clauses(NamedTuple):
     """Clause rows as flat arrays.
 
-    The values of a ragged column stand in one array, and its *runs* say where those of each row begin and end there.
-    Runs may lie in any order, with gaps: rows come and go in place.
+    The values of a ragged column are in one array, and its *runs* say where those of each row begin and end there.
+    Runs may be in any order, with gaps, because rows come and go in place.
     """
 
     boxes: NDArray[np.float64]  # [n, 4]: xmin, ymin, xmax, ymax
     keyword_runs: NDArray[np.int32]  # [n, 2]
     keywords: NDArray[np.int32]  # ascending in a row: all must be there
-    forbidden_runs: NDArray[np.int32]  # [n, 2]; none while no clause has any, as for tests
+    forbidden_runs: NDArray[np.int32]  # [n, 2]; empty while no clause has forbidden words
     forbidden: NDArray[np.int32]  # ascending in a row: none may be there
-    test_runs: NDArray[np.int32]
+    test_runs: NDArray[np.int32]  # [n, 2]; empty while no clause has tests
     test_attributes: NDArray[np.int32]
     test_lows: NDArray[np.float64]
     test_highs: NDArray[np.float64]
@@ -62,12 +62,12 @@ class Probes(NamedTuple):
     boxes: NDArray[np.float64]  # [n, 4]; a point is a box without extent
     keyword_offsets: NDArray[np.int64]
     keywords: NDArray[np.int32]  # ascending in a row
-    value_offsets: NDArray[np.int64]  # values are ragged, as most messages lack most attributes
+    value_offsets: NDArray[np.int64]  # values are ragged, because most messages lack most attributes
     value_attributes: NDArray[np.int32]  # ascending in a row
     values: NDArray[np.float64]  # no NaN
 
 
-class Stored(NamedTuple):
+class StoredProbes(NamedTuple):
     """Probe rows of stored messages as flat arrays: the columns of :class:`Probes`, in runs, and when each expires."""
 
     boxes: NDArray[np.float64]
@@ -87,9 +87,9 @@ def boxes_touch(a: NDArray[np.float64], i: int, b: NDArray[np.float64], j: int) 
 
 @kernel
 def find_value(attributes: NDArray[np.int32], start: int, stop: int, attribute: int) -> int:
-    """Return where attributes[start:stop], ascending, has an attribute; -1 for nowhere.
+    """Return the position of an attribute in attributes[start:stop], which is ascending; -1 if it is not there.
 
-    It stands no further from the start than its number: just there, where the row has all attributes.
+    Its distance from the start is at most its number, and exactly that if the row has all attributes.
     """
     at = min(start + attribute, stop - 1)
     if at < start or attributes[at] < attribute:
@@ -111,10 +111,10 @@ def test_holds(value: float, low: float, high: float, flags: int) -> bool:
 def keep_satisfied(
     clauses: Clauses, probes: Probes, p: int, rows: NDArray[np.int32], first: int, last: int
 ) -> int:
-    """Keep of the candidates rows[first:last] the clauses that probe *p* satisfies, in place; return the new end.
+    """Keep, in place, those of the candidates rows[first:last] that probe *p* satisfies; return the new end.
 
-    Words decide first, then the box, then the tests: an index prunes by boxes, so words refuse most of what is
-    left. The arrays are taken out of their tuples once: a look into a tuple inside the loop would count
+    Words decide first, then the box, then the tests: an index prunes by boxes, so words refuse most of the remaining
+    candidates. The arrays are taken out of their tuples once, because access to a tuple inside the loop would count
     references.
     """
     boxes, keyword_runs, keywords, forbidden_runs, forbidden, test_runs = clauses[:6]
@@ -149,11 +149,12 @@ def keep_satisfied(
 
 @kernel
 def keep_satisfying(
-    stored: Stored, clauses: Clauses, c: int, rows: NDArray[np.int32], first: int, last: int
+    stored: StoredProbes, clauses: Clauses, c: int, rows: NDArray[np.int32], first: int, last: int
 ) -> int:
-    """Keep of the candidates rows[first:last] the stored probes that satisfy clause *c*, in place; return the new end.
+    """Keep, in place, those stored probes of the candidates rows[first:last] that satisfy clause *c*.
 
-    The mirror image of :func:`keep_satisfied`. It does not look at the time: see :func:`keep_valid`.
+    Returns the new end. This is the mirror image of :func:`keep_satisfied`. It does not look at the time; for that, see
+    :func:`keep_valid`.
     """
     boxes, keyword_runs, keywords, value_runs, value_attributes, values, _ = stored
     clause_boxes, need_runs, needed, forbidden_runs, forbidden, test_runs = clauses[:6]
@@ -198,9 +199,9 @@ def keep_valid(
     last: int,
     expired: NDArray[np.int32],
 ) -> int:
-    """Keep of the probe rows rows[first:last] those that are valid at *now*, in place; return the new end.
+    """Keep, in place, those of the probe rows rows[first:last] that are valid at *now*; return the new end.
 
-    The others are noted in *expired*, which begins with the number of its entries; what does not fit is left out.
+    The others are noted in *expired*, which begins with the number of its entries; those that do not fit are left out.
     """
     kept = first
     for i in range(first, last):

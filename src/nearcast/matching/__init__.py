@@ -7,22 +7,27 @@ Indexes over subscriptions are all behind one interface, and so are the stores o
 ``scan``        tests every clause: the oracle and the fallback
 ``ranked-list`` each clause under its rarest keyword; those without keywords in a grid
 ``packed-list`` the same with long lists packed by place, and postings that decide by themselves
-``ap-tree``     partitioned by keywords or by space, node by node, as a cost model says
-``mbr-trie``    a trie over sorted token sets with bounding boxes (LFILTER paper, section 3)
-``pt-quadtree`` a quadtree over boxes with pivotal tokens (LFILTER paper, section 4)
-``lfilter``     both of these, and a cost model that picks one for each message (section 5)
-``mo-tree``     overlapping cells for intervals of places and attribute values (MO-Tree paper)
-``iq-tree``     a rival of the papers: a quadtree, with ranked-key lists in its cells
-``rq-tree``     a rival of the papers: ranked-key lists, with a quadtree inside each long one
-``rt-tree``     a rival of the papers: the R^t++-Tree, an R-tree with token filters
-``tama``        a rival of the MO-Tree paper: counts predicates over cells of several levels
-``op-index``    a rival of the MO-Tree paper: counts predicates under pivot attributes, by operator
-``r-star-tree`` a rival of the MO-Tree paper: boxes over place and attributes (needs nearcast[bench])
+``ap-tree``     partitioned by keywords or by space, node by node, as a cost model decides [1]
+``mbr-trie``    a trie over sorted token sets with bounding boxes [2, section 3]
+``pt-quadtree`` a quadtree over boxes with pivotal tokens [2, section 4]
+``lfilter``     both of these, and a cost model that picks one for each message [2, section 5]
+``mo-tree``     overlapping cells for intervals of places and attribute values [3]
+``iq-tree``     a rival in [1]: a quadtree, with ranked-key lists in its cells
+``rq-tree``     a rival in [1]: ranked-key lists, with a quadtree inside each long one
+``rt-tree``     a rival in [1] and [2]: the R^t++-Tree, an R-tree with token filters
+``tama``        a rival in [3]: counts predicates over cells of several levels
+``op-index``    a rival in [3]: counts predicates under pivot attributes, by operator
+``r-star-tree`` a rival in [3]: boxes over place and attributes (needs nearcast[bench])
 ==============  =====================================================================================
 
+1. Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe" (2015)
+2. Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015)
+3. Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for Spatiotemporal-aware Pub/Sub
+   Systems" (2021)
+
 :func:`build_index` builds one by name; :func:`open_one` maps a saved one into memory. An :class:`Index` holds one
-*structure*: a subclass of :class:`~.structure.Structure` that is listed in :data:`INDEXES`; the contract
-suite then tests it.
+*structure*: a subclass of :class:`~.structure.Structure` that is listed in :data:`INDEXES`. The contract suite tests
+every structure in that list.
 """
 
 from __future__ import annotations
@@ -92,12 +97,12 @@ def build_index(
     table
         The subscriptions; the index borrows its arrays until it changes them.
     messages
-        A sample of what is going to be matched, from which cost models learn how likely a word or a place is;
-        without it they take the subscriptions for it.
+        A sample of the messages to be matched, from which cost models learn how likely a word or a place is; without
+        one they learn from the subscriptions.
     progress
-        Called with what is being done and the share that is over, from 0 to 1.
+        Called with the name of each step and the share that is done, from 0 to 1.
     parameters
-        Those of the structure, by name, where it has any; its class tells them.
+        The parameters of the structure, by name, if it has any; its class lists them.
 
     >>> subs = SubscriptionTable.from_arrays([[0, 0, 2, 2]], [0, 1], [7])
     >>> build_index("scan", subs), build_index(subs)

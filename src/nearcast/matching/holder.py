@@ -1,4 +1,4 @@
-"""What an index of subscriptions and a store of messages share: a structure over rows, searches, checks, figures."""
+"""What an index of subscriptions and a store of messages share: a structure over rows, with searches and figures."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _Self = TypeVar("_Self", bound="Holder[Any]")
 
 
 class Holder(Generic[_Rows]):
-    """Rows of what is held, and a structure that finds them.
+    """Rows of subscriptions or messages, and a structure that finds them.
 
-    It owns what a structure does not know: which rows are subscribed or present, threads, shapes, directories. Searches
-    read the *view* that was published last, by one assignment at the end of each change.
+    It takes care of what a structure knows nothing about: which rows are present, threads, shapes, directories.
+    Searches read the latest *view*, which is published by one assignment at the end of each change.
     """
 
-    kind: ClassVar[str]  # of the directory that it is saved to
-    _what: ClassVar[str]  # one of what is held
+    kind: ClassVar[str]  # the kind of its directories
+    _what: ClassVar[str]  # the noun for one item: subscription or message
     _rows_class: ClassVar[type[Any]]
     _view: View
 
     def __init__(self, structure: Structure[_Rows, Any]) -> None:
-        """Hold a structure that was neither built nor restored yet."""
+        """Hold a structure that has been neither built nor restored yet."""
         self.structure: Structure[_Rows, Any] = structure
         self._rows: _Rows = structure.store
         self._searches = Searches(structure.room)
         self._build_seconds, self._compactions = 0.0, 0
         self._succession: Succession[_Rows] | None = None  # while another structure is being filled
-        self._lingering: list[NDArray[np.int64]] = []  # rows that were dropped, and may not be given out yet
+        self._lingering: list[NDArray[np.int64]] = []  # rows that were dropped but may not be given out yet
         if structure.lingers:
             self._rows.unlink()
 
@@ -58,7 +58,7 @@ class Holder(Generic[_Rows]):
         sample: Any = None,
         progress: Progress | None = None,
     ) -> _Self:
-        """Return a holder of *structure*, built over all rows; a *sample* of questions is to learn from."""
+        """Return a holder of *structure*, built over all rows; cost models learn from a *sample* of questions."""
         started = time.perf_counter()
         holder = cls(structure)
         structure.build(sample, progress or silent)
@@ -70,9 +70,9 @@ class Holder(Generic[_Rows]):
     def restored(
         cls: type[_Self], structure: type[Structure[_Rows, Any]], coding: Coding, arrays: Arrays
     ) -> _Self:
-        """Return the holder of a *structure* that its :meth:`arrays` came from, on the same arrays.
+        """Return the holder that the :meth:`arrays` came from, on the same arrays; its structure is a *structure*.
 
-        *coding* says what their codes mean.
+        *coding* says what the codes in the arrays mean.
         """
         started = time.perf_counter()
         holder = cls(structure(cls._rows_class.restored(coding, part_of(arrays, "rows"))))
@@ -85,7 +85,7 @@ class Holder(Generic[_Rows]):
 
     @classmethod
     def opened(cls: type[_Self], directory: str | Path, structures: Registry[Any], *, verify: bool) -> _Self:
-        """Open what :meth:`save` wrote; its structure is one of *structures*."""
+        """Open a directory that :meth:`save` wrote; the structure in it is one of *structures*."""
         document, arrays = read(directory, cls.kind, verify=verify)
         with restoring(directory):
             name = document["structure"]
@@ -95,7 +95,7 @@ class Holder(Generic[_Rows]):
             return cls.restored(structures[name], coding, arrays)
 
     def save(self, directory: str | Path) -> Path:
-        """Write all to a new directory of flat arrays that any number of processes can map; return its path.
+        """Write everything to a new directory of flat arrays that any number of processes can map; return its path.
 
         The directory appears whole or not at all. An existing one is never overwritten.
         """
@@ -107,7 +107,7 @@ class Holder(Generic[_Rows]):
         return nested(rows=self._rows.arrays(), structure=self.structure.arrays())
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return how many subscriptions or messages there are."""
         return len(self._rows)
 
     def __repr__(self) -> str:
@@ -121,11 +121,11 @@ class Holder(Generic[_Rows]):
 
     @property
     def coding(self) -> Coding:
-        """What the words and attributes here are coded by: ``like=`` takes this, and makes what meets it."""
+        """The coding of words and attributes here; ``like=`` takes it, or this object, to build what fits it."""
         return self._rows.coding
 
     def _figures(self) -> dict[str, Any]:
-        """Return the figures that both kinds have in common, and those of the structure."""
+        """Return the figures that an index and a store have in common, and those of the structure."""
         rows, own = self._rows, self.structure.nbytes
         total = rows.nbytes + own
         return {
@@ -138,20 +138,21 @@ class Holder(Generic[_Rows]):
         } | self.structure.stats()
 
     def _picks(self, rows: Any, gone: str) -> NDArray[np.int64]:
-        """Check rows that a caller names: each is there, and named once; *gone* says what it means if not."""
+        """Check rows given by a caller: each must be present, and given once; *gone* says why one may be absent."""
         picks = row_numbers(rows, self._rows.size, self._what)
         absent = picks[~self._rows.present[picks]]
         if len(absent):
             raise UnknownError(f"{self._what} row {absent[0]} {gone}")
         ordered = np.sort(picks)  # takes a tenth of the time of np.unique
         if (ordered[1:] == ordered[:-1]).any():
-            raise ColumnError(f"a {self._what} row is named twice in one call")
+            twice = ordered[1:][ordered[1:] == ordered[:-1]][0]
+            raise ColumnError(f"{self._what} row {twice} is named twice in one call; name it once")
         return picks
 
     def compact(self) -> None:
-        """Lay everything out anew, as when it was built; that takes as long.
+        """Lay everything out anew, which takes as long as building did.
 
-        Changes of few rows never wait for that: a structure that has been outgrown gives way to another one step by
+        Changes of a few rows never wait for that: a structure that has been outgrown is replaced by another one step by
         step, or stays as it is until many rows come at once.
         """
         self._succession = None
@@ -160,7 +161,7 @@ class Holder(Generic[_Rows]):
         self._publish()
 
     def _add(self, parts: NDArray[np.int64]) -> None:
-        """Let the structure take parts in, and have it laid out anew where there are too many for it by now."""
+        """Add parts to the structure, and see that it is laid out anew if it has been outgrown."""
         structure, living = self.structure, self._rows.living
         if self._succession is None and structure.outgrown(len(parts)):
             if config.BULK_SHARE * len(parts) >= living or living <= config.RENEWED_AT_ONCE:
@@ -174,13 +175,13 @@ class Holder(Generic[_Rows]):
             self._succession.add(parts)
 
     def _drop(self, parts: NDArray[np.int64]) -> None:
-        """Let the structure take parts out."""
+        """Take parts out of the structure."""
         self.structure.drop(parts)
         if self._succession is not None:
             self._succession.drop(parts)
 
     def _settle(self, count: int) -> None:
-        """End a change of *count* parts: go on with a succession, and publish."""
+        """End a change of *count* parts: continue a succession, if there is one, and publish."""
         if self._succession is not None and self._succession.step(
             config.SUCCESSION_ROWS + config.SUCCESSION_SHARE * count
         ):
@@ -188,11 +189,11 @@ class Holder(Generic[_Rows]):
         self._publish()
 
     def _publish(self) -> None:
-        """Let searches see what has changed."""
+        """Make the changes visible to searches."""
         self._view = self.structure.view()
 
     def _release(self, parts: NDArray[np.int64]) -> None:
-        """Give dropped rows back; where they linger, when they are so many that building anew pays."""
+        """Give dropped rows back: at once, or, if they linger, when there are enough of them to build anew."""
         if not self.structure.lingers:
             self._rows.release(parts)
             return

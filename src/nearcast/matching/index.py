@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.columns.clause_rows import ClauseLists, Placed, cross, place
+from nearcast.columns.clause_rows import ClauseLists, Placement, cross, place
 from nearcast.columns.clauses import distinct_conjunctions, take_clauses
 from nearcast.columns.ragged import box_rows
 from nearcast.columns.rows.clauses import ClauseStore
@@ -23,13 +23,13 @@ __all__ = ["Index"]
 
 
 class Index(Holder[ClauseStore]):
-    """An exact, changeable index over subscriptions; :func:`~nearcast.build_index` makes one.
+    """An exact index over subscriptions that can be changed; :func:`~nearcast.build_index` makes one.
 
-    The answer equals the scan's on any input. Subscription rows are positions in the table that the index was
-    built from. :meth:`insert` gives out others, :meth:`remove` gives rows back for later inserts, :meth:`move` and
-    :meth:`update` keep them; none is ever renumbered. A call
-    applies whole, or raises and changes nothing. Matching does not change the index, so threads may match at the
-    same time; a change needs the index alone.
+    It gives the same answers as a scan on any input. The first subscription rows are those of the table that the index
+    was built from. :meth:`insert` returns new rows, :meth:`remove` frees rows for later inserts, and :meth:`move` and
+    :meth:`update` keep them; no row is ever renumbered. A call takes effect as a whole, or raises and changes nothing.
+    Matching does not change the index, so threads may match at the same time; while it changes, nothing else may use
+    it.
     """
 
     kind: ClassVar[str] = "index"
@@ -43,15 +43,15 @@ class Index(Holder[ClauseStore]):
 
     @property
     def table(self) -> SubscriptionTable:
-        """What the index holds, as a table of all subscription rows; removed ones are without clauses."""
+        """The contents of the index, as a table of all subscription rows; removed ones have no clauses."""
         return self._rows.table
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
     def match(self, batch: MessageBatch, threads: int = 1) -> Matches:
-        """Return the subscription rows that each message of *batch* matches, without duplicates, in no promised order.
+        """Return the subscription rows that each message of *batch* matches, without duplicates, in any order.
 
-        With ``threads`` > 1 the batch is cut into chunks that threads match side by side (kernels hold no GIL).
+        With ``threads`` > 1 the batch is cut into chunks that threads match in parallel (kernels hold no GIL).
         """
         if not isinstance(batch, MessageBatch):
             raise ColumnError(
@@ -67,13 +67,16 @@ class Index(Holder[ClauseStore]):
         if (batch.shapes or store.shapes) and isinstance(batch.space, Planar) != isinstance(
             store.space, Planar
         ):
-            raise ColumnError(f"the messages live in {batch.space!r}, the subscriptions in {store.space!r}")
+            raise ColumnError(
+                f"the messages live in {batch.space!r}, the subscriptions in {store.space!r}; "
+                "build both for the same space"
+            )
         search, arrays = self._view
         step = partial(search, arrays, batch.probes)
         return resolve(store, batch, self._searches.run(step, len(batch.owners), threads))
 
     def stats(self) -> dict[str, Any]:
-        """Return plain figures: what is stored, how, and in how many bytes."""
+        """Return figures: how much is stored, how, and in how many bytes."""
         store = self._rows
         return {
             "index": self.name,
@@ -83,7 +86,7 @@ class Index(Holder[ClauseStore]):
         } | self._figures()
 
     def check(self) -> list[str]:
-        """Look for damage in the index; return what was found, in words (nothing: an empty list)."""
+        """Look for damage in the index; return descriptions of it, an empty list if there is none."""
         return self._rows.check() + self.structure.check()
 
     # --- Changes ---------------------------------------------------------------------------------------------------
@@ -96,14 +99,14 @@ class Index(Holder[ClauseStore]):
         return self.insert_coded(self._rows.check_insert(table))
 
     def insert_coded(self, table: SubscriptionTable) -> NDArray[np.int32]:
-        """Add subscriptions that ``store.check_insert`` has let through; return their rows."""
+        """Add subscriptions that ``store.check_insert`` has returned; return their rows."""
         rows, clause_rows = self._rows.insert(table)
         self._add(clause_rows)
         self._settle(len(clause_rows))
         return rows
 
     def remove(self, rows: Any) -> None:
-        """Remove subscriptions by row; a row that is not there, or twice in the call, is an error."""
+        """Remove subscriptions by row; a row that is absent, or given twice, is an error."""
         picks = self._subscriptions(rows)
         clause_rows = self._rows.retire(picks)
         self._drop(clause_rows)
@@ -112,7 +115,7 @@ class Index(Holder[ClauseStore]):
         self._rows.forget(picks)
 
     def move(self, row: int, region: Any) -> None:
-        """Give a subscription another region: anything that ``as_region`` reads, four numbers of a box among it."""
+        """Give a subscription another region: anything that ``as_region`` reads, such as the four numbers of a box."""
         pick = self._subscriptions([row])
         old = self._rows.parts(pick)
         if not len(old):
@@ -120,10 +123,10 @@ class Index(Holder[ClauseStore]):
         self._replace(pick, self._moved(old, region))
 
     def update(self, rows: Any, table: SubscriptionTable) -> None:
-        """Replace subscriptions by those of *table*, the first of *rows* by its first and so on; the rows stay.
+        """Replace the subscriptions in *rows* by those of *table*, in the same order; they keep their rows and ids.
 
-        The ids of the table do not count. Where only numbers change (another region, other ends of intervals), a
-        structure may change them in place, which costs less than removing and inserting.
+        The ids of the table are ignored. If only numbers change (another region, other ends of intervals), a structure
+        may change them in place, which costs less than removing and inserting.
         """
         picks = self._subscriptions(rows)
         if not isinstance(table, SubscriptionTable) or len(table) != len(picks):
@@ -134,7 +137,7 @@ class Index(Holder[ClauseStore]):
         self._replace(picks, self._rows.coded(table))
 
     def _replace(self, picks: NDArray[np.int64], table: SubscriptionTable) -> None:
-        """Replace the clauses of subscription rows by those of *table*: in place, where each has as many as before."""
+        """Replace the clauses of subscription rows by those of *table*: in place if each has as many as before."""
         store, structure = self._rows, self.structure
         clause_rows = store.parts(picks)
         in_place = np.array_equal(store.owners[clause_rows], picks[table.owners])
@@ -147,11 +150,11 @@ class Index(Holder[ClauseStore]):
         self._settle(len(clause_rows))
 
     def _overwrite(self, rows: NDArray[np.int64], table: SubscriptionTable) -> None:
-        """Write the clauses of *table* over clause rows, one each."""
+        """Overwrite each clause row with one clause of *table*."""
         store, structure = self._rows, self.structure
         columns = table.clauses._asdict()
         changed = store.changed(rows, columns)
-        anew = rows  # those that leave the structure and come back
+        anew = rows  # the rows that leave the structure and come back
         if structure.rewrites or structure.shifts:
             anew = rows[changed & (not structure.rewrites)]
         store.alive[anew] = False
@@ -170,13 +173,12 @@ class Index(Holder[ClauseStore]):
             structure.shift(rows[~changed])
 
     def _moved(self, old: NDArray[np.int64], region: Any) -> SubscriptionTable:
-        """Return the clause rows that replace *old*: each different conjunction with each box of the new region."""
+        """Return the clause rows that replace *old*: each distinct conjunction with each box of the new region."""
         store = self._rows
         conjunctions = distinct_conjunctions(store.clauses, old)
-        if store.vocabulary is None and isinstance(
-            region, np.ndarray | list | tuple
-        ):  # raw, as in from_arrays
-            placed = Placed(np.array([0, 1]), box_rows([region], "region"), NO_SHAPES)
+        # Where the caller uses bare codes, four numbers are taken as they are, as in from_arrays.
+        if store.vocabulary is None and isinstance(region, np.ndarray | list | tuple):
+            placed = Placement(np.array([0, 1]), box_rows([region], "region"), NO_SHAPES)
         else:
             if isinstance(region, np.ndarray):
                 region = region.tolist()

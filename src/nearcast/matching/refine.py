@@ -1,8 +1,9 @@
-"""After the search: shapes, then owners; for messages that meet stored subscriptions, and the other way round.
+"""What follows a search: shapes decide, and rows become owners. Both directions of matching use it.
 
-A search answers with pairs of a clause row and a probe row, grouped by the side that asks, exact for boxes, words and
-tests. Here circles and polygons decide what their boxes only suggest, rows become those of their owners (subscriptions,
-messages), and an owner that several clauses or boxes found is kept once. Plain boxes pass through untouched.
+The answer of a search is pairs of a clause row and a probe row, grouped by the side that asks, exact for boxes, words
+and tests. Here circles and polygons decide the pairs whose boxes touch, rows are replaced by their owners
+(subscriptions, messages), and an owner that was found through several clauses or boxes is kept once. Plain boxes pass
+through unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NO_NUMBERS = np.empty(0, np.int32)
 
 
 def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
-    """Turn clause rows per probe into subscription rows per message."""
+    """Turn the clause rows found for each probe into subscription rows for each message."""
     if store.shapes or batch.shapes:
         starts = batch.probe_offsets
         clauses = _clauses(store, lambda owner: store.parts(np.array([owner])))
@@ -43,7 +44,7 @@ def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
             batch.space,
             lambda owner: np.arange(starts[owner], starts[owner + 1]),
         )
-        found = _kept(found, _touching(clauses, found.rows, probes, found.messages))
+        found = _filter(found, _touching(clauses, found.rows, probes, found.messages))
     rows = found.rows if store.parts_are_owners else store.owners[found.rows]
     if store.one_part_each and len(batch.owners) == batch.size:
         return Matches(found.offsets, rows)
@@ -51,7 +52,7 @@ def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
 
 
 def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches) -> Matches:
-    """Turn probe rows per clause into message rows per subscription."""
+    """Turn the probe rows found for each clause into message rows for each subscription."""
     starts = table.clause_offsets
     if stored.shapes or table.shapes:
         clauses = _clauses(table, lambda owner: np.arange(starts[owner], starts[owner + 1]))
@@ -62,7 +63,7 @@ def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches
             stored.space,
             lambda owner: stored.parts(np.array([owner])),
         )
-        found = _kept(found, _touching(clauses, found.messages, probes, found.rows))
+        found = _filter(found, _touching(clauses, found.messages, probes, found.rows))
     rows = stored.owners[found.rows]
     if stored.one_part_each and len(table.owners) == table.size:
         return Matches(found.offsets, rows)
@@ -70,7 +71,7 @@ def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches
 
 
 class _Side(NamedTuple):
-    """One side of the pairs: clause rows or probe rows, and what they belong to."""
+    """One side of the pairs: clause rows or probe rows, and their owners."""
 
     boxes: NDArray[np.float64]
     shapes: Shapes
@@ -83,7 +84,7 @@ def _clauses(rows: ClauseStore | SubscriptionTable, rows_of: Callable[[int], NDA
     return _Side(rows.clauses.boxes, rows.shapes, rows.owners, rows.space, rows_of)
 
 
-def _kept(found: Matches, kept: NDArray[np.bool_]) -> Matches:
+def _filter(found: Matches, kept: NDArray[np.bool_]) -> Matches:
     return Matches(offsets_of(kept)[found.offsets], found.rows[kept])
 
 
@@ -117,7 +118,7 @@ def _touching(
 
 
 def _numbers(side: _Side) -> NDArray[np.int32]:
-    """Return the number of each row's shape, -1 where it has none; nothing where no row has one."""
+    """Return the number of each row's shape, -1 for none; an empty array if no row has one."""
     return side.shapes.index if side.shapes else _NO_NUMBERS
 
 
@@ -132,7 +133,7 @@ def _circles(
     planar: bool,
     keep: NDArray[np.uint8],
 ) -> None:
-    """Decide pairs of a point and a circle or box (1: they touch, 0: they do not), leave the rest undecided (2)."""
+    """Decide pairs of a point and a circle, and of two boxes (1: they touch, 0: they do not); mark the others by 2."""
     for i in range(clause_rows.size):
         p = probe_rows[i]
         shape = clause_shapes[clause_rows[i]] if clause_shapes.size > 0 else -1
@@ -156,7 +157,7 @@ def _circles(
 def _polygons(
     clauses: _Side, clause_rows: NDArray[Any], probes: _Side, probe_rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
-    """Decide pairs with polygons and areas, by Shapely: points in bulk, the rest one by one."""
+    """Decide pairs with polygons and areas, with Shapely: points in bulk, the rest one by one."""
     import shapely
 
     decided = np.empty(len(clause_rows), np.bool_)
@@ -165,13 +166,13 @@ def _polygons(
     is_point = (x == boxes[:, 2]) & (y == boxes[:, 3])
     if probes.shapes:
         is_point &= probes.shapes.index[probe_rows] < 0
-    # On the antimeridian a point has two names; ``touches`` knows both.
+    # A point on the antimeridian has two longitudes; ``touches`` knows both.
     bulk = is_point & ((np.abs(x) != 180) if not isinstance(clauses.space, Planar) else True)
     if bulk.any():
         polygons = clauses.shapes.polygons[clauses.shapes.index[clause_rows[bulk]]]
         shapely.prepare(polygons)
         decided[bulk] = shapely.intersects_xy(polygons, x[bulk], y[bulk])
-    # Few pairs come here one by one, but the same region and the same place come again and again.
+    # Few pairs are decided one by one, but among them the same regions and places occur again and again.
     regions: dict[int, Region] = {}
     places: dict[int, Place | Region] = {}
     for i in np.flatnonzero(~bulk):
@@ -208,9 +209,9 @@ def _place(probes: _Side, row: int) -> Place | Region:
 
 @kernel
 def _distinct(offsets: NDArray[np.int64], rows: NDArray[np.int32], ends: NDArray[np.int64]) -> int:
-    """Keep each row of a group where it comes first, in place, closing the gaps; return how many are left.
+    """Keep the first occurrence of each row in a group, in place, without gaps; return how many rows are left.
 
-    The rows of a group are put into a hash table of their own, at most half full.
+    The rows of each group go into a hash table of their own, which is at most half full.
     """
     longest = 0
     for group in range(offsets.size - 1):

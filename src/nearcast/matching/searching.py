@@ -1,4 +1,4 @@
-"""Searches in chunks and threads, with room for answers that grows: what both directions of matching share."""
+"""Runs searches in chunks and threads, with growing room for answers: what both directions of matching share."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nearcast.matching.structure import Answers
 
 __all__ = ["Searches", "Step"]
 
-# (start, stop, answers, filled) → next: answer the questions from start to stop, writing from filled on; end before a
-# question whose answers find no room. The search of a View, with what it reads and what is asked already given.
+# The search of a View, whose arrays and questions are already given. (start, stop, answers, filled) → next: answer the
+# questions from start to stop, writing from filled on; stop before a question whose answers have no room.
 Step: TypeAlias = Callable[[int, int, Answers, int], int]
 
 
 class Searches:
-    """Runs searches; it remembers how much room single questions took."""
+    """Runs searches, and remembers how much room single questions needed."""
 
     def __init__(self, room: int) -> None:
-        self._room = room  # answers that a search starts with room for, at least
+        self._room = room  # how many answers a search has room for at first, at least
 
     def run(self, step: Step, n: int, threads: Any) -> Matches:
-        """Return the answers to *n* questions, which threads may work on side by side."""
+        """Return the answers to *n* questions, computed by the given number of threads."""
         if threads.__class__ is not int or threads < 1:
             raise ColumnError(f"threads must be a whole number from 1, not {shown(threads)}")
         chunk = config.MATCH_CHUNK
@@ -38,7 +38,8 @@ class Searches:
         ends = offsets[1:]
         if n <= chunk:
             return Matches(offsets, self._chunk(step, 0, n, ends, _Buffer()).copy())
-        idle: list[_Buffer] = []  # a thread takes one and gives it back: fresh memory costs more than a match
+        # A thread takes an idle buffer and gives it back: new memory costs more than a match.
+        idle: list[_Buffer] = []
 
         def work(start: int) -> NDArray[np.int32]:
             buffer = idle.pop() if idle else _Buffer()
@@ -60,7 +61,7 @@ class Searches:
     def _chunk(
         self, step: Step, start: int, stop: int, ends: NDArray[np.int64], buffer: _Buffer
     ) -> NDArray[np.int32]:
-        """Answer a range of questions; the answers are a part of the buffer, and *ends* counts from its begin."""
+        """Answer a range of questions; return the answers, a part of the buffer, from whose start *ends* counts."""
         n = stop - start
         if len(buffer.out) - buffer.filled < max(self._room, config.MATCH_ROOM * n // 4):
             buffer.replace(max(self._room, config.MATCH_ROOM * n), 0)
@@ -74,10 +75,8 @@ class Searches:
                 ends[start:at] -= first
                 first, filled = 0, buffer.filled
             at = step(at, stop, Answers(ends, buffer.out), filled)
-            if n == 1:
-                self._room = len(
-                    buffer.out
-                )  # single questions come again: the next one starts with this room
+            if n == 1:  # single questions keep coming, so the next one starts with this much room
+                self._room = len(buffer.out)
         if n:
             buffer.filled = filled = int(ends[stop - 1])
         if first:
@@ -86,7 +85,7 @@ class Searches:
 
 
 class _Buffer:
-    """Room for answers, filled from the front; what was answered from it stays as it is."""
+    """Room for answers, filled from the front; answers that were returned from it stay as they are."""
 
     __slots__ = ("filled", "out")
 
@@ -95,7 +94,7 @@ class _Buffer:
         self.filled = 0
 
     def replace(self, room: int, kept: int) -> None:
-        """Go on in new memory, with the last *kept* answers at its front."""
+        """Continue in new memory, which begins with the last *kept* answers."""
         out = np.empty(room, np.int32)
         out[:kept] = self.out[self.filled - kept : self.filled]
         self.out, self.filled = out, kept

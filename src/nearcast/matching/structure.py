@@ -1,9 +1,10 @@
-"""What every structure is: rows arranged so that few of them are looked at to answer a question.
+"""What every structure does: arrange rows so that a search has to look at only a few of them.
 
-A structure knows the rows of a store and nothing else. Clause rows of a :class:`~nearcast.columns.rows.ClauseStore`
-are asked for by messages, probe rows of a :class:`~nearcast.columns.rows.MessageRows` by subscriptions; the two kinds
-of structures differ in their rows and their kernels alone. Subscriptions and messages, threads, shapes and files are
-the affair of the index or message store that holds the structure (``index``, ``messages/store``).
+A structure knows the rows of a store and nothing else. A message searches the clause rows of a
+:class:`~nearcast.columns.rows.clauses.ClauseStore`, and a subscription searches the probe rows of a
+:class:`~nearcast.columns.rows.messages.MessageRows`; the two kinds of structures differ only in their rows and kernels.
+Subscriptions and messages, threads, shapes and files are the business of the index or message store that holds the
+structure (``index``, ``messages/store``).
 """
 
 from __future__ import annotations
@@ -32,34 +33,34 @@ __all__ = [
     "silent",
 ]
 
-Progress = Callable[[str, float], None]  # called with what is being done, and the share done, from 0 to 1
+Progress = Callable[[str, float], None]  # called with the name of a step and the share done, from 0 to 1
 
 
 def silent(_step: str, _share: float) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 class Answers(NamedTuple):
-    """Where a search writes the rows that it finds, and where those of each question end."""
+    """Arrays for the answers of a search: the rows that it finds, and where those of each question end."""
 
     ends: NDArray[np.int64]  # of each question of the batch
     rows: NDArray[np.int32]
 
 
 class Moment(NamedTuple):
-    """When a store of messages is asked, and the expired probe rows that the search met there."""
+    """The time at which a store of messages is searched, and the expired probe rows that the search comes across."""
 
-    now: int  # microseconds; only what expires after it counts
-    expired: NDArray[np.int32]  # begins with the number of its entries; what finds no room is left out
+    now: int  # microseconds; only messages that expire later count
+    expired: NDArray[np.int32]  # begins with the number of its entries; those without room are left out
 
 
 class View(NamedTuple):
-    """One state of a structure, to search in: the search, and the arrays that it reads.
+    """One state of a structure for searches: the search function, and the arrays that it reads.
 
-    ``search(arrays, probes, start, stop, answers, filled)`` answers the questions from *start* to *stop*. It writes
-    the rows that it finds to ``answers.rows`` from *filled* on, and where those of question i end to
-    ``answers.ends[i]``. It returns *stop*, or the first question whose answers found no room. A structure of messages
-    takes ``(arrays, clauses, moment, start, …)``.
+    ``search(arrays, probes, start, stop, answers, filled)`` answers the questions from *start* to *stop*. It writes the
+    rows that it finds to ``answers.rows`` from *filled* on, and the end of the rows of question i to
+    ``answers.ends[i]``. It returns *stop*, or the first question whose answers had no room. The search of a structure
+    over messages takes ``(arrays, clauses, moment, start, …)``.
     """
 
     search: Callable[..., int]
@@ -79,71 +80,72 @@ _Self = TypeVar("_Self", bound="Structure[Any, Any]")
 class Structure(ABC, Generic[_Store, _Sample]):
     """Rows of a store, arranged for searching.
 
-    **One version for a reader while a writer works.** A reader searches in a :class:`View`; who holds the structure
-    publishes another one after each change, by one assignment. The rule for a change is: it builds new arrays, or it
-    writes only to rows and slots that nobody reaches through an older view. Rows and slots that are given back are
-    used again when no reader holds a view from before (an epoch has passed). Arrays that grow follow the rule by
-    themselves: what is new stands behind what an older view has. Each structure says where it breaks the rule today:
-    there, a change needs the structure alone, and that is what the index asks of its callers.
+    **A reader sees one version while a writer works.** A reader searches in a :class:`View`; the holder of the
+    structure publishes another one after each change, by one assignment. The rule for a change is: it builds new
+    arrays, or it writes only to rows and slots that cannot be reached through an older view. Rows and slots that were
+    given back are reused when no reader has a view from before (an epoch has passed). Growing arrays follow the rule by
+    themselves: new entries come after those in an older view. Each structure says where it breaks the rule today;
+    there, nothing may read during a change, and the index demands that of its callers.
 
-    A subclass supplies all that is abstract here. :meth:`add`, :meth:`shift` and :meth:`rewrite` come after the change
-    of the store's columns, :meth:`drop` before it.
+    A subclass supplies all abstract methods. :meth:`add`, :meth:`shift` and :meth:`rewrite` are called after the
+    store's columns change, :meth:`drop` before.
     """
 
     name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]] = ()  # keyword arguments of the class
-    room: ClassVar[int] = 4 * config.MATCH_ROOM  # answers that a search starts with room for
-    shifts = False  # whether :meth:`shift` is there
-    rewrites = False  # whether :meth:`rewrite` is there
+    room: ClassVar[int] = 4 * config.MATCH_ROOM  # how many answers a search has room for at first
+    shifts = False  # whether it implements :meth:`shift`
+    rewrites = False  # whether it implements :meth:`rewrite`
     lingers: ClassVar[bool] = False  # whether entries of dropped rows stay until :meth:`build`
-    part: tuple[GrowableArray, bool] | None = None  # holds only the rows that are marked so; None: all
+    # Marks by row, and the mark of the rows that belong here; None if all rows do.
+    part: tuple[GrowableArray, bool] | None = None
 
     def __init__(self, store: _Store) -> None:
-        """Begin over the rows of *store*; :meth:`build` or :meth:`restore` comes next."""
+        """Begin with the rows of *store*; :meth:`build` or :meth:`restore` must be called next."""
         self.store = store
 
     @abstractmethod
     def build(self, sample: _Sample | None = None, tell: Progress = silent) -> None:
-        """Arrange all living rows; a cost model may learn from a *sample* of questions, *tell* hears the steps."""
+        """Arrange all living rows; a cost model may learn from a *sample* of questions. *tell* receives progress."""
 
     @abstractmethod
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Take new rows in."""
+        """Add new rows."""
 
     def outgrown(self, more: int) -> bool:
-        """Tell whether, with *more* rows, there are many times those that the structure was laid out for."""
+        """Tell whether *more* rows make many times as many as the structure was laid out for."""
         return False
 
     def renew(self, rows: NDArray[np.int64]) -> None:
-        """Take new rows in by laying all out anew."""
+        """Add new rows by laying everything out anew."""
         self.build()
 
     def successor(self: _Self) -> _Self | None:
-        """Return a structure laid out for as many rows as there are, which holds none yet: all are going to be added.
+        """Return an empty structure, laid out for as many rows as there are; the caller adds them all.
 
-        Returns None where only :meth:`renew` can lay it out anew. It takes a few milliseconds, however many rows there
-        are.
+        Returns None if only :meth:`renew` can lay the structure out anew. This takes a few milliseconds, however many
+        rows there are.
         """
         return None
 
     @abstractmethod
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take rows out, which the store has just marked as dead; their columns are still there.
+        """Take out rows that the store has just marked as dead; their columns are still there.
 
-        The rows may come back by :meth:`add` at once, with other columns, unless the structure :attr:`lingers`.
+        The rows may be added again at once, with other columns, unless the structure :attr:`lingers`.
         """
 
     def shift(self, rows: NDArray[np.int64]) -> None:
-        """Follow after the boxes of rows were overwritten, and nothing else."""
+        """Update rows after their boxes, and nothing else, have been overwritten."""
         raise NotImplementedError
 
     def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
-        """Follow after rows were overwritten; those that have not *changed* have another box at most."""
+        """Update rows after they have been overwritten; in those that have not *changed*, at most the box is new."""
         raise NotImplementedError
 
     @abstractmethod
     def view(self) -> View:
-        """Return the present state, to search in."""
+        """Return the current state, for searches."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -151,14 +153,14 @@ class Structure(ABC, Generic[_Store, _Sample]):
 
     @abstractmethod
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take the state from its arrays, without copying them, instead of building."""
+        """Take the state from its arrays, without copying them, instead of building it."""
 
     def check(self) -> list[str]:
-        """Return the damage found, in words."""
+        """Return descriptions of the damage found."""
         return []
 
     def stats(self) -> dict[str, Any]:
-        """Return figures of this structure alone."""
+        """Return the figures of this structure alone."""
         return {}
 
     @property
@@ -167,7 +169,7 @@ class Structure(ABC, Generic[_Store, _Sample]):
         return sum(array.nbytes for array in self.arrays().values())
 
     def members(self) -> NDArray[np.int64]:
-        """Return the living rows that are to be here, ascending."""
+        """Return the living rows that belong here, in ascending order."""
         alive = self.store.alive
         return np.flatnonzero(alive if self.part is None else alive & (self.part[0].values == self.part[1]))
 

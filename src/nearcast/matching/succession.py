@@ -1,8 +1,8 @@
-"""How a structure gives way to another one without anybody waiting for it.
+"""The replacement of a structure by another one, without any call that has to wait for it.
 
-A structure that holds many times the rows that it was laid out for answers slowly, and laying it out anew takes as long
-as building does. So its successor is filled beside it, some rows with each change, while the old one goes on answering;
-when it has them all it takes over.
+A structure that holds many times as many rows as it was laid out for answers slowly, and laying it out anew takes as
+long as building does. So a successor is filled beside it, some rows with each change, while the old structure still
+answers; when the successor has all rows, it takes over.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Succession(Generic[_Rows]):
         """Begin with a structure that holds no rows yet."""
         self.structure = structure
         self._holds = GrowableArray(np.zeros(structure.store.rows, np.bool_), borrowed=False)
-        self._next = 0  # the first row that was not looked at
+        self._next = 0  # the first row that has not been looked at
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Take rows in, which are not there."""
+        """Add rows that the structure does not have."""
         if len(rows):
             self._holds.fill(max(self.structure.store.rows - len(self._holds.values), 0), False)
             self._holds.values[rows] = True
             self.structure.add(rows)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take rows out, as far as they are there."""
+        """Take out those of the rows that the structure has."""
         rows = rows[rows < len(self._holds.values)]
         rows = rows[self._holds.values[rows]]
         if len(rows):
@@ -46,7 +46,7 @@ class Succession(Generic[_Rows]):
             self.structure.drop(rows)
 
     def step(self, count: int) -> bool:
-        """Take in the next *count* rows; tell whether that were all."""
+        """Add the next *count* rows; tell whether all rows have been added."""
         store = self.structure.store
         rows = np.arange(self._next, min(self._next + count, store.rows))
         self._next += len(rows)

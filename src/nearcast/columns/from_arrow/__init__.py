@@ -1,27 +1,26 @@
-"""Arrow, pandas, GeoPandas and Polars tables to columns and back.
+"""Converts Arrow, pandas, GeoPandas and Polars tables to columns and back.
 
-Anything that speaks the Arrow C stream protocol is read, and so is a mapping of columns. The columns by name:
+It reads anything that speaks the Arrow C stream protocol, and mappings of columns. The columns by name:
 
 =====================================  ==========================================================================
-``id``                                 string or integer; the row number where there is no such column
+``id``                                 string or integer; without such a column, the row number is the id
 *a region or a place*
-``geometry``                           WKB (also GeoArrow's and GeoParquet's) or WKT; a null falls through
+``geometry``                           WKB (also GeoArrow's and GeoParquet's) or WKT; null: see the next columns
 ``lon``, ``lat``, ``radius_m``         a circle
 ``lon``, ``lat``                       a point of a message
 ``xmin``, ``ymin``, ``xmax``, ``ymax`` a box, ``xmin > xmax`` across the antimeridian (or one struct ``bbox``)
 nothing, or nulls                      everywhere, for a subscription; an error for a message
 *words*
 ``expression``                         of a subscription, in the written language
-``keywords``                           list of strings: all needed (subscription), all there (message)
+``keywords``                           list of strings: those needed (subscription), those it has (message)
 ``text``                               of a message: its words are the keywords
 *the rest of a message*
 ``published_at``, ``expires_at``       timestamps, or integers of microseconds since 1970 UTC
 any other number or string             an attribute; null where absent
 =====================================  ==========================================================================
 
-Subscriptions say what they ask for: there must be an ``expression`` (``*`` for every message) or ``keywords``. Their
-other columns are left out, with a warning. :mod:`~nearcast.columns.from_arrow.names` tells other columns from names
-that must be a mistake.
+Subscriptions must say what they ask for: by an ``expression`` (``*`` for every message) or by ``keywords``. Their other
+columns are left out, with a warning. :mod:`~nearcast.columns.from_arrow.names` decides which names must be a mistake.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from nearcast.columns.from_arrow.names import (
 )
 from nearcast.columns.from_arrow.places import places, regions
 from nearcast.columns.from_arrow.source import Refusals, Source, arrow_table, is_number, is_text
-from nearcast.columns.from_arrow.words import asked_words, message_words, text_codes
+from nearcast.columns.from_arrow.words import message_words, subscription_words, text_codes
 from nearcast.columns.from_objects import expression_of, region_of, rows_by_owner
 from nearcast.columns.messages import NEVER, NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import code_sets, interval_rows
@@ -79,7 +78,7 @@ def subscriptions_from_arrow(
 ) -> SubscriptionTable:
     """Read subscriptions; see the module's list of columns.
 
-    A row that cannot be used is an error, or, with *refusals*, is noted there and means nothing in the result.
+    A row that cannot be used is an error. With *refusals* it is noted there instead, and has no meaning in the result.
 
     >>> subscriptions_from_arrow({"id": ["a", "b"], "expression": ["tea", "tea OR milk"], "lon": [0, 1],
     ...     "lat": [0, 1], "radius_m": [500, 800]})
@@ -105,11 +104,11 @@ def subscriptions_from_arrow(
 def messages_from_arrow(
     table: Any, *, like: Any, learn: bool = False, refusals: Refusals | None = None
 ) -> MessageBatch:
-    """Read messages in the codes of *like*; see the module's list of columns.
+    """Read messages in the coding of *like*; see the module's list of columns.
 
     Words and attributes that no subscription asks for are left out, or, with *learn*, get codes. Columns of other types
-    are left out. A row that cannot be used is an error, or, with *refusals*, is noted there and means nothing in the
-    result.
+    are left out. A row that cannot be used is an error. With *refusals* it is noted there instead, and has no meaning
+    in the result.
     """
     source = Source(table, "message", refusals)
     check_messages(tuple(source.names))
@@ -154,8 +153,8 @@ def messages_from_arrow(
 def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
     """Return the columns that :func:`subscriptions_from_arrow` reads; subscriptions without clauses are left out.
 
-    Expressions are written in normal form, which can be much longer than what was asked; one that would be too long
-    to be read back is an error here.
+    Expressions are written in normal form, which can be much longer than the original; one that would be too long to
+    read back is an error here.
     """
     rows = [(row, owned) for row, owned in enumerate(rows_by_owner(table)) if len(owned)]
     kept = pa.array([row for row, _ in rows], pa.int64())
@@ -165,9 +164,9 @@ def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
     for at, expression in enumerate(written):
         if len(expression) > config.MAX_EXPRESSION_CHARS:
             raise ExpressionError(
-                f"subscription {shown(ids[at].as_py())} takes {len(expression)} characters to write, its clauses "
-                f"in full; over {config.MAX_EXPRESSION_CHARS} (config.MAX_EXPRESSION_CHARS) cannot be read back: "
-                "split it into several subscriptions"
+                f"subscription {shown(ids[at].as_py())} takes {len(expression)} characters with its clauses written "
+                f"in full; more than {config.MAX_EXPRESSION_CHARS} (config.MAX_EXPRESSION_CHARS) cannot be read "
+                "back, so split it into several subscriptions"
             )
     columns = {
         "id": ids,
@@ -184,9 +183,9 @@ def subscriptions_to_arrow(table: SubscriptionTable) -> pa.Table:
 
 
 def _keyword_clauses(source: Source, vocabulary: Vocabulary) -> ClauseLists:
-    """Return a clause for each row: all of its keywords."""
+    """Return one clause for each row, which needs all of its keywords."""
     n = source.size
-    offsets, words = asked_words(source)
+    offsets, words = subscription_words(source)
     codes = vocabulary.add(words)
     keywords = code_sets(offsets, codes, n, "keyword")
     forbidden = code_sets(None, None, n, "forbidden")
@@ -210,7 +209,7 @@ def _values(m: int, columns: dict[int, NDArray[np.float64]]) -> Values:
 def _attribute_values(
     source: Source, name: str, code: Callable[[pa.Array], NDArray[np.int32]]
 ) -> NDArray[np.float64]:
-    """Return one attribute of all messages, NaN where a message lacks it; all are NaN in a column of another type."""
+    """Return one attribute of all messages, NaN where a message lacks it; a column of another type is all NaN."""
     column = source[name]
     if is_text(column.type):
         values = code(column).astype(np.float64)
@@ -230,7 +229,7 @@ def _refuse_infinite(name: str, value: float) -> None:
 
 
 def _lifetimes(source: Source) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-    """Return from when until when each message may be delivered, as microseconds; None where no column says it."""
+    """Return from when and until when each message may be delivered, in microseconds; None for a missing column."""
     starts = _times(source, "published_at", NOT_GIVEN)
     ends = _times(source, "expires_at", NEVER)
     if starts is None or ends is None:
@@ -244,7 +243,7 @@ def _lifetimes(source: Source) -> tuple[NDArray[np.int64] | None, NDArray[np.int
 
 
 def _times(source: Source, name: str, absent: int) -> NDArray[np.int64] | None:
-    """Return a column of times as microseconds, *absent* for null; None where there is no such column."""
+    """Return a column of times in microseconds, *absent* for null; None if there is no such column."""
     if name not in source:
         return None
     column = source[name]
@@ -254,7 +253,7 @@ def _times(source: Source, name: str, absent: int) -> NDArray[np.int64] | None:
     if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise ColumnError(f"{name} must be timestamps with a zone or integers of microseconds, not {kind}")
     try:
-        if pa.types.is_timestamp(kind):  # nanoseconds are cut off
+        if pa.types.is_timestamp(kind):  # nanoseconds are truncated
             column = column.cast(pa.timestamp("us", "UTC"), safe=kind.unit != "ns")
         times: NDArray[np.int64] = column.cast(pa.int64()).fill_null(absent).to_numpy(zero_copy_only=False)
         return times.copy()

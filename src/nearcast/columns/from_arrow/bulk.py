@@ -1,4 +1,4 @@
-"""Expressions in bulk: a column of them through the kernels of :mod:`nearcast.kernels.expressions`, and to codes."""
+"""Reads a column of expressions in bulk, with the kernels of :mod:`nearcast.kernels.expressions`, and codes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["StringClauses", "code_string_clauses", "read_in_bulk"]
 
 
 class StringClauses(NamedTuple):
-    """Clauses that speak in strings still: how many words and tests each has, and these one after the other."""
+    """Clauses of strings, not yet coded: how many words and tests each has, and all of them one after the other."""
 
     keyword_counts: NDArray[np.int64]
     keyword_sizes: NDArray[np.int64]
@@ -33,7 +33,7 @@ class StringClauses(NamedTuple):
     test_counts: NDArray[np.int64]
     name_sizes: NDArray[np.int64]  # of the attribute of each test
     name_bytes: NDArray[np.uint8]
-    string_sizes: NDArray[np.int64]  # of the tests that ask for a string; the ends of these say nothing
+    string_sizes: NDArray[np.int64]  # of the tests for a string, whose lows and highs mean nothing
     string_bytes: NDArray[np.uint8]
     test_lows: NDArray[np.float64]
     test_highs: NDArray[np.float64]
@@ -41,15 +41,15 @@ class StringClauses(NamedTuple):
 
 
 def read_in_bulk(expressions: pa.Array) -> tuple[StringClauses, NDArray[np.int64]]:
-    """Return the clauses of expressions, and how many each has: 0 where it is left to the parser."""
+    """Return the clauses of expressions, and how many each has; 0 where it is left to the parser."""
     counts = np.zeros(len(expressions), np.int64)
     room = new_room()
-    blocks = [_content(room[0].block)]  # one without clauses
+    blocks = [_copy(room[0].block)]  # without clauses yet, so that there is a block in any case
     data, offsets, _ = string_buffers(expressions)
     done = 0
     while done < len(expressions):
         done = read_expressions(data, offsets, done, _folds(), room, counts)
-        blocks.append(_content(room[0].block))
+        blocks.append(_copy(room[0].block))
     return StringClauses(*map(np.concatenate, zip(*blocks))), counts
 
 
@@ -58,7 +58,7 @@ def _folds() -> NDArray[np.uint16]:
     return np.frombuffer(text.letter_folds(), np.uint16)
 
 
-def _content(block: Any) -> StringClauses:
+def _copy(block: Any) -> StringClauses:
     """Return a copy of the clauses of a block."""
     n, t = block.clauses, block.test_names.count
 
@@ -86,15 +86,15 @@ def code_string_clauses(
     n = len(clauses.test_counts)
     texts = clauses.test_flags & TEXT != 0
     lows, highs = clauses.test_lows.copy(), clauses.test_highs.copy()
-    lows[texts] = highs[texts] = attributes.strings.add(_array(clauses.string_sizes, clauses.string_bytes))
-    keywords = vocabulary.add(_array(clauses.keyword_sizes, clauses.keyword_bytes))
-    forbidden = vocabulary.add(_array(clauses.forbidden_sizes, clauses.forbidden_bytes))
+    lows[texts] = highs[texts] = attributes.strings.add(_to_arrow(clauses.string_sizes, clauses.string_bytes))
+    keywords = vocabulary.add(_to_arrow(clauses.keyword_sizes, clauses.keyword_bytes))
+    forbidden = vocabulary.add(_to_arrow(clauses.forbidden_sizes, clauses.forbidden_bytes))
     return clauses_from_csr(
         np.empty((0, 4)),
         *code_sets(offsets_of(clauses.keyword_counts), keywords, n, "keyword"),
         *code_sets(offsets_of(clauses.forbidden_counts), forbidden, n, "forbidden"),
         offsets_of(clauses.test_counts),
-        _attribute_numbers(_array(clauses.name_sizes, clauses.name_bytes), texts, attributes),
+        _attribute_numbers(_to_arrow(clauses.name_sizes, clauses.name_bytes), texts, attributes),
         lows,
         highs,
         clauses.test_flags & ~np.uint8(TEXT),
@@ -104,16 +104,16 @@ def code_string_clauses(
 def _attribute_numbers(
     names: pa.Array, texts: NDArray[np.bool_], attributes: AttributeNames
 ) -> NDArray[np.int32]:
-    """Return the column of the attribute that each test asks, new ones in the order of their appearance."""
+    """Return the column of each test's attribute; new attributes are added in the order of their appearance."""
     local = Vocabulary()
-    asked = 2 * local.add(names).astype(np.int64) + texts
-    different, first, which = np.unique(asked, return_index=True, return_inverse=True)
+    keys = 2 * local.add(names).astype(np.int64) + texts
+    distinct, first, which = np.unique(keys, return_index=True, return_inverse=True)
     known = list(local)
-    numbers = np.empty(len(different), np.int32)
+    numbers = np.empty(len(distinct), np.int32)
     for i in np.argsort(first):
-        numbers[i] = attributes.add(known[different[i] // 2], text=bool(different[i] % 2))
+        numbers[i] = attributes.add(known[distinct[i] // 2], text=bool(distinct[i] % 2))
     return numbers[which]
 
 
-def _array(sizes: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.Array:
+def _to_arrow(sizes: NDArray[np.int64], data: NDArray[np.uint8]) -> pa.Array:
     return pa.LargeStringArray.from_buffers(len(sizes), pa.py_buffer(offsets_of(sizes)), pa.py_buffer(data))

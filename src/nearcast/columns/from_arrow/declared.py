@@ -1,6 +1,6 @@
 """What a table declares about its geometry: which column it is, and in which coordinate system.
 
-GeoParquet says it in the metadata of the table, GeoArrow, which GeoPandas writes, in those of the column.
+GeoParquet declares it in the metadata of the table; GeoArrow, which GeoPandas writes, in the metadata of the column.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME, _METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
 def with_geometry(table: pa.Table) -> tuple[pa.Table, Any]:
     """Return the table with its geometry under the name ``geometry``, and the coordinate system, None if not declared.
 
-    That is GeoParquet's primary column, or, in a table that says nothing else of places, the one column of GeoArrow.
+    The geometry is GeoParquet's primary column, or, in a table with no other column of places, the one of GeoArrow.
     """
     schema = table.schema
     names = schema.names
@@ -33,15 +33,15 @@ def with_geometry(table: pa.Table) -> tuple[pa.Table, Any]:
         return table, _geoarrow(schema.field("geometry")).get("crs")
     if any(name in PLACE for name in names):
         return table, None
-    of_arrow = [(field.name, declared) for field in schema if (declared := _geoarrow(field))]
-    if len(of_arrow) != 1:
+    geoarrow = [(field.name, declared) for field in schema if (declared := _geoarrow(field))]
+    if len(geoarrow) != 1:
         return table, None
-    ((name, declared),) = of_arrow
+    ((name, declared),) = geoarrow
     return under_geometry(table, name), declared.get("crs")
 
 
 def geoparquet(metadata: Mapping[bytes, bytes]) -> tuple[str, Any] | None:
-    """Return the primary column and its coordinate system, as metadata declare them; None if it is not GeoParquet."""
+    """Return the primary column and its coordinate system as the metadata declare them; None if not GeoParquet."""
     written = metadata.get(b"geo")
     if written is None:
         return None
@@ -59,7 +59,7 @@ def geoparquet(metadata: Mapping[bytes, bytes]) -> tuple[str, Any] | None:
 
 
 def _geoarrow(field: pa.Field) -> dict[str, Any]:
-    """Return what a column of GeoArrow declares; empty for any other column."""
+    """Return the declarations of a GeoArrow column; none for any other column."""
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
         name, written = kind.extension_name, kind.__arrow_ext_serialize__()
@@ -76,7 +76,7 @@ def _geoarrow(field: pa.Field) -> dict[str, Any]:
 
 
 def under_geometry(table: pa.Table, name: str) -> pa.Table:
-    """Return the table with this column under the name ``geometry``, and without the metadata that said so."""
+    """Return the table with the column *name* renamed to ``geometry``, and without GeoParquet's metadata."""
     if name != "geometry" and "geometry" in table.column_names:
         table = table.drop_columns("geometry")
     metadata = {key: value for key, value in (table.schema.metadata or {}).items() if key != b"geo"}

@@ -1,8 +1,8 @@
-"""The expressions of a table, to clauses: what most people write in bulk, the rest by the parser.
+"""Turns the expressions of a table into clauses: the common kinds in bulk, the rest with the parser.
 
-Each distinct expression is read once. The kernels know no errors and leave alone what is unusual or large. That goes
-through :func:`nearcast.language.parse`, whose errors name the row; so does a table that is too small to be worth
-compiling them. Both ways mean the same.
+Each distinct expression is read once. The kernels report no errors, and skip whatever is unusual or large. Such an
+expression goes through :func:`nearcast.language.parse`, whose errors name the row; so do all expressions of a table
+that is too small to be worth compiling the kernels for. The clauses are the same either way.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def expression_clauses(
 ) -> tuple[ClauseLists, NDArray[np.int64]]:
     """Return the clauses of each distinct expression, and which expression each row has.
 
-    Null rows have the last one, which has no clauses. Nothing gets a code before all is read.
+    A row with a null has the last one, which has no clauses. Nothing gets a code before everything has been read.
     """
-    column = _valid(source.strings("expression")).dictionary_encode()
+    column = _check_utf8(source.strings("expression")).dictionary_encode()
     for row in np.flatnonzero(column.is_null()) if column.null_count else ():
         missing = ColumnError(f"{source.name_of(row)} has no expression; write * for every message")
         source.refuse("expression", row, missing)
     distinct = column.dictionary
     numbers = column.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False).astype(np.int64)
     if len(distinct) < config.EXPRESSIONS_IN_BULK:
-        parsed = _parsed(source, distinct, np.arange(len(distinct)), numbers)
+        parsed = _parse(source, distinct, np.arange(len(distinct)), numbers)
         return code_clauses([*parsed, ()], vocabulary, attributes), numbers
     clauses, counts = read_in_bulk(distinct)
     known, others = np.flatnonzero(counts), np.flatnonzero(counts == 0)
-    parsed = _parsed(source, distinct.take(pa.array(others)), others, numbers)
+    parsed = _parse(source, distinct.take(pa.array(others)), others, numbers)
     rest = code_clauses([*parsed, ()], vocabulary, attributes)
     lists = ClauseLists(
         offsets_of(np.concatenate([counts[known], np.diff(rest.offsets)])),
@@ -56,8 +56,8 @@ def expression_clauses(
     return lists, place_of[numbers]
 
 
-def _valid(column: pa.Array) -> pa.Array:
-    """Return a column of strings; one that has other bytes than UTF-8 is refused."""
+def _check_utf8(column: pa.Array) -> pa.Array:
+    """Return a column of strings; raise if some of its bytes are not UTF-8."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -65,10 +65,13 @@ def _valid(column: pa.Array) -> pa.Array:
     return column
 
 
-def _parsed(
+def _parse(
     source: Source, expressions: pa.Array, which: NDArray[np.int64], numbers: NDArray[np.int64]
 ) -> list[tuple[Clause, ...]]:
-    """Return the clauses of expressions, given the number of each and those of all rows; none where it is refused."""
+    """Return the clauses of each expression; none where it is refused.
+
+    *which* has the number of each expression, *numbers* that of each row's expression.
+    """
 
     def rows(number: np.int64) -> NDArray[np.int64]:
         return np.flatnonzero(numbers == number)

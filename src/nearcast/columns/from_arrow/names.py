@@ -1,16 +1,16 @@
-"""The names of columns: which are read, which are left out, and which must be a slip of the pen.
+"""The names of columns: which are read, which are left out, and which must be a mistake.
 
-A column that is not found is read as nothing, and nothing is a wish too: a subscription without words asks for every
-message, one without a region for every place. So a wrong name must not pass for a missing column. The rules are the
-same for every table, whichever way it comes in:
+A missing column has a meaning too: a subscription without words asks for every message, and one without a region asks
+for every place. So a misspelt name must not pass for a missing column. The rules are the same for every table, however
+it arrives:
 
-- Subscriptions have a column ``expression`` or ``keywords``. Who wants every message writes ``*`` as the expression.
-- A column of subscriptions whose name is nearly one of ours (``expresion``, ``keyword``), or another common name of one
-  (``latitude``, ``radius``), is an error. Any other is left out, and told once.
-- Any other column of messages is an attribute. It is an error only where it is nearly the name of a column that is
-  missing: ``txt`` where there is neither ``text`` nor ``keywords``, ``expire_at`` without ``expires_at``, ``lng``
-  without a place.
-- Names are told apart by case. A column ``Price`` where subscriptions ask for ``price`` is told once.
+- Subscriptions have a column ``expression`` or ``keywords``. To ask for every message, write ``*`` as the expression.
+- A column of subscriptions whose name is nearly one of ours (``expresion``, ``keyword``), or another common name for
+  one (``latitude``, ``radius``), is an error. Any other column is left out, with one warning.
+- Any other column of messages is an attribute. It is an error only if its name is nearly that of a missing column:
+  ``txt`` where there is neither ``text`` nor ``keywords``, ``expire_at`` without ``expires_at``, ``lng`` without a
+  place.
+- Names are case-sensitive. A column ``Price`` where subscriptions ask for ``price`` causes one warning.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PLACE = tuple(name for way in PLACES for name in way)
 SUBSCRIPTION_COLUMNS = ("id", *_WORDS, *PLACE)
 MESSAGE_COLUMNS = ("id", "text", "keywords", *PLACE, *TIMES)
 
-# What people also call these columns.
+# Other names that people give to these columns.
 _PLACE_NAMES = {
     **dict.fromkeys(("longitude", "lng", "long"), "lon"),
     **dict.fromkeys(("latitude",), "lat"),
@@ -51,18 +51,18 @@ _PLACE_NAMES = {
     **{f"{side[1:]}{side[0]}": side for side in BOX},  # minx
     **dict.fromkeys(("box", "bounds"), "bbox"),
 }
-_ASKED_NAMES = {
+_WORD_NAMES = {
     **dict.fromkeys(("query", "filter", "expr", "condition", "interest", "text"), "expression"),
     **dict.fromkeys(("words", "tags", "terms", "topics"), "keywords"),
 }
 _TEXT_NAMES = {"txt": "text", "tex": "text"}
-_LOOSELY = 0.6  # how alike a name must be to be suggested where one is missing
+_LOOSE = 0.6  # how similar a name must be to be suggested for a column that is missing
 
 
 def read_columns(names: Sequence[str], about: str = "") -> list[str]:
-    """Return the columns of a table of subscriptions that are read; a warning tells the others, with *about* in front.
+    """Return the columns of a table of subscriptions that are read; a warning, prefixed by *about*, names the others.
 
-    Raise ColumnError if a name must be a mistake, or if no column says what they ask for.
+    Raise ColumnError if a name must be a mistake, or if no column says what the subscriptions ask for.
 
     >>> read_columns(["id", "expression"])
     ['id', 'expression']
@@ -72,7 +72,7 @@ def read_columns(names: Sequence[str], about: str = "") -> list[str]:
     nearcast.errors.ColumnError: subscriptions need a column expression or keywords; there is 'query': did you mean \
 expression? For every message, write * as the expression
     """
-    read, others = _parted(tuple(names))
+    read, others = _split(tuple(names))
     if others:
         left = ", ".join(map(repr, others))
         warn(f"{about}left out {left}; a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}")
@@ -80,17 +80,17 @@ expression? For every message, write * as the expression
 
 
 @lru_cache
-def _parted(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     others = tuple(name for name in names if name not in SUBSCRIPTION_COLUMNS)
     for name in others:
-        meant = _meant(name, SUBSCRIPTION_COLUMNS, _PLACE_NAMES)
+        meant = _find_intended(name, SUBSCRIPTION_COLUMNS, _PLACE_NAMES)
         if meant is not None:
             raise ColumnError(
                 f"a table of subscriptions has no column {shown(name)}; did you mean {meant}? "
                 "Rename it, or leave it out"
             )
     if names and not set(_WORDS) & set(names):  # a table without columns has no rows
-        suggested = [(name, _meant(name, _WORDS, _ASKED_NAMES, _LOOSELY)) for name in others]
+        suggested = [(name, _find_intended(name, _WORDS, _WORD_NAMES, _LOOSE)) for name in others]
         there = next(
             (f"there is {shown(name)}: did you mean {meant}?" for name, meant in suggested if meant),
             f"the columns are {', '.join(names)}.",
@@ -120,27 +120,31 @@ def check_messages(names: tuple[str, ...]) -> None:
         if not any(there & set(other) for other in PLACES if other is not way):
             missing += [name for name in way if name not in there and name != "radius_m"]
     for name in names:
-        meant = None if name in MESSAGE_COLUMNS else _meant(name, missing, {**_TEXT_NAMES, **_PLACE_NAMES})
+        meant = (
+            None
+            if name in MESSAGE_COLUMNS
+            else _find_intended(name, missing, {**_TEXT_NAMES, **_PLACE_NAMES})
+        )
         if meant is not None:
             raise ColumnError(
                 f"messages have a column {shown(name)} and no {meant}; did you mean {meant}? "
-                "Rename it, to another name if it is an attribute"
+                "Rename it; an attribute needs a name that is less like a column's"
             )
 
 
-def _meant(name: str, known: Sequence[str], others: dict[str, str], near: float = NEAR) -> str | None:
-    """Return the known column that is meant by a name, or by one that people also give it, if it is clear."""
+def _find_intended(name: str, known: Sequence[str], others: dict[str, str], near: float = NEAR) -> str | None:
+    """Return the known column that a name is meant to be, by its own name or another common one; None if unclear."""
     also = {other: own for other, own in others.items() if own in known}
     found = nearest(name, [*known, *also], near)
     return None if found is None else also.get(found, found)
 
 
 def tell_other_case(names: Sequence[str], attributes: AttributeNames) -> None:
-    """Warn of columns of messages whose names differ by case alone from attributes that subscriptions ask for."""
+    """Warn of columns of messages whose names differ in case alone from attributes that subscriptions ask for."""
     for name in names:
-        asked = None if name in MESSAGE_COLUMNS else attributes.other_case(name)
-        if asked is not None and asked not in names:
+        attribute = None if name in MESSAGE_COLUMNS else attributes.other_case(name)
+        if attribute is not None and attribute not in names:
             warn(
-                f"messages have a column {shown(name)}, and subscriptions ask for {shown(asked)}: names of attributes "
-                "are told apart by case; rename it if they are the same"
+                f"messages have a column {shown(name)}, and subscriptions ask for {shown(attribute)}: names of "
+                "attributes are case-sensitive; rename the column if they are the same"
             )

@@ -1,6 +1,6 @@
-"""The place columns of a table: points, boxes and circles in bulk, the odd ones one by one.
+"""Reads the place columns of a table: points, boxes and circles in bulk, and the odd places one by one.
 
-Odd is a polygon, a box or circle that meets the antimeridian or a pole, and a mistake.
+Odd places are polygons, boxes and circles that meet the antimeridian or a pole, and mistakes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.clause_rows import Placed, place
+from nearcast.columns.clause_rows import Placement, place
 from nearcast.columns.from_arrow.names import BOX
 from nearcast.columns.from_arrow.source import Source, is_text
 from nearcast.columns.ragged import offsets_of
@@ -27,42 +27,38 @@ from nearcast.geometry.crs import require_wgs84
 __all__ = ["places", "regions"]
 
 _CIRCLE = ("lon", "lat", "radius_m")
-_OTHER_PLACES = (
-    "geometry",
-    "radius_m",
-    "bbox",
-    *BOX,
-)  # columns that say where a message is, beside lon and lat
+# The columns besides lon and lat that say where a message is.
+_OTHER_PLACES = ("geometry", "radius_m", "bbox", *BOX)
 _WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
 _EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
 
 
-def regions(source: Source, space: Space) -> Placed:
-    """Return the region of each subscription; where several are given, geometry wins over circle over box."""
+def regions(source: Source, space: Space) -> Placement:
+    """Return the region of each subscription; a geometry takes precedence over a circle, a circle over a box."""
     layout = _Layout(source, space, np.tile(_EVERYWHERE, (source.size, 1)))
     boxes = _boxes(source)
     if boxes is not None:
-        layout.put_boxes(_given(boxes), boxes)
+        layout.put_boxes(_any_given(boxes), boxes)
     circles = source.numbers(_CIRCLE)
     if circles is not None:
-        layout.put_circles(_given(circles), circles)
+        layout.put_circles(_any_given(circles), circles)
     geometry = _geometry(source, space)
     for row in np.flatnonzero(geometry.is_valid()):
         layout.put(row, source.at("place", row, as_region, geometry[row].as_py(), space))
     return layout.placed()
 
 
-def places(source: Source, space: Space) -> Placed:
-    """Return the place of each message; where several are given, geometry wins over circle over point over box."""
+def places(source: Source, space: Space) -> Placement:
+    """Return the place of each message; the order of precedence is geometry, circle, point, box."""
     points = source.numbers(("lon", "lat"))
     if points is not None and _only_points(source, points, space):
-        return Placed(np.arange(len(points) + 1), np.concatenate([points, points], axis=1), NO_SHAPES)
+        return Placement(np.arange(len(points) + 1), np.concatenate([points, points], axis=1), NO_SHAPES)
     xy = np.full((source.size, 2), np.nan) if points is None else points
     layout = _Layout(source, space, np.concatenate([xy, xy], axis=1))
     rest = np.ones(source.size, bool)  # the rows whose place is their point
     boxes = _boxes(source)
     if boxes is not None:
-        rows = _given(boxes) & np.isnan(xy).all(axis=1)
+        rows = _any_given(boxes) & np.isnan(xy).all(axis=1)
         layout.put_boxes(rows, boxes)
         rest &= ~rows
     circles = source.numbers(_CIRCLE) if "radius_m" in source else None
@@ -83,13 +79,13 @@ def places(source: Source, space: Space) -> Placed:
 
 
 def _only_points(source: Source, points: NDArray[np.float64], space: Space) -> bool:
-    """Tell whether every message lies at its point, as they mostly do."""
+    """Tell whether every message has a point and nothing else, as is most common."""
     others = any(name in source for name in _OTHER_PLACES)
     return not others and bool(_good_points(points[:, 0], points[:, 1], space).all())
 
 
 class _Layout:
-    """The place of each row as it is found, a later one over an earlier one: what ``place`` would lay out."""
+    """Collects the place of each row, where a later one overrides an earlier one; the result is that of ``place``."""
 
     def __init__(self, source: Source, space: Space, boxes: NDArray[np.float64]) -> None:
         self._source = source
@@ -100,11 +96,11 @@ class _Layout:
         self._objects: dict[int, Region | Place] = {}  # of the odd rows
 
     def put_points(self, rows: NDArray[np.bool_], points: NDArray[np.float64]) -> None:
-        """Put the points of the rows that are marked; they are known to lie in the space."""
+        """Put the points of the marked rows; they are known to lie in the space."""
         self._boxes[rows], self._circles[rows], self._odd[rows] = np.tile(points[rows], 2), np.nan, False
 
     def put_boxes(self, rows: NDArray[np.bool_], boxes: NDArray[np.float64]) -> None:
-        """Put the boxes of the rows that are marked."""
+        """Put the boxes of the marked rows."""
         plain = rows & _plain_boxes(boxes, self._space)
         self._boxes[plain] = boxes[plain]
         for row in np.flatnonzero(rows & ~plain):
@@ -112,7 +108,7 @@ class _Layout:
             self.put(row, self._source.at("place", row, box, *boxes[row].tolist()))
 
     def put_circles(self, rows: NDArray[np.bool_], circles: NDArray[np.float64]) -> None:
-        """Put the circles of the rows that are marked."""
+        """Put the circles of the marked rows."""
         boxes = np.full((len(rows), 4), np.nan)
         boxes[rows] = _circle_boxes(circles[rows], self._space)
         plain = ~np.isnan(boxes[:, 0])
@@ -121,18 +117,18 @@ class _Layout:
             self.put(row, self._source.at("place", row, _circle, self._space, *circles[row].tolist()))
 
     def put(self, row: int | np.int64, region: Region | Place | None) -> None:
-        """Put an odd region; nothing where it was refused."""
+        """Put an odd region; do nothing if it was refused."""
         if region is None:
             return
         self._odd[row] = True
         self._objects[int(row)] = region
 
-    def placed(self) -> Placed:
+    def placed(self) -> Placement:
         """Return the boxes and shapes of all rows, in their order."""
         n, odd = len(self._boxes), self._odd
-        round_ = ~odd & ~np.isnan(self._circles[:, 0])
-        if not odd.any() and not round_.any():
-            return Placed(np.arange(n + 1), self._boxes, NO_SHAPES)
+        circular = ~odd & ~np.isnan(self._circles[:, 0])
+        if not odd.any() and not circular.any():
+            return Placement(np.arange(n + 1), self._boxes, NO_SHAPES)
         objects = [self._objects[row] for row in np.flatnonzero(odd).tolist()]
         special = place(objects)
         counts = np.ones(n, np.int64)
@@ -140,14 +136,14 @@ class _Layout:
         ours = np.repeat(odd, counts)
         boxes = np.empty((len(ours), 4))
         boxes[ours], boxes[~ours] = special.boxes, self._boxes[~odd]
-        shaped = round_.copy()
+        shaped = circular.copy()
         shaped[odd] = [not region.exact for region in objects]
         if not shaped.any():
-            return Placed(offsets_of(counts), boxes, NO_SHAPES)
+            return Placement(offsets_of(counts), boxes, NO_SHAPES)
         numbers = np.where(shaped, np.cumsum(shaped) - 1, -1).astype(np.int32)
         circles, polygons = self._circles[shaped], np.full(int(shaped.sum()), None, object)
         circles[odd[shaped]], polygons[odd[shaped]] = special.shapes.circles, special.shapes.polygons
-        return Placed(offsets_of(counts), boxes, Shapes(np.repeat(numbers, counts), circles, polygons))
+        return Placement(offsets_of(counts), boxes, Shapes(np.repeat(numbers, counts), circles, polygons))
 
 
 def _circle(space: Space, x: float, y: float, radius: float) -> Circle:
@@ -155,7 +151,7 @@ def _circle(space: Space, x: float, y: float, radius: float) -> Circle:
 
 
 def _plain_boxes(boxes: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
-    """Mark the boxes that are legal and clear of the antimeridian; NaN is not."""
+    """Mark the boxes that are legal and clear of the antimeridian; one with NaN is not."""
     xmin, ymin, xmax, ymax = boxes.T
     plain: NDArray[np.bool_] = (xmin <= xmax) & (ymin <= ymax)
     if isinstance(space, Planar):
@@ -166,10 +162,10 @@ def _plain_boxes(boxes: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
 
 
 def _circle_boxes(circles: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
-    """Return the one box of each circle as ``Circle.boxes()`` does, to the bit; NaN where it has to be asked.
+    """Return the box of each circle exactly as ``Circle.boxes()`` does; NaN where only that method can tell.
 
-    That is where it meets a pole or the antimeridian, or is no circle. NumPy's own sines differ from those of
-    ``math`` in the last bit, and a circle must have one box however it came in.
+    Such a circle meets a pole or the antimeridian, or is not a valid circle. The sines of NumPy differ from those of
+    ``math`` in the last bit, and a circle must have the same box however it arrives.
     """
     legal = (
         _good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
@@ -198,14 +194,14 @@ def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> ND
 
 
 def _good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
-    """Mark the points that lie in the space; NaN does not."""
+    """Mark the points that lie in the space; one with NaN does not."""
     if isinstance(space, Planar):
         return (x >= space.xmin) & (x <= space.xmax) & (y >= space.ymin) & (y <= space.ymax)
     return (np.abs(x) <= 180) & (np.abs(y) <= 90)
 
 
 def _check_points(source: Source, xy: NDArray[np.float64], rows: NDArray[np.int64], space: Space) -> None:
-    """Refuse those of the given rows whose point has no meaning."""
+    """Refuse those of the given rows that have no point, or one outside of the space."""
     for row in rows[~_good_points(xy[rows, 0], xy[rows, 1], space)]:
         if np.isnan(xy[row]).all():
             source.refuse(
@@ -233,13 +229,13 @@ def _boxes(source: Source) -> NDArray[np.float64] | None:
     return source.numbers(BOX)
 
 
-def _given(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _any_given(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Mark the rows that have any of the numbers."""
     return np.asarray(~np.isnan(columns).all(axis=1), np.bool_)
 
 
 def _geometry(source: Source, space: Space) -> pa.Array:
-    """Return the geometries: WKB or WKT, null where there is none. A plane may have any coordinate system."""
+    """Return the geometries as WKB or WKT, null where there is none. On a plane, any coordinate system will do."""
     if "geometry" not in source:
         return pa.nulls(source.size)
     if not isinstance(space, Planar):
@@ -252,18 +248,18 @@ def _geometry(source: Source, space: Space) -> pa.Array:
         return column.cast(pa.large_binary())
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind)):
         raise ColumnError(
-            f"geometry must be a column of WKB or WKT, not of {kind}; GeoPandas writes WKB by to_wkb()"
+            f"geometry must be a column of WKB or WKT, not of {kind}; to_wkb() of GeoPandas writes WKB"
         )
     return column
 
 
 def _wkb_points(geometry: pa.Array) -> NDArray[np.float64]:
-    """Return x, y of the rows that are plain points in little-endian WKB, as points mostly are; NaN elsewhere."""
+    """Return x, y of the rows that are plain points in little-endian WKB, the usual form of points; NaN elsewhere."""
     xy = np.full((len(geometry), 2), np.nan)
     if pa.types.is_binary(geometry.type) or pa.types.is_large_binary(geometry.type):
         fitting = pc.fill_null(pc.equal(pc.binary_length(geometry), _WKB_POINT.itemsize), False)
         rows = np.flatnonzero(fitting)
         found = np.frombuffer(b"".join(geometry.filter(fitting).to_pylist()), _WKB_POINT)
-        points = (found["head"] == (1, 1, 0, 0, 0)).all(axis=1)  # the byte order, and the type as an uint32
+        points = (found["head"] == (1, 1, 0, 0, 0)).all(axis=1)  # the byte order, and the type as a uint32
         xy[rows[points]] = found["xy"][points]
     return xy

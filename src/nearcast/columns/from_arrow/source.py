@@ -17,24 +17,24 @@ __all__ = ["Refusals", "Source", "arrow_table", "is_list", "is_number", "is_text
 
 _T = TypeVar("_T")
 
-#: The rows that cannot be used, each with the kind of its first mistake and the sentence that says what it is.
+#: The rows that cannot be used, each with the kind of its first mistake and the sentence that describes it.
 Refusals = dict[int, tuple[str, str]]
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type is of strings, whatever their layout; a dictionary of strings is."""
+    """Tell whether a type holds strings, in any layout; a dictionary of strings does."""
     kind = _plain(kind)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Tell whether a type is of integers, floats or decimals; a dictionary of them is."""
+    """Tell whether a type holds integers, floats or decimals; a dictionary of them does."""
     kind = _plain(kind)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell whether a type is of lists, whatever their layout."""
+    """Tell whether a type holds lists, in any layout."""
     types = pa.types
     return bool(
         types.is_list(kind)
@@ -50,7 +50,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def arrow_table(table: Any) -> pa.Table:
-    """Return *table* as an Arrow table; no copy where it is one already."""
+    """Return *table* as an Arrow table; one that already is an Arrow table is not copied."""
     if isinstance(table, pa.Table):
         return table
     if isinstance(table, pa.RecordBatch):
@@ -73,8 +73,8 @@ def arrow_table(table: Any) -> pa.Table:
 class Source:
     """The columns of a table, each as one Arrow array.
 
-    A mistake in a row is an error. With *refusals* it is noted there instead, the reading goes on, and what comes of
-    that row has no meaning. :attr:`crs` is the coordinate system that the geometry is declared to be in, if any.
+    A mistake in a row is an error. With *refusals* it is noted there instead, reading goes on, and the result for that
+    row has no meaning. :attr:`crs` is the declared coordinate system of the geometry, if any.
     """
 
     def __init__(self, table: Any, what: str, refusals: Refusals | None = None) -> None:
@@ -100,7 +100,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """How many rows."""
+        """The number of rows."""
         return int(self._table.num_rows)
 
     @property
@@ -116,13 +116,14 @@ class Source:
         return column.cast(pa.large_string())
 
     def numbers(self, names: tuple[str, ...]) -> NDArray[np.float64] | None:
-        """Return columns side by side as float64[n, k], NaN for null; None where none of them is there."""
+        """Return columns side by side as float64[n, k], NaN for null; None if the table has none of them."""
         missing = [name for name in names if name not in self]
         if len(missing) == len(names):
             return None
         if missing:
             raise ColumnError(
-                f"the columns {', '.join(names)} belong together; there is no {' and no '.join(missing)}"
+                f"the columns {', '.join(names)} belong together; there is no {' and no '.join(missing)}, "
+                "so add what is missing, or leave out the rest"
             )
         return self.floats([self[name] for name in names], ", ".join(names))
 
@@ -138,7 +139,7 @@ class Source:
         return out
 
     def name_of(self, row: int | np.int64) -> str:
-        """Return how an error names a row."""
+        """Return the words by which an error names a row."""
         if self._refusals is not None:
             return f"the {self._what}"
         if self.ids is None:
@@ -158,9 +159,9 @@ class Source:
         make: Callable[..., _T],
         *args: Any,
     ) -> _T | None:
-        """Call *make*; an error that it raises says which row it is about, the first of *rows* if there are several.
+        """Call *make*, whose error is made to name its row: the first of *rows* if there are several.
 
-        Return None where the error was noted, for all of the rows.
+        With refusals, note the error for all of the rows and return None.
         """
         try:
             return make(*args)

@@ -1,7 +1,7 @@
-"""The word columns of a table, to words and codes: Python looks only at what is not plain ASCII.
+"""Turns the word columns of a table into words and codes; Python looks only at what is not plain ASCII.
 
-A keyword of ASCII letters and digits, in any case, is read in bulk; each different other one goes through
-:mod:`nearcast.text` once. A text of ASCII is split by a kernel; each other one goes through :mod:`nearcast.text`.
+Keywords of ASCII letters and digits, in any case, are read in bulk; each distinct other keyword goes through
+:mod:`nearcast.text` once. Texts in ASCII are split by a kernel; each other text goes through :mod:`nearcast.text`.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from nearcast.columns.vocabulary import string_buffers
 from nearcast.errors import ColumnError, ExpressionError, shown
 from nearcast.kernels.tokens import lower_ascii, split_ascii
 
-__all__ = ["asked_words", "message_words", "text_codes"]
+__all__ = ["message_words", "subscription_words", "text_codes"]
 
 
-def asked_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
+def subscription_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
     """Return (offsets, words) of the keywords of subscriptions; a null list asks for no word.
 
-    Each keyword must stand for a word: one that is left out would make the subscription ask for less than it says.
+    Each keyword must contain a word: without it the subscription would ask for less than it says.
     """
     offsets, words = _lists(source)
     for at in np.flatnonzero(words.is_null()) if words.null_count else ():
         row = _row_of(offsets, at)
         problem = "has a null among its keywords; leave it out (an empty list asks for no word)"
         source.refuse("keywords", row, ColumnError(f"{source.name_of(row)} {problem}"))
-    return _normalised(source, offsets, words, _asked)
+    return _normalise(source, offsets, words, _split_keyword)
 
 
 def message_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return (offsets, words) of the keywords of messages; what is no word is left out."""
+    """Return (offsets, words) of the keywords of messages; whatever is not a word is left out."""
     offsets, words = _lists(source)
-    return _normalised(source, offsets, words, text.tokens)
+    return _normalise(source, offsets, words, text.tokens)
 
 
-def _asked(keyword: str) -> list[str]:
+def _split_keyword(keyword: str) -> list[str]:
     words = text.asked_words(keyword)
     if not words:
         raise ExpressionError(
@@ -54,13 +54,15 @@ def _asked(keyword: str) -> list[str]:
 
 
 def _lists(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return (offsets, strings) of the keywords as they are; a null list is an empty one."""
+    """Return (offsets, strings) of the keywords as they are; a null list counts as an empty one."""
     column = source["keywords"]
     kind = column.type
     if pa.types.is_null(kind):
         return np.zeros(len(column) + 1, np.int64), pa.array([], pa.large_string())
     if not is_list(kind):
-        raise ColumnError(f"keywords must be a column of lists of strings, not of {kind}; a text is 'text'")
+        raise ColumnError(
+            f"keywords must be a column of lists of strings, not of {kind}; a text goes into 'text'"
+        )
     if not is_text(kind.value_type) and not pa.types.is_null(kind.value_type):
         raise ColumnError(f"keywords must be lists of strings, not of {kind.value_type}")
     if not column.null_count and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
@@ -74,12 +76,12 @@ def _lists(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
     return offsets, _strings(column.flatten())
 
 
-def _normalised(
+def _normalise(
     source: Source, offsets: NDArray[np.int64], words: pa.Array, split: Callable[[str], list[str]]
 ) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return the lists with each keyword replaced by its words; *split* says what they are."""
+    """Return the lists with each keyword replaced by its words, into which *split* splits it."""
     n = len(words)
-    lower, odd, count = _lowered(words)
+    lower, odd, count = _lower(words)
     if words.null_count:
         odd |= ~words.is_valid().to_numpy(zero_copy_only=False)
     elif not count:
@@ -89,14 +91,14 @@ def _normalised(
     numbers = distinct.indices.to_numpy(zero_copy_only=False)
 
     def rows(number: int) -> NDArray[np.int64]:
-        words_there: NDArray[np.int64] = others[numbers == number]
-        return np.searchsorted(offsets, words_there, side="right") - 1
+        positions: NDArray[np.int64] = others[numbers == number]
+        return np.searchsorted(offsets, positions, side="right") - 1
 
     found = [
         [] if keyword is None else source.at("keywords", partial(rows, number), split, keyword) or []
         for number, keyword in enumerate(distinct.dictionary.to_pylist())
     ]
-    # The new words stand behind the old ones; each keyword picks one of the old or some of the new.
+    # The new words come after the old ones; each keyword picks one of the old or some of the new.
     widths = np.array([len(tokens) for tokens in found], np.int64)
     begins, counts = np.arange(n), np.ones(n, np.int64)
     begins[others], counts[others] = n + offsets_of(widths)[:-1][numbers], widths[numbers]
@@ -113,8 +115,11 @@ def _strings(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_string())
 
 
-def _lowered(words: pa.Array) -> tuple[pa.Array, NDArray[np.bool_], int]:
-    """Return strings with ASCII capitals made small (a null is any string), which are no plain words, and how many."""
+def _lower(words: pa.Array) -> tuple[pa.Array, NDArray[np.bool_], int]:
+    """Return strings with ASCII letters in lower case, which of them are not plain words, and how many those are.
+
+    A null becomes any string.
+    """
     data, offsets, _ = string_buffers(words)
     small, ends = np.empty(offsets[-1] - offsets[0], np.uint8), np.empty(len(offsets), np.int64)
     odd = np.empty(len(words), np.bool_)
@@ -130,9 +135,9 @@ def _row_of(offsets: NDArray[np.int64], word: np.int64) -> int:
 def text_codes(
     column: pa.Array, code: Callable[[Any], NDArray[np.int32]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return (offsets, codes) of the words of each text: ASCII texts by a kernel, the others one by one.
+    """Return (offsets, codes) of the words of each text: a kernel splits ASCII texts, the others go one by one.
 
-    *code* codes words: the ``encode`` of a vocabulary, or its ``add``.
+    *code* turns words into codes: the ``encode`` of a vocabulary, or its ``add``.
     """
     if not is_text(column.type) and not pa.types.is_null(column.type):
         raise ColumnError(f"text must be a column of strings, not of {column.type}")
@@ -150,7 +155,7 @@ def text_codes(
     if not len(rows):
         return text_offsets, codes
     found = [text.tokens(column[int(row)].as_py()) for row in rows]
-    counts = np.diff(text_offsets)  # 0 for the foreign ones so far
+    counts = np.diff(text_offsets)  # still 0 for the foreign ones
     counts[rows] = [len(tokens) for tokens in found]
     merged = np.empty(counts.sum(), np.int32)
     ours = np.repeat(foreign, counts)

@@ -1,11 +1,11 @@
-"""Rows that are given out and back: what the clauses of an index and the probes of a message store have in common.
+"""Rows that are given out and given back: what the clauses of an index and the probes of a message store share.
 
 A *part* is one box with ragged columns beside it: a clause of a subscription, or a probe of a message. Its *owner* is
 the subscription or the message. Rows of both kinds are numbered from 0. A row that is given back is given out again, so
-memory is bounded by the most that was there at a time, and nothing is ever renumbered.
+memory is bounded by the largest number of rows in use at one time, and nothing is ever renumbered.
 
-Columns that would say nothing take no memory: the runs of a ragged column while no part has a value in it, and the
-chains from owners to parts while each owner has one part, under its own number.
+Columns without content take no memory: the runs of a ragged column while no part has a value in it, and the chains from
+owners to parts while each owner has one part, with the same number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns.coding import Coded
+from nearcast.columns.coding import CodedColumns
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import check_positions, runs_take
@@ -34,51 +34,51 @@ from nearcast.kernels.runs import (
     release_runs,
 )
 
-__all__ = ["MOST_ROWS", "Rows"]
+__all__ = ["MAX_ROWS", "Rows"]
 
-MOST_ROWS = 2**31 - 1  # rows, and positions of values, are int32
+MAX_ROWS = 2**31 - 1  # rows, and positions of values, are int32
 _NONE = -1
 _NO_ROWS = np.empty(0, np.int32)
 
 
-class Rows(Coded):
-    """Growable parts with their owners.
+class Rows(CodedColumns):
+    """A growing set of parts with their owners.
 
-    A subclass names its ragged columns: for each the runs, and the values that they lead to. The first values are
-    integers of 32 bits, and free runs are chained through them.
+    A subclass names its ragged columns: the runs of each, and the columns of values that they refer to. The first of
+    these holds 32-bit integers, and free runs are chained through it.
     """
 
     ragged: ClassVar[dict[str, tuple[str, ...]]]
-    sparse: ClassVar[tuple[str, ...]] = ()  # runs that are left out while no part has a value
+    sparse: ClassVar[tuple[str, ...]] = ()  # runs that stay empty while no part has a value
     part_columns: ClassVar[tuple[str, ...]] = ("boxes",)  # one entry for each part, beside the runs
     owner_columns: ClassVar[tuple[str, ...]] = ()  # one entry for each owner
-    nouns: ClassVar[tuple[str, str]]  # what parts and owners are called
+    nouns: ClassVar[tuple[str, str]]  # the plural nouns for parts and owners, in messages
 
     _columns: dict[str, GrowableArray]
     _living: int
-    _same: bool  # each owner has one part, under its own number
+    _same: bool  # each owner has one part, with the same number
     _single: bool  # no owner has a second part
     shapes: Shapes
 
-    # --- What is there ---------------------------------------------------------------------------------------------
+    # --- Contents --------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many owners are present."""
+        """Return how many owners are present."""
         return self.size - len(self._columns["free"].values)
 
     @property
     def rows(self) -> int:
-        """Part rows, free ones included."""
+        """The number of part rows, free ones included."""
         return len(self.owners)
 
     @property
     def size(self) -> int:
-        """Owner rows, free ones included: the most owners that were present at a time."""
+        """The number of owner rows, free ones included: the most owners that were ever present at one time."""
         return len(self.present)
 
     @property
     def living(self) -> int:
-        """How many parts there are."""
+        """The number of living parts."""
         return self._living
 
     @property
@@ -88,27 +88,27 @@ class Rows(Coded):
 
     @property
     def alive(self) -> NDArray[np.bool_]:
-        """Which part rows count."""
+        """Which part rows are alive."""
         return self._columns["alive"].values
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Which owner rows are there now."""
+        """Which owner rows are present."""
         return self._columns["present"].values
 
     @property
     def one_part_each(self) -> bool:
-        """Tell whether no owner has a second part, so that matches need no deduplication."""
+        """Whether no owner has a second part, so that matches need no deduplication."""
         return self._single
 
     @property
     def parts_are_owners(self) -> bool:
-        """Tell whether each part row has the number of its owner row, so that matches need no translation."""
+        """Whether each part row has the number of its owner row, so that matches need no translation."""
         return self._same
 
     @property
     def chains(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The first part row of each owner row, and the next one of each part row; -1 for none.
+        """The first part row of each owner row, and the next part row after each part row; -1 for none.
 
         Both are empty while :attr:`parts_are_owners`.
         """
@@ -116,7 +116,7 @@ class Rows(Coded):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows; neither ids nor words."""
+        """Memory of the rows, without ids and words."""
         return sum(column.nbytes for column in self._columns.values()) + self.shapes.nbytes
 
     def parts(self, rows: NDArray[Any]) -> NDArray[np.int64]:
@@ -124,7 +124,7 @@ class Rows(Coded):
         return self._parts_of(rows)[0]
 
     def _parts_of(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the living part rows of owner rows, owner by owner, and the position of each one's owner in *rows*."""
+        """Return the living part rows of owner rows, owner by owner, and where the owner of each stands in *rows*."""
         if self._same:
             living = self.alive[rows]
             return rows[living].astype(np.int64), np.flatnonzero(living)
@@ -144,13 +144,13 @@ class Rows(Coded):
     # --- Changes ---------------------------------------------------------------------------------------------------
 
     def own(self) -> None:
-        """Copy what is borrowed and make room to grow, so that no later change has to."""
+        """Copy borrowed arrays and make room to grow now, so that no later change has to."""
         for column in self._columns.values():
             column.reach(len(column.values))
         self._view()
 
     def unlink(self) -> None:
-        """Let part rows have numbers of their own from now on."""
+        """Give part rows numbers of their own from now on."""
         if self._same:
             living = np.flatnonzero(self.alive)
             self._same = False
@@ -173,15 +173,15 @@ class Rows(Coded):
                 columns[name].reach(size + count - again)
             if not self._same:
                 columns["first"].fill(count - again, _NONE)
-        columns["present"].values[_places(rows) if count else rows] = True
+        columns["present"].values[_as_index(rows) if count else rows] = True
         return rows
 
     def _add_parts(
         self, columns: dict[str, NDArray[Any]], shapes: Shapes, owners: NDArray[np.int32], *, one_each: bool
     ) -> NDArray[np.int64]:
-        """Add parts for owners that have none, those of an owner next to each other; return their rows.
+        """Add parts for owners that have none, the parts of an owner next to each other; return their rows.
 
-        *one_each* says that every owner that was added has one part.
+        *one_each* says that each owner gets exactly one part.
         """
         own = self._columns
         if not one_each:
@@ -189,7 +189,7 @@ class Rows(Coded):
         rows = owners.astype(np.int64) if self._same else self._take_parts(len(owners))
         if not len(rows):
             return rows
-        at = _places(rows)
+        at = _as_index(rows)
         size = max(self.rows, int(rows[0]) + 1 if len(rows) == 1 else int(rows.max()) + 1)
         own["owners"].reach(size)[at] = owners
         own["alive"].reach(size)[at] = True
@@ -204,7 +204,7 @@ class Rows(Coded):
         return rows
 
     def retire(self, rows: NDArray[Any]) -> NDArray[np.int64]:
-        """Mark all parts of the given owner rows as dead; return them. :meth:`release` gives them back."""
+        """Mark all parts of the given owner rows as dead and return them, for :meth:`release` to give back later."""
         parts = self.parts(rows)
         self.alive[parts] = False
         if not self._same:
@@ -219,18 +219,18 @@ class Rows(Coded):
             self._columns["free_parts"].extend(parts)
 
     def unreleased(self) -> NDArray[np.int64]:
-        """Return the dead part rows that were not given back; part rows have numbers of their own."""
+        """Return the dead part rows that were not given back; they must be numbered independently of owner rows."""
         dead = ~self.alive
         dead[self._columns["free_parts"].values] = False
         return np.flatnonzero(dead)
 
     def forget(self, rows: NDArray[Any]) -> None:
-        """Give owner rows back, whose parts are retired."""
+        """Give back owner rows whose parts are retired."""
         self.present[rows] = False
         self._columns["free"].extend(rows)
 
     def changed(self, parts: NDArray[np.int64], columns: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Tell which parts have other values in their ragged columns than those that are to take their place."""
+        """Tell which parts differ in their ragged columns from the rows of *columns* that are to replace them."""
         changed = np.zeros(len(parts), np.bool_)
         for name, values in self.ragged.items():
             runs = self._columns[name].values
@@ -250,7 +250,7 @@ class Rows(Coded):
         shapes: Shapes,
         changed: NDArray[np.bool_],
     ) -> None:
-        """Write over parts, one row of *columns* each; of those that have not *changed*, all but the ragged columns."""
+        """Overwrite each part with a row of *columns*; its ragged columns only if they have *changed*."""
         own = self._columns
         for name in self.part_columns:
             own[name].own()[parts] = columns[name]
@@ -263,16 +263,16 @@ class Rows(Coded):
         self._put_shapes(shapes, parts, self.rows)
         self._view()
 
-    # --- At rest ---------------------------------------------------------------------------------------------------
+    # --- Saving and restoring --------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the flat arrays that the rows can be restored from."""
+        """Return the flat arrays from which the rows can be restored."""
         columns = {name: column.values for name, column in self._columns.items()}
         polygons = columns.pop("polygons")
         return columns | nested(polygons=arrays_of_polygons(polygons))
 
     def _restore(self, arrays: Arrays) -> None:
-        """Take the rows from their arrays, without copying them; raise where these do not fit together."""
+        """Take the rows from their arrays, without copying them; raise if the arrays do not fit together."""
         self._check_arrays(arrays)
         for name in self._columns.keys() - {"polygons"}:
             self._set(name, arrays[name])
@@ -283,7 +283,7 @@ class Rows(Coded):
         self._view()
 
     def _check_arrays(self, arrays: Arrays) -> None:
-        """Raise unless arrays fit together: runs lie in their values, and rows and codes are there."""
+        """Raise unless the arrays fit together: runs lie within their values, and all rows and codes exist."""
         rows, size, shapes = len(arrays["owners"]), len(arrays["present"]), len(arrays["circles"])
         lengths = {name: {rows} for name in (*self.part_columns, "alive")}
         lengths |= {name: {size} for name in self.owner_columns}
@@ -295,12 +295,12 @@ class Rows(Coded):
         living = np.flatnonzero(arrays["alive"])
         words, attributes = self.coding.sizes
         for name, values in self.ragged.items():
-            runs, room = arrays[name], arrays[_room(name)]
+            runs, room = arrays[name], arrays[_room_name(name)]
             if len(runs) != rows and (len(runs) or name not in self.sparse):
                 raise ColumnError(f"{len(runs):,} {name} for {rows:,} {parts}")
             for value in values:
                 if len(arrays[value]) != room[END]:
-                    raise ColumnError(f"{len(arrays[value]):,} {value}, of which {room[END]:,} are given out")
+                    raise ColumnError(f"{len(arrays[value]):,} {value}, but {room[END]:,} are given out")
             if len(runs):
                 check_positions(runs.ravel(), int(room[END]) + 1, name)
                 if (runs[:, 0] > runs[:, 1]).any():
@@ -319,7 +319,7 @@ class Rows(Coded):
         check_positions(arrays["free_shapes"], shapes, "free shapes")
 
     def check(self) -> list[str]:
-        """Return the damage found, in words."""
+        """Return descriptions of the damage found."""
         parts, owners = self.nouns
         alive, present = np.flatnonzero(self.alive), np.flatnonzero(self.present)
         reached, whose = self._parts_of(present)
@@ -341,11 +341,11 @@ class Rows(Coded):
                 found.append(f"{name} overlap")
         return found
 
-    # --- How -------------------------------------------------------------------------------------------------------
+    # --- Internals -------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _view(self) -> None:
-        """Let kernels see the columns as they are now; sets :attr:`shapes`."""
+        """Show kernels the columns as they are now, and set :attr:`shapes`."""
 
     def _begin(
         self, columns: dict[str, NDArray[Any]], owners: NDArray[np.int32], size: int, shapes: Shapes
@@ -357,7 +357,7 @@ class Rows(Coded):
             end = len(columns[values[0]])
             unused = name in self.sparse and not end
             self._columns[name] = GrowableArray(columns[name][:0] if unused else columns[name])
-            self._set(_room(name), empty_room(end))
+            self._set(_room_name(name), empty_room(end))
             for value in values:
                 self._columns[value] = GrowableArray(columns[value])
         self._columns["owners"] = GrowableArray(owners)
@@ -388,7 +388,7 @@ class Rows(Coded):
         return rows
 
     def _link(self, rows: NDArray[np.int64], owners: NDArray[np.int32], size: int) -> None:
-        """Chain new part rows, of *size* in all: first[owner] → next[part] → … → none."""
+        """Chain new part rows, first[owner] → next[part] → … → none; there are *size* part rows in all."""
         first, after = self._columns["first"].values, self._columns["next"]
         after.fill(size - len(after.values), _NONE)
         after.values[rows] = _NONE
@@ -402,7 +402,7 @@ class Rows(Coded):
             first[owners] = rows
 
     def _put_runs(self, columns: dict[str, NDArray[Any]], rows: NDArray[np.int64], size: int) -> None:
-        """Write the ragged columns of part rows, which have no runs; there are *size* rows in all."""
+        """Write the ragged columns of part rows that have no runs; there are *size* part rows in all."""
         own = self._columns
         for name, values in self.ragged.items():
             runs = own[name]
@@ -410,13 +410,13 @@ class Rows(Coded):
                 continue
             if len(runs.values) < size:
                 runs.fill(size - len(runs.values), 0)
-            room = own[_room(name)].values
+            room = own[_room_name(name)].values
             allot_runs(room, own[values[0]].values, runs.own(), rows, columns[name])
             for value in values:
                 copy_runs(columns[name], columns[value], runs.values, rows, own[value].reach(int(room[END])))
 
     def _put_shapes(self, shapes: Shapes, rows: NDArray[np.int64], size: int) -> None:
-        """Write the shapes of part rows, which have none; there are *size* rows in all."""
+        """Write the shapes of part rows that have none; there are *size* part rows in all."""
         own = self._columns
         shape = own["shape"]
         if not shapes:
@@ -443,10 +443,10 @@ class Rows(Coded):
         own = self._columns
         for name, values in self.ragged.items():
             if len(own[name].values):
-                release_runs(own[_room(name)].values, own[values[0]].own(), own[name].own(), parts)
+                release_runs(own[_room_name(name)].values, own[values[0]].own(), own[name].own(), parts)
 
     def _release_shapes(self, parts: NDArray[np.int64]) -> None:
-        """Give back the shapes of parts; those of one owner may share one, and all of them are here."""
+        """Give back the shapes of parts; the parts of an owner may share a shape, so all of them must be given."""
         shape = self._columns["shape"]
         if not len(shape.values):
             return
@@ -458,15 +458,15 @@ class Rows(Coded):
             shape.own()[parts] = _NONE
 
     def _shapes(self) -> Shapes:
-        """Return the column of shapes as it is now."""
+        """Return the current column of shapes."""
         columns = self._columns
         if not len(columns["shape"].values):
             return NO_SHAPES
         return Shapes(columns["shape"].values, columns["circles"].values, columns["polygons"].values)
 
 
-def _places(rows: NDArray[Any]) -> Any:
-    """Return rows as an index into columns: a slice, where they stand in one run, is many times as fast."""
+def _as_index(rows: NDArray[Any]) -> Any:
+    """Return rows as an index into columns: for consecutive rows a slice, which is many times as fast."""
     count = len(rows)
     first = int(rows[0])
     if count == 1 or (int(rows[-1]) - first == count - 1 and (rows[1:] > rows[:-1]).all()):
@@ -475,6 +475,6 @@ def _places(rows: NDArray[Any]) -> Any:
 
 
 @cache
-def _room(name: str) -> str:
-    """Return the name of the allocator of a ragged column, whose runs have the given name."""
+def _room_name(name: str) -> str:
+    """Return the name of the allocator of a ragged column, given the name of its runs."""
     return name.replace("_runs", "_room")

@@ -19,7 +19,7 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ids import arrays_of_ids, ids_from_arrays
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import runs_take
-from nearcast.columns.rows.base import MOST_ROWS, Rows
+from nearcast.columns.rows.base import MAX_ROWS, Rows
 from nearcast.columns.rows.recode import recoded
 from nearcast.columns.subscriptions import SubscriptionTable
 from nearcast.errors import ColumnError
@@ -30,7 +30,7 @@ __all__ = ["ClauseStore"]
 
 
 class ClauseStore(Rows):
-    """Growable clause rows; they start on the arrays of a table without copying them."""
+    """A growing set of clause rows; it starts on the arrays of a table without copying them."""
 
     ragged: ClassVar[dict[str, tuple[str, ...]]] = {
         "keyword_runs": ("keywords",),
@@ -45,12 +45,12 @@ class ClauseStore(Rows):
     def __init__(self, table: SubscriptionTable) -> None:
         self.coding = table.coding
         self._ids = [] if table.ids is None else [table.ids]
-        self._id_of: GrowableArray | None = None  # by row: the position of its id; None where that is the row
+        self._id_of: GrowableArray | None = None  # by row: the position of its id; None if it is the row
         self._begin(table.clauses._asdict(), table.owners, table.size, table.shapes)
 
     @property
     def ids(self) -> pa.Array | None:
-        """The id of each subscription row, or None where rows are ids; a free row has the id that it had."""
+        """The id of each subscription row, or None if the rows are the ids; a free row still has its last id."""
         if len(self._ids) > 1 or self._id_of is not None:
             every = pa.concat_arrays(self._ids)
             self._ids = [every if self._id_of is None else every.take(pa.array(self._id_of.values))]
@@ -59,7 +59,7 @@ class ClauseStore(Rows):
 
     @property
     def table(self) -> SubscriptionTable:
-        """What is stored, as a table of all subscription rows; free ones are without clauses."""
+        """A table of all subscription rows; free ones have no clauses."""
         rows = np.flatnonzero(self.alive)
         rows = rows[np.argsort(self.owners[rows], kind="stable")]
         return self._table(rows, self.owners[rows], self.size, self.ids)
@@ -72,7 +72,7 @@ class ClauseStore(Rows):
     def _table(
         self, rows: NDArray[np.int64], owners: NDArray[np.int32], size: int, ids: pa.Array | None
     ) -> SubscriptionTable:
-        """Return the table of the given clause rows, which *owners* own."""
+        """Return the table of the given clause rows, whose owners are *owners*."""
         return SubscriptionTable(
             take_clauses(self.clauses, rows), owners, size, self.shapes.take(rows), ids, self.coding
         )
@@ -84,24 +84,29 @@ class ClauseStore(Rows):
         return keywords if every else runs_take(runs, keywords, rows)[1]
 
     def check_insert(self, table: SubscriptionTable) -> SubscriptionTable:
-        """Return *table* in this store's codes, or raise before anything has changed."""
-        if max(self.size + table.size, self.rows + len(table.owners)) > MOST_ROWS:
-            raise ColumnError(f"an index holds at most {MOST_ROWS:,} rows; build another one")
+        """Return *table* in this store's coding, or raise before anything has changed."""
+        if max(self.size + table.size, self.rows + len(table.owners)) > MAX_ROWS:
+            raise ColumnError(f"an index holds at most {MAX_ROWS:,} rows; build another one")
         new = table.ids
         if self.size and table.size:
             if bool(self._ids) != (new is not None):
                 raise ColumnError(
-                    "either all subscriptions of an index have ids or none has; this insert differs"
+                    "either all subscriptions of an index have ids or none has; "
+                    f"insert these {'without' if new is not None else 'with'} ids"
                 )
             if new is not None and new.type != self._ids[0].type:
-                raise ColumnError(f"the ids here are {self._ids[0].type}, those of the insert {new.type}")
+                raise ColumnError(
+                    f"the ids here are {self._ids[0].type}, and those to insert are {new.type}; "
+                    "give all ids the same type"
+                )
         return self.coded(table)
 
     def coded(self, table: SubscriptionTable) -> SubscriptionTable:
-        """Return *table* in this store's codes."""
+        """Return *table* in this store's coding."""
         if table.size and table.space != self.space:
             raise ColumnError(
-                f"the subscriptions here live in {self.space!r}, the new ones in {table.space!r}"
+                f"the subscriptions here live in {self.space!r}, the new ones in {table.space!r}; "
+                "build them for the same space"
             )
         if self.size == 0 and self.vocabulary is None and self.attributes is None:
             self.coding = replace(table.coding, space=self.space)
@@ -135,9 +140,9 @@ class ClauseStore(Rows):
             self._id_of = GrowableArray(np.arange(size, dtype=np.int32), borrowed=False)
         self._id_of.reach(self.size)[rows] = np.arange(known, known + len(rows))
         if known + len(rows) > 2 * self.size + config.ID_MIN_DEAD:
-            _ = self.ids  # leaves the ids behind that no row has
+            _ = self.ids  # this drops the ids that no row has
 
-    # --- At rest ---------------------------------------------------------------------------------------------------
+    # --- Saving and restoring --------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
@@ -145,7 +150,7 @@ class ClauseStore(Rows):
 
     @classmethod
     def restored(cls, coding: Coding, arrays: Arrays) -> ClauseStore:
-        """Restore a store on mapped arrays; *coding* says what their codes mean."""
+        """Restore a store on mapped arrays, whose codes are those of *coding*."""
         store = cls(SubscriptionTable.empty(coding))
         store._restore(arrays)
         ids = ids_from_arrays(part_of(arrays, "ids"))

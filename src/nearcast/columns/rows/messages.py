@@ -12,15 +12,15 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.messages import NEVER, MessageBatch
 from nearcast.columns.parts import Arrays
 from nearcast.columns.ragged import runs_of, runs_take
-from nearcast.columns.rows.base import MOST_ROWS, Rows
+from nearcast.columns.rows.base import MAX_ROWS, Rows
 from nearcast.errors import ColumnError
-from nearcast.kernels.verify import Probes, Stored
+from nearcast.kernels.verify import Probes, StoredProbes
 
 __all__ = ["MessageRows"]
 
 
 class MessageRows(Rows):
-    """Growable probe rows of the messages that are present, and when each expires."""
+    """A growing set of probe rows, those of the messages that are present, and when each expires."""
 
     ragged: ClassVar[dict[str, tuple[str, ...]]] = {
         "keyword_runs": ("keywords",),
@@ -30,7 +30,7 @@ class MessageRows(Rows):
     owner_columns: ClassVar[tuple[str, ...]] = ("expires_at",)
     nouns: ClassVar[tuple[str, str]] = ("places", "messages")
 
-    stored: Stored  # what kernels see
+    stored: StoredProbes  # what kernels see
 
     def __init__(self, batch: MessageBatch) -> None:
         self.coding = batch.coding
@@ -40,11 +40,11 @@ class MessageRows(Rows):
 
     @property
     def expires_at(self) -> NDArray[np.int64]:
-        """When the message of each row expires; says nothing where none is present."""
+        """When the message of each row expires; without meaning where none is present."""
         return self._columns["expires_at"].values
 
     def batch(self, rows: NDArray[Any]) -> MessageBatch:
-        """Return the messages of the given rows, all present, as a batch without ids and times of publication."""
+        """Return the messages of the given rows, all present, as a batch without ids or times of publication."""
         parts, owners = self._parts_of(rows)
         stored = self.stored
         offsets, words = runs_take(stored.keyword_runs, stored.keywords, parts)
@@ -62,7 +62,7 @@ class MessageRows(Rows):
         )
 
     def check_insert(self, batch: MessageBatch) -> None:
-        """Raise before anything has changed where *batch* cannot stand beside the messages here."""
+        """Raise, before anything has changed, if *batch* does not fit the messages here."""
         if not batch.coding.fits(self.coding):
             raise ColumnError(
                 "the messages are coded by another vocabulary than this store; "
@@ -70,10 +70,11 @@ class MessageRows(Rows):
             )
         if batch.size and batch.space != self.space:
             raise ColumnError(
-                f"the messages here live in {self.space!r}, those of the insert in {batch.space!r}"
+                f"the messages here live in {self.space!r}, the new ones in {batch.space!r}; "
+                "build them for the same space"
             )
-        if max(self.size + batch.size, self.rows + len(batch.owners)) > MOST_ROWS:
-            raise ColumnError(f"a store holds at most {MOST_ROWS:,} rows; expire what is no longer valid")
+        if max(self.size + batch.size, self.rows + len(batch.owners)) > MAX_ROWS:
+            raise ColumnError(f"a store holds at most {MAX_ROWS:,} rows; expire what is no longer valid")
 
     def insert(self, batch: MessageBatch) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Add the messages of *batch*; return their rows and those of their probes."""
@@ -84,13 +85,13 @@ class MessageRows(Rows):
 
     @classmethod
     def restored(cls, coding: Coding, arrays: Arrays) -> MessageRows:
-        """Restore the rows on mapped arrays; *coding* says what their codes mean."""
+        """Restore the rows on mapped arrays, whose codes are those of *coding*."""
         rows = cls(MessageBatch.empty(coding))
         rows._restore(arrays)
         return rows
 
     def check(self) -> list[str]:
-        """Return the damage found, in words."""
+        """Return descriptions of the damage found."""
         found, alive = super().check(), np.flatnonzero(self.alive)
         if not np.array_equal(self.stored.expires[alive], self.expires_at[self.owners[alive]]):
             found.append("a place expires at another time than its message")
@@ -98,7 +99,7 @@ class MessageRows(Rows):
 
     def _view(self) -> None:
         columns = self._columns
-        self.stored = Stored(*[columns[name].values for name in Stored._fields])
+        self.stored = StoredProbes(*[columns[name].values for name in StoredProbes._fields])
         self.shapes = self._shapes()
 
 
@@ -107,7 +108,7 @@ def _ends(batch: MessageBatch) -> NDArray[np.int64]:
 
 
 def _columns(batch: MessageBatch, ends: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Return the columns of the probes of *batch*, which end at *ends*."""
+    """Return the columns of the probes of *batch*, whose messages expire at *ends*."""
     probes = batch.probes
     return {
         "boxes": probes.boxes,

@@ -1,4 +1,4 @@
-"""Tables and batches in the codes of another vocabulary."""
+"""Translates tables and batches into another coding."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = ["recoded", "recoded_messages"]
 
 
 def recoded(table: SubscriptionTable, coding: Coding) -> SubscriptionTable:
-    """Return *table* in another coding, which takes in what it does not have."""
+    """Return *table* in another coding, to which the words and attributes that it lacks are added."""
     if table.coding.fits(coding):
         return table
     vocabulary, attributes = coding.vocabulary, coding.attributes
     if vocabulary is None or attributes is None or table.vocabulary is None or table.attributes is None:
         raise ColumnError(
-            "one of the tables speaks in words, the other in bare codes; "
+            "one of the tables has words, the other was built from bare codes; "
             "build both the same way, the second with like= the first"
         )
     clauses, n = table.clauses, len(table.owners)
-    words = _translated(table.vocabulary, vocabulary, clauses.keywords, clauses.forbidden)
-    columns, textual = _translated_names(table.attributes, attributes, clauses.test_attributes)
+    words = _translate(table.vocabulary, vocabulary, clauses.keywords, clauses.forbidden)
+    columns, textual = _translate_names(table.attributes, attributes, clauses.test_attributes)
     texts = textual[clauses.test_attributes]
     lows, highs = clauses.test_lows.copy(), clauses.test_highs.copy()
     codes = lows[texts].astype(np.int64), highs[texts].astype(np.int64)
-    strings = _translated(table.attributes.strings, attributes.strings, *codes)
+    strings = _translate(table.attributes.strings, attributes.strings, *codes)
     lows[texts], highs[texts] = strings[codes[0]], strings[codes[1]]
 
     def offsets(runs: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -57,26 +57,26 @@ def recoded(table: SubscriptionTable, coding: Coding) -> SubscriptionTable:
 
 
 def recoded_messages(batch: MessageBatch, coding: Coding) -> MessageBatch:
-    """Return *batch*, which speaks in words, in another coding, which takes in what it does not have."""
+    """Return *batch*, which has words, in another coding, to which those that it lacks are added."""
     vocabulary, attributes = coding.words()
     before, names = batch.coding.words()
     probes, n = batch.probes, len(batch.owners)
-    words = _translated(before, vocabulary, probes.keywords)
-    columns, textual = _translated_names(names, attributes, probes.value_attributes)
+    words = _translate(before, vocabulary, probes.keywords)
+    columns, textual = _translate_names(names, attributes, probes.value_attributes)
     texts = textual[probes.value_attributes]
     values = probes.values.copy()
     codes = values[texts].astype(np.int64)
-    values[texts] = _translated(names.strings, attributes.strings, codes)[codes]
+    values[texts] = _translate(names.strings, attributes.strings, codes)[codes]
     owners = np.repeat(np.arange(n), np.diff(probes.value_offsets))
     renamed = Values.from_cells(n, owners, columns[probes.value_attributes], values)
     offsets, keywords = code_sets(probes.keyword_offsets, words[probes.keywords], n, "keyword")
     return replace(batch, probes=Probes(probes.boxes, offsets, keywords, *renamed), coding=coding)
 
 
-def _translated_names(
+def _translate_names(
     source: AttributeNames, target: AttributeNames, used: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Return the columns of *target* by those of *source*, and which hold strings; only *used* ones are taken in."""
+    """Return the columns of *target* by those of *source*, and which hold strings; only the *used* ones are added."""
     names = list(source)
     columns, textual = np.zeros(len(names), np.int32), np.zeros(len(names), bool)
     for number in np.unique(used):
@@ -85,8 +85,8 @@ def _translated_names(
     return columns, textual
 
 
-def _translated(source: Vocabulary, target: Vocabulary, *codes: NDArray[Any]) -> NDArray[np.int32]:
-    """Return the codes of *target* by those of *source*; only the words that *codes* name are taken in."""
+def _translate(source: Vocabulary, target: Vocabulary, *codes: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the codes of *target* by those of *source*; only the words that occur in *codes* are added."""
     used = np.unique(np.concatenate(codes))
     translation = np.zeros(len(source), np.int32)
     translation[used] = target.add(source.words.take(pa.array(used)))

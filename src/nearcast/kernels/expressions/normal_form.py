@@ -1,7 +1,8 @@
-"""A program to its normal form: :mod:`nearcast.predicates.normal_form`, on sets of words that are bits of a number.
+"""Turns a program into its normal form, as :mod:`nearcast.predicates.normal_form` does; sets of words are bits here.
 
-Lists of clauses stand on a stack. A word or a test pushes a list of one clause, a joint replaces its operands by one
-list, built where they stood. Each function here is the twin of the one there, and does the same in the same order.
+Lists of clauses are on a stack. A word or a test pushes a list of one clause; *all of* and *any of* replace their
+operands by one list, built where the operands were. Each function here is the twin of one there, and does the same in
+the same order.
 """
 
 from __future__ import annotations
@@ -31,15 +32,14 @@ __all__ = ["MAX_CLAUSES", "MAX_CLAUSE_TESTS", "STACK", "Stack", "find_normal_for
 
 MAX_CLAUSES = config.MAX_CLAUSES
 MAX_CLAUSE_TESTS = 16
-# Pairs of clauses that may be multiplied out: so few that Python's own limit on the work is never reached.
+# How many pairs of clauses may be multiplied out: so few that Python's own limit on the work is never reached.
 _MAX_PAIRS = config.MAX_NORMAL_FORM_WORK // (2 * (MAX_WORDS + MAX_CLAUSE_TESTS) + MAX_CLAUSES)
-_ABOVE = (
-    2 * MAX_CLAUSES + 1
-)  # clauses above the top of the stack: what is multiplied, the product, and the next
+# The clauses needed above the top of the stack: those being multiplied, the product, and one more.
+_ABOVE = 2 * MAX_CLAUSES + 1
 _ROOM = 4 * _ABOVE  # clauses in all
-_GATHERED = 4 * MAX_CLAUSE_TESTS  # tests of the clauses that are merged at once
+_GATHERED = 4 * MAX_CLAUSE_TESTS  # tests of all clauses that are merged at once
 
-# Lists of clauses, as words and tests of a program.
+# Lists of clauses, which refer to the words and tests of a program.
 STACK = np.dtype(
     [
         ("keywords", np.int64, _ROOM),  # a bit for each word
@@ -47,7 +47,7 @@ STACK = np.dtype(
         ("test_counts", np.int64, _ROOM),
         ("tests", np.int64, (_ROOM, MAX_CLAUSE_TESTS)),
         ("starts", np.int64, MAX_BYTES + 1),  # of each list
-        ("gathered", np.int64, _GATHERED),  # the tests of the clause in the making
+        ("gathered", np.int64, _GATHERED),  # the tests of the clause that is being made
     ],
     align=True,
 )
@@ -56,10 +56,11 @@ Stack: TypeAlias = Any
 
 @kernel
 def find_normal_form(program: Program, stack: Stack) -> Any:
-    """Write the clauses to the beginning of the stack; return how many, 0 where they are left to Python."""
+    """Write the clauses to the beginning of the stack; return how many, 0 if they are left to Python."""
     starts = stack.starts
     starts[0] = 0
-    lists: Any = np.int64(0)  # a plain 0 is a constant to Numba, which compiles what it is handed to twice
+    # A plain 0 is a constant to Numba, and the functions that take it would be compiled twice.
+    lists: Any = np.int64(0)
     top = pairs = lists
     for at in range(program.step_count):
         step, operand = program.steps[at, 0], program.steps[at, 1]
@@ -90,7 +91,7 @@ def find_normal_form(program: Program, stack: Stack) -> Any:
 
 @kernel
 def _disjunction(begin: int, end: int, program: Program, stack: Stack) -> Any:
-    """Reduce the clauses begin:end to those that no other makes superfluous; return the new end, -1 if too many."""
+    """Reduce the clauses begin:end to those that no other makes redundant; return the new end, -1 if too many."""
     kept = begin
     for clause in range(begin, end):
         kept = _add(stack, begin, kept, clause, program)
@@ -101,9 +102,9 @@ def _disjunction(begin: int, end: int, program: Program, stack: Stack) -> Any:
 
 @kernel
 def _conjunction(lists: int, size: int, top: int, pairs: int, program: Program, stack: Stack) -> Any:
-    """Multiply out *size* lists of clauses from list *lists* on; return (new end, pairs so far), -1 if too many."""
+    """Multiply out *size* lists of clauses from list *lists* on; return (new end or -1 if too many, pairs so far)."""
     starts = stack.starts
-    # Lists of one clause are merged at once; only real alternatives multiply.
+    # Lists of one clause are merged in one go; only real alternatives multiply.
     if not _gather(stack, top, lists, size):
         return -1, pairs
     kept = top + _simplify(program, stack, top)
@@ -131,9 +132,9 @@ def _conjunction(lists: int, size: int, top: int, pairs: int, program: Program, 
 
 @kernel
 def _add(stack: Stack, begin: int, end: int, clause: int, program: Program) -> Any:
-    """Add *clause* to begin:end unless one of them makes it superfluous, and drop those that it makes superfluous.
+    """Add *clause* to begin:end unless one of these makes it redundant, and drop those that it makes redundant.
 
-    Return the new end, -1 if there are too many. The clause stands at *end* or behind it.
+    Return the new end, -1 if there are too many. The clause is at *end* or after it.
     """
     for other in range(begin, end):
         if _implies(stack, clause, other, program):
@@ -149,7 +150,7 @@ def _add(stack: Stack, begin: int, end: int, clause: int, program: Program) -> A
 
 @kernel
 def _implies(stack: Stack, clause: int, other: int, program: Program) -> Any:
-    """Tell whether every message that matches *clause* is seen to match *other* too."""
+    """Tell whether every message that matches *clause* is known to match *other* too."""
     if stack.keywords[other] & ~stack.keywords[clause] or stack.forbidden[other] & ~stack.forbidden[clause]:
         return False
     for j in range(stack.test_counts[other]):
@@ -168,9 +169,9 @@ def _implies(stack: Stack, clause: int, other: int, program: Program) -> Any:
 # --- Merging -------------------------------------------------------------------------------------------------------
 @kernel
 def _gather(stack: Stack, to: int, lists: int, size: int) -> Any:
-    """Unite the words and tests of the lists of one clause as the clause *to*; False if there are too many tests.
+    """Unite the clauses of all lists of one clause as the clause *to*; return False if there are too many tests.
 
-    Its tests are gathered beside, still to be simplified.
+    Its tests are in ``gathered``, still to be simplified.
     """
     _clear(stack, to)
     for part in range(lists, lists + size):
@@ -182,7 +183,7 @@ def _gather(stack: Stack, to: int, lists: int, size: int) -> Any:
 
 @kernel
 def _gather_one(stack: Stack, clause: int, to: int) -> Any:
-    """Unite a clause with the clause *to*, whose tests are gathered beside; False if there are too many."""
+    """Unite a clause with the clause *to*, whose tests are in ``gathered``; return False if there are too many."""
     stack.keywords[to] |= stack.keywords[clause]
     stack.forbidden[to] |= stack.forbidden[clause]
     count = stack.test_counts[to]
@@ -205,7 +206,7 @@ def _merge(stack: Stack, left: int, right: int, to: int, program: Program) -> An
 
 @kernel
 def _simplify(program: Program, stack: Stack, to: int) -> Any:
-    """Write the gathered tests of the clause *to* in fewer tests, an attribute at a time in the order of appearance.
+    """Simplify the gathered tests of the clause *to*, one attribute at a time in the order of appearance.
 
     Return 1, 0 if the clause contradicts itself, -1 if it has too many tests.
     """
@@ -234,7 +235,7 @@ def _simplify(program: Program, stack: Stack, to: int) -> Any:
 
 @kernel
 def _simplify_attribute(program: Program, stack: Stack, to: int, first: int, count: int) -> Any:
-    """Write the gathered tests first:count of the attribute of *first* in fewer; return as :func:`_simplify` does."""
+    """Simplify the gathered tests first:count of the attribute of *first*; return what :func:`_simplify` does."""
     names, flags, gathered = program.test_names, program.test_flags, stack.gathered
     name, text = names[gathered[first]], flags[gathered[first]] & TEXT
     within: Any = np.int64(-1)
@@ -310,14 +311,14 @@ def _meet(program: Program, a: int, b: int) -> Any:
 
 @kernel
 def _intersection(program: Program, a: int, b: int) -> Any:
-    """Return the test for what two ranges have in common, -1 if there is no room for it."""
+    """Return the test for the intersection of two ranges; -1 if there is no room for it."""
     low, high, flags = _common(program, a, b)
     return add_test(program, program.test_names[a], low, high, flags)
 
 
 @kernel
 def _common(program: Program, a: int, b: int) -> Any:
-    """Return (low, high, flags) of what two ranges have in common; low is above high where it is nothing."""
+    """Return (low, high, flags) of the intersection of two ranges; low is above high if it is empty."""
     lows, highs, flags = program.test_lows, program.test_highs, program.test_flags
     low, low_open = lows[a], flags[a] & LOW_OPEN
     if lows[b] > low or (lows[b] == low and flags[b] & LOW_OPEN):

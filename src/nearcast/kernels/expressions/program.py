@@ -1,7 +1,7 @@
-"""The program of an expression: how to build its normal form, operands first, with the words and tests it speaks of.
+"""The program of an expression: the steps that build its normal form, operands first, and the words and tests in it.
 
 ``coffee (tea OR milk)`` is *need coffee, need tea, need milk, any of 2, all of 2*. Negation is pushed down to words and
-tests as they are read, so that a program has none.
+tests as they are read, so a program has no step for it.
 """
 
 from __future__ import annotations
@@ -40,37 +40,36 @@ __all__ = [
     "string_number",
 ]
 
-# What is larger is left to Python.
+# Anything larger is left to Python.
 MAX_BYTES = 1_024  # of an expression
-MAX_DEPTH = min(
-    16, config.MAX_EXPRESSION_DEPTH // 4
-)  # a level here is at most two in the tree of an expression
-MAX_WORDS = 60  # different ones: a set of words is the bits of one number
+# A level here is at most two levels of the tree of an expression.
+MAX_DEPTH = min(16, config.MAX_EXPRESSION_DEPTH // 4)
+MAX_WORDS = 60  # distinct ones, because a set of words is the bits of one number
 MAX_TESTS = 64
 _MAX_STEPS = 2 * MAX_BYTES  # a word or a test has at least one byte, a joint at least two operands
 _LONGEST = config.MAX_KEYWORD_CHARS
 
 NEED, FORBID, TEST, ANYTHING, NOTHING, ALL_OF, ANY_OF = range(7)  # the steps
-TEXT = 8  # a flag of a test, beside LOW_OPEN, HIGH_OPEN and NEGATED: its ends are the number of a string
+TEXT = 8  # a flag of a test, besides LOW_OPEN, HIGH_OPEN and NEGATED: its ends are the number of a string
 
-# Room that serves one expression after the other. Records are handed on as one pointer, tuples of arrays are not.
+# The working space for one expression after another. A record is passed as one pointer; a tuple of arrays is not.
 PROGRAM = np.dtype(
     [
         ("step_count", np.int64),
-        ("steps", np.int64, (_MAX_STEPS, 2)),  # what to do; with which word or test, or how many operands
+        ("steps", np.int64, (_MAX_STEPS, 2)),  # the step; its word or test, or how many operands it has
         ("word_count", np.int64),
         ("word_offsets", np.int64, MAX_WORDS + 1),  # word w is letters[word_offsets[w]:word_offsets[w + 1]]
         ("letters", np.uint8, 2 * MAX_BYTES),  # UTF-8; a letter can fold to a longer one
         ("name_count", np.int64),
-        ("names", np.int64, (MAX_TESTS, 2)),  # where the names of attributes stand in the text
+        ("names", np.int64, (MAX_TESTS, 2)),  # where the names of attributes begin and end in the text
         ("string_count", np.int64),
-        ("strings", np.int64, (MAX_TESTS, 2)),  # where the values do
+        ("strings", np.int64, (MAX_TESTS, 2)),  # where string values begin and end in the text
         ("test_count", np.int64),
         ("test_names", np.int64, MAX_TESTS),
         ("test_lows", np.float64, MAX_TESTS),
         ("test_highs", np.float64, MAX_TESTS),
         ("test_flags", np.int64, MAX_TESTS),
-        # What the reader is at: the token, where the text ends, and the open parentheses.
+        # The state of the reader: the token, where the text ends, and the open parentheses.
         ("kind", np.int64),
         ("begin", np.int64),
         ("end", np.int64),
@@ -102,7 +101,7 @@ def add_step(program: Program, step: int, operand: int) -> None:
 def add_word_steps(
     data: NDArray[np.uint8], begin: int, end: int, folds: NDArray[np.uint16], negated: int, program: Program
 ) -> Any:
-    """Add a step for each different keyword of a text; return how many, 0 where the text is left to Python."""
+    """Add a step for each distinct keyword of a text; return how many, 0 if the text is left to Python."""
     first = program.step_count
     filled = program.word_offsets[program.word_count]
     chars = 0
@@ -147,7 +146,7 @@ def _write_letter(letters: NDArray[np.uint8], at: int, char: Any) -> Any:
 
 @kernel
 def _word_number(program: Program, end: int) -> Any:
-    """Return the number of the word that ends the letters at *end*; a new one is kept. -1 if there is no room."""
+    """Return the number of the last word, whose letters end at *end*; a new word is added. -1 if there is no room."""
     letters, offsets, count = program.letters, program.word_offsets, program.word_count
     for word in range(count):
         if _same(letters, offsets[word], offsets[word + 1], offsets[count], end):
@@ -180,7 +179,7 @@ def string_number(data: NDArray[np.uint8], begin: int, end: int, program: Progra
 
 @kernel
 def _find_span(data: NDArray[np.uint8], begin: int, end: int, spans: NDArray[np.int64], count: int) -> Any:
-    """Return which of *count* spans reads like data[begin:end]; it is written behind them if none does. -1: no room."""
+    """Return which of *count* spans equals data[begin:end]; if none does, it is added. -1 if there is no room."""
     for i in range(count):
         if _same(data, spans[i, 0], spans[i, 1], begin, end):
             return i

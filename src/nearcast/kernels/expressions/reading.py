@@ -1,7 +1,7 @@
-"""Tokens to a program: the grammar of :mod:`nearcast.language.reading`, without its errors.
+"""Turns tokens into a program: the grammar of :mod:`nearcast.language.reading`, without its errors.
 
-Parts of the same kind are joined in one step, as ``AllOf`` and ``AnyOf`` flatten theirs: what was joined by AND is
-dissolved when it becomes a part of another conjunction, unless it is negated; the same holds for OR.
+Parts of the same kind are joined in one step, as ``AllOf`` and ``AnyOf`` flatten theirs: a conjunction that becomes a
+part of another conjunction is dissolved, unless it is negated. The same holds for disjunctions.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED
 
 __all__ = ["read"]
 
-# How an operand is joined at its top; WRONG where it is left to Python.
+# How the parts of an operand are joined at its top; _WRONG if the expression is left to Python.
 _ALONE, _BY_AND, _BY_OR, _WRONG = range(4)
-# Of an open parenthesis: its alternatives, the parts of the last one, the NOTs before the next part, and whether all
-# this is negated by those outside.
+# The state of an open parenthesis: how many alternatives it has, how many parts the last of them has, how many NOTs
+# stand before the next part, and whether NOTs outside negate it all.
 _ALTERNATIVES, _PARTS, _NOTS, _NEGATED = range(4)
 
 
 @kernel
 def read(data: NDArray[np.uint8], start: int, stop: int, folds: NDArray[np.uint16], program: Program) -> bool:
-    """Read the expression data[start:stop] into *program*; return False where it is left to Python."""
+    """Read the expression data[start:stop] into *program*; return False if it is left to Python."""
     clear(program)
     if stop - start > MAX_BYTES:
         return False
@@ -72,7 +72,7 @@ def read(data: NDArray[np.uint8], start: int, stop: int, folds: NDArray[np.uint1
     levels = program.levels
     levels[0] = 0
     level = depth = 0
-    awaited = True  # whether a word, a test or a parenthesis must come
+    awaited = True  # whether a word, a test or a parenthesis must come next
     joint: Any = np.int64(_ALONE)  # of the last operand
     size: Any = np.int64(1)
     while True:
@@ -109,7 +109,9 @@ def read(data: NDArray[np.uint8], start: int, stop: int, folds: NDArray[np.uint1
             here = levels[level]
             _take(data, folds, program)
         else:
-            awaited = True  # parts side by side are joined by AND; what can be none is refused as an operand
+            awaited = (
+                True  # parts side by side are joined by AND; what cannot be a part is refused as an operand
+            )
             if kind == AND:
                 _take(data, folds, program)
             continue
@@ -132,7 +134,7 @@ def _take(data: NDArray[np.uint8], folds: NDArray[np.uint16], program: Program) 
 
 @kernel
 def _end_conjunction(here: NDArray[np.int64], joint: int, size: int, program: Program) -> Any:
-    """Join the parts of the last alternative, given how the last part is joined; return (joint, size) of it."""
+    """Join the parts of the last alternative, given (joint, size) of its last part; return those of the result."""
     parts = here[_PARTS]
     here[_PARTS] = 0
     if parts > 1:
@@ -170,7 +172,7 @@ def _operand(data: NDArray[np.uint8], folds: NDArray[np.uint16], negated: int, p
                 return _WRONG, 0
             name = attribute_number(data, begin, end, program)
             return _membership(data, folds, name, excluded, negated, program)
-    if kind == NUMBER and not 48 <= data[begin] <= 57:  # with a sign or a dot before its digits it is no word
+    if kind == NUMBER and not 48 <= data[begin] <= 57:  # a sign or a dot comes first, so it is not a word
         return _WRONG, 0
     size = add_word_steps(data, begin, end, folds, negated, program)
     if size > 1:
@@ -189,7 +191,10 @@ def _comparison(
     negated: int,
     program: Program,
 ) -> Any:
-    """Read on after the token *kind* at the sign: ``name < value``, or ``number < name [< number]``."""
+    """Read a comparison from its sign on: ``name < value``, or ``number < name [< number]``.
+
+    *kind*, *begin* and *end* are those of the token before the sign.
+    """
     sign = program.kind
     _take(data, folds, program)
     if kind == NAME:
@@ -204,7 +209,7 @@ def _comparison(
     _take(data, folds, program)
     ordered = sign <= GREATER_EQUAL
     low, high, flags = value, value, text
-    if program.kind <= UNEQUAL:  # between two numbers, both signs in one direction
+    if program.kind <= UNEQUAL:  # a range between two numbers, with both signs in the same direction
         second = program.kind
         _take(data, folds, program)
         if kind != NUMBER or program.kind != NUMBER or not ordered:
@@ -244,7 +249,7 @@ def _membership(
     negated: int,
     program: Program,
 ) -> Any:
-    """Read on at IN: the values in parentheses."""
+    """Read a list of values in parentheses, from IN on."""
     first = program.step_count
     _take(data, folds, program)
     if program.kind != OPEN:
@@ -273,7 +278,7 @@ def _membership(
 
 @kernel
 def _value(data: NDArray[np.uint8], program: Program) -> Any:
-    """Return (TEXT, number of the string) or (0, number) of the token; NaN where that is left to Python."""
+    """Return (TEXT, number of the string) or (0, number) of the token; with NaN if it is left to Python."""
     if program.kind == NUMBER:
         return 0, number_value(data, program.begin, program.end)
     if program.kind != STRING:

@@ -1,7 +1,7 @@
-"""The tokens of an expression: what ``TOKEN`` of :mod:`nearcast.language.grammar` finds, byte by byte.
+"""Finds the tokens of an expression byte by byte, as ``TOKEN`` of :mod:`nearcast.language.grammar` does.
 
-A letter that is not ASCII is looked up in a table of folds, ``folds[character]``: what the letter becomes in a keyword,
-or 0 where a word with it takes more than going letter by letter.
+A letter that is not ASCII is looked up in a table of folds: ``folds[character]`` is what the letter becomes in a
+keyword, or 0 if a word that contains it cannot be folded letter by letter.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = [
     "number_value",
 ]
 
-# The kinds of tokens. The signs of comparisons come first; the mirror image of one of the first four is its ^ 1.
+# The kinds of tokens. The signs of comparisons come first; ``sign ^ 1`` is the mirror image of one of the first four.
 LESS, GREATER, LESS_EQUAL, GREATER_EQUAL, EQUAL, UNEQUAL = range(6)
 END, AND, OR, NOT, IN, OPEN, CLOSE, COMMA, STAR, WORD, NAME, NUMBER, STRING = range(6, 19)
-UNKNOWN = 19  # something for Python to look at
+UNKNOWN = 19  # left to Python
 # A NAME is a word that can name an attribute; a NUMBER that begins with a digit can be a word.
 
 _SPACES, _LETTERS, _DIGITS, _INSIDE, _AFTER_NUMBERS, _OTHERS = 1, 2, 3, 4, 5, 6
@@ -55,20 +55,20 @@ for _chars, _class in (
     ('()<>=!,"`*', _AFTER_NUMBERS),
 ):
     _CLASSES[np.frombuffer(_chars.encode(), np.uint8)] = _class
-_ALONE = np.full(256, UNKNOWN, np.int64)  # the tokens of one character
+_ALONE = np.full(256, UNKNOWN, np.int64)  # by character: the token that it is on its own
 _ALONE[np.frombuffer(b"(),*<=>", np.uint8)] = OPEN, CLOSE, COMMA, STAR, LESS, EQUAL, GREATER
-_BEFORE_EQUAL = np.full(256, UNKNOWN, np.int64)  # those of a character and an equals sign
+_BEFORE_EQUAL = np.full(256, UNKNOWN, np.int64)  # by character: the token that it is before an equals sign
 _BEFORE_EQUAL[np.frombuffer(b"<=>!", np.uint8)] = LESS_EQUAL, EQUAL, GREATER_EQUAL, UNEQUAL
 _BELOW, _SAME, _ABOVE, _QUOTE, _BACKSLASH, _UNDERSCORE, _DOT, _PLUS, _MINUS, _HASH, _AT = b'<=>"\\_.+-#@'
 _OR, _IN, _AND, _NOT, _WITHIN = (int.from_bytes(word) for word in (b"or", b"in", b"and", b"not", b"within"))
-# A whole number of so many digits is exact in 64 bits, and so is the power of ten below it.
+# A whole number of up to this many digits is exact as a float64, and so is this power of ten.
 _EXACT_DIGITS = 15
 _POWERS = 10.0 ** np.arange(_EXACT_DIGITS + 1)
 
 
 @kernel
 def next_token(data: NDArray[np.uint8], at: int, stop: int, folds: NDArray[np.uint16]) -> Any:
-    """Return (kind, begin, end) of the token that comes at or after *at* in data[:stop]."""
+    """Return (kind, begin, end) of the first token at or after *at* in data[:stop]."""
     while at < stop and _CLASSES[data[at]] == _SPACES:
         at += 1
     if at == stop:
@@ -87,7 +87,7 @@ def next_token(data: NDArray[np.uint8], at: int, stop: int, folds: NDArray[np.ui
             end += 1
         if end < stop and data[end] == _QUOTE:
             return STRING, at, end + 1
-        return UNKNOWN, at, end  # what an escape means is for Python
+        return UNKNOWN, at, end  # Python reads escapes
     if _CLASSES[first] == _DIGITS or first in (_PLUS, _MINUS, _DOT):
         end = _number_end(data, at, stop)
         if end > at:
@@ -97,7 +97,7 @@ def next_token(data: NDArray[np.uint8], at: int, stop: int, folds: NDArray[np.ui
 
 @kernel
 def _number_end(data: NDArray[np.uint8], at: int, stop: int) -> Any:
-    """Return where the number at *at* ends; *at* itself where there is none."""
+    """Return where the number at *at* ends; *at* itself if there is none."""
     end = at + 1 if data[at] == _PLUS or data[at] == _MINUS else at
     digits = 0
     while end < stop and _CLASSES[data[end]] == _DIGITS:
@@ -123,9 +123,9 @@ def _number_end(data: NDArray[np.uint8], at: int, stop: int) -> Any:
 
 @kernel
 def number_value(data: NDArray[np.uint8], begin: int, end: int) -> Any:
-    """Return the value of a number token, NaN where it takes more than one exact division.
+    """Return the value of a number token, or NaN if one exact division is not enough to compute it.
 
-    A whole number below 10^15 divided by a power of ten up to 10^15 is rounded once, so it is what ``float`` reads.
+    A whole number below 10^15 divided by a power of ten up to 10^15 is rounded once, so ``float`` gives the same value.
     """
     mantissa: Any = 0
     digits, decimals, after_dot = 0, 0, False
@@ -146,12 +146,12 @@ def number_value(data: NDArray[np.uint8], begin: int, end: int) -> Any:
 
 @kernel
 def _word(data: NDArray[np.uint8], at: int, stop: int, folds: NDArray[np.uint16]) -> Any:
-    """Return the word, name or operator at *at*; UNKNOWN where none begins."""
+    """Return the word, name or operator at *at*; UNKNOWN if none begins there."""
     begin = at
     if data[at] == _HASH or data[at] == _AT:
         at += 1
     named = at == begin  # no mark in front, no digit first, nothing but dots inside
-    inside = False  # whether something of the word stands before
+    inside = False  # whether a part of the word has been read
     while at < stop:
         joint = at
         if inside and _CLASSES[data[at]] == _INSIDE:
@@ -179,7 +179,7 @@ def _word(data: NDArray[np.uint8], at: int, stop: int, folds: NDArray[np.uint16]
 
 @kernel
 def _operator(data: NDArray[np.uint8], begin: int, end: int) -> Any:
-    """Return which operator the word is, in any case; WORD where it is none, UNKNOWN for WITHIN."""
+    """Return which operator the word is, in upper or lower case; WORD if it is none, UNKNOWN for WITHIN."""
     size = end - begin
     if size != 2 and size != 3 and size != 6:
         return WORD
@@ -199,9 +199,9 @@ def _operator(data: NDArray[np.uint8], begin: int, end: int) -> Any:
 
 @kernel
 def folded(data: NDArray[np.uint8], at: int, stop: int, folds: NDArray[np.uint16]) -> Any:
-    """Return (what the character at *at* becomes in a keyword, how many bytes it has); 0 where it becomes nothing.
+    """Return (fold, size): what the character at *at* becomes in a keyword, or 0, and how many bytes it has.
 
-    The bytes are UTF-8, as Arrow's are.
+    The bytes are UTF-8, like those of Arrow.
     """
     first = np.int64(data[at])
     if first < 0x80:

@@ -1,4 +1,4 @@
-"""Normal forms to blocks of clauses, whose words, names and values are still strings."""
+"""Writes normal forms to blocks of clauses, whose words, names and values are still strings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nearcast.kernels.expressions.reading import read
 
 __all__ = ["BLOCK", "new_room", "read_expressions"]
 
-# Room for a block of clauses; those of any one expression fit.
+# The sizes of a block; the clauses of any single expression fit.
 _CLAUSES = max(16_384, MAX_CLAUSES)
 _TESTS = max(16_384, MAX_CLAUSES * MAX_CLAUSE_TESTS)
 _STRINGS = max(65_536, MAX_CLAUSES * MAX_WORDS, _TESTS)
@@ -44,7 +44,7 @@ BLOCK = np.dtype(
         ("keywords", _STRING_LIST),
         ("forbidden", _STRING_LIST),
         ("test_names", _STRING_LIST),
-        ("test_strings", _STRING_LIST),  # of the tests that ask for a string, in their order
+        ("test_strings", _STRING_LIST),  # of the tests for a string, in their order
         ("test_lows", np.float64, _TESTS),
         ("test_highs", np.float64, _TESTS),
         ("test_flags", np.uint8, _TESTS),
@@ -58,7 +58,7 @@ _ROOM = np.dtype([("program", PROGRAM), ("stack", STACK), ("block", BLOCK)], ali
 
 
 def new_room() -> Any:
-    """Return what :func:`read_expressions` works in: one record, whose ``block`` is what it has written."""
+    """Return the working space of :func:`read_expressions`: one record, whose ``block`` receives the clauses."""
     return np.zeros(1, _ROOM).view(np.recarray)
 
 
@@ -71,9 +71,9 @@ def read_expressions(
     room: Any,
     clause_counts: NDArray[np.int64],
 ) -> Any:
-    """Write the clauses of expression *first* and of those after it to a block until it is full; return the next.
+    """Write the clauses of expressions from *first* on to a block until it is full; return the next expression.
 
-    An expression that is left to Python gets 0 as its *clause_counts*.
+    The entry of *clause_counts* is 0 for an expression that is left to Python.
     """
     program, stack, block = room[0].program, room[0].stack, room[0].block
     block.clauses = 0

@@ -20,7 +20,7 @@ from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
-from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
+from nearcast.kernels.verify import NEGATED, Clauses, StoredProbes, keep_satisfying, keep_valid
 from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, Pool, homes_for
 from nearcast.matching.structures.mo_tree.choice import DIRECTORY
@@ -216,7 +216,7 @@ class _Sample(NamedTuple):
     values: NDArray[np.float64]
 
     @classmethod
-    def of(cls, stored: Stored, rows: NDArray[np.int64]) -> _Sample:
+    def of(cls, stored: StoredProbes, rows: NDArray[np.int64]) -> _Sample:
         """Return those of the given probe rows."""
         _, attributes = runs_take(stored.value_runs, stored.value_attributes, rows)
         _, values = runs_take(stored.value_runs, stored.values, rows)
@@ -249,7 +249,7 @@ def _assign(
     scales: Scales,
     fields: NDArray[np.int32],
     cells: int,
-    stored: Stored,
+    stored: StoredProbes,
     rows: NDArray[np.int64],
     entries: Entries,
 ) -> None:
@@ -275,7 +275,7 @@ def _assign(
 
 
 class _Searched(NamedTuple):
-    stored: Stored
+    stored: StoredProbes
     scales: Scales
     fields: NDArray[np.int32]  # the scales whose cells are in the codes
     cells: int  # of a layer of the directory

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses, Stored, keep_satisfying, keep_valid
+from nearcast.kernels.verify import Clauses, StoredProbes, keep_satisfying, keep_valid
 from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 
 __all__ = ["MessageScan"]
@@ -44,7 +44,7 @@ class MessageScan(MessageStructure):
 
 
 class _Scanned(NamedTuple):
-    stored: Stored
+    stored: StoredProbes
     alive: NDArray[np.bool_]
 
 

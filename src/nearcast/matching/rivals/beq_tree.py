@@ -27,7 +27,7 @@ from nearcast.columns.parts import nested, part_of
 from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import NEGATED, Clauses, Stored, keep_satisfying, keep_valid
+from nearcast.kernels.verify import NEGATED, Clauses, StoredProbes, keep_satisfying, keep_valid
 from nearcast.matching.rivals.blocks import Blocks
 from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
 
@@ -366,7 +366,7 @@ def _bounds(
 
 
 class _Searched(NamedTuple):
-    stored: Stored
+    stored: StoredProbes
     cells: Cells
     lists: Lists
     longest: int  # the most entries of a cell, or more

@@ -19,7 +19,7 @@ from nearcast import config
 from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses, Stored, keep_satisfying, keep_valid
+from nearcast.kernels.verify import Clauses, StoredProbes, keep_satisfying, keep_valid
 from nearcast.matching.rivals.box_tree import BoxTree
 from nearcast.matching.rivals.counting import PLACES, Predicates, predicates_of
 from nearcast.matching.structure import Answers, MessageStructure, Moment, Progress, View, silent
@@ -99,7 +99,7 @@ class MessageRStarTree(MessageStructure):
 
 
 class _Searched(NamedTuple):
-    stored: Stored
+    stored: StoredProbes
     tree: BoxTree
 
 
@@ -126,7 +126,7 @@ def _search(
 
 @kernel
 def _verify(
-    stored: Stored,
+    stored: StoredProbes,
     clauses: Clauses,
     moment: Moment,
     start: int,
