@@ -191,7 +191,11 @@ def test_insertions_in_order_do_not_make_a_list_of_a_tree(index):
     graph = RelationGraph(index)
     graph.subscribe(SubscriptionTable.from_arrays(boxes, [0] * (n + 1), []))
     assert graph.stats()["depth"] <= 60
+    assert graph.stats()["layouts"] == 1
+    assert graph.stats()["rebuilt_subtrees"] > 0
     assert len(graph.forwarded) == n
+    asked = SubscriptionTable.from_arrays(boxes + [0.1, 0.1, -0.1, -0.1], [0] * (n + 1), [])
+    assert graph.covering(asked).rows.tolist() == list(range(n))
 
 
 def test_an_axis_may_come_later():

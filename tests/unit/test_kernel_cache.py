@@ -160,10 +160,10 @@ def test_types_of_one_name_are_told_apart():
 
 
 def test_the_choice_of_a_covering_index_is_visible():
-    """What is compiled with an index by registration depends on the kernels of the index."""
-    from nearcast.covering import kd_tree, replay
+    """What is compiled for an index depends on the kernels of the index."""
+    from nearcast.covering import kd_tree
 
-    reached, waiting = set(), [replay.step.py_func]
+    reached, waiting = set(), [kd_tree.KDTree.kernels.step.py_func]
     while waiting:
         function = waiting.pop()
         if function not in reached:

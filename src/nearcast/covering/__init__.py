@@ -1,4 +1,4 @@
-"""Is this already asked for? Subscriptions that cover others, and what must be forwarded."""
+"""Subscriptions that cover others, and which of them must be forwarded between brokers."""
 
 from nearcast.covering.graph import RelationGraph, Replayed, Subscribed, Unsubscribed
 

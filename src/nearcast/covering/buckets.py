@@ -1,9 +1,11 @@
-"""Buckets of points, for dominance: which of them dominate a query? The leaves of every index here.
+"""Buckets of points: which of them dominate a query (Definition 3)? Every index keeps its points in these.
 
-A bucket keeps its points dimension by dimension, in single precision, so that one instruction compares several points;
-rounding keeps the order, so what dominates is among the survivors, and the caller decides exactly. Its *top* is the
-corner that dominates all of them: a query that it does not dominate has nothing to look for. Buckets have room for 4
-points, then 8, up to the limit, and beyond it only where points are alike; freed room is used again by its size.
+A bucket stores its points dimension by dimension, in single precision, so that one instruction compares several of
+them. Rounding keeps the order, so whatever dominates the query survives the comparison, and the caller decides exactly.
+The *top* of a bucket is the corner that dominates all its points: if it does not dominate the query, no point does.
+
+A bucket has room for 4 points, then 8, up to the overflow limit. It grows beyond that only where its points are all
+alike, so that nothing can split it. The rooms come from :mod:`nearcast.kernels.slabs`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
+from nearcast.covering.growing import GrowingArrays
 from nearcast.kernels import kernel
+from nearcast.kernels.slabs import END, allot, empty_slabs, release, size_class
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,15 +25,14 @@ if TYPE_CHECKING:
     from nearcast.columns.parts import Arrays
 
 __all__ = [
+    "LARGEST",
     "LEAST",
     "LIMIT",
+    "NUMBERS",
+    "BucketPool",
     "Buckets",
     "below_top",
-    "bucket_arrays",
-    "buckets_from_arrays",
-    "empty_buckets",
     "free_bucket",
-    "grown_buckets",
     "has_room",
     "new_bucket",
     "padded",
@@ -39,147 +42,125 @@ __all__ = [
     "take_out",
 ]
 
-LEAST = 4  # places of the smallest bucket
-LIMIT = config.COVERING_BUCKET
+LEAST = 4  # points that the smallest bucket has room for
+LIMIT = config.COVERING_BUCKET  # points of a full bucket: the paper's overflow limit
 _STEP = 4  # dimensions that are compared together
-_KINDS = 30  # sizes of buckets: powers of two
-# Entries of ``used``.
-NUMBERS, PLACES, FREE_NUMBER, LARGEST = range(4)
+_CHUNK = (LIMIT - 1).bit_length()  # the pool grows by rooms for 2^_CHUNK points, or larger ones
+_LARGEST_CLASS = 30  # of the rooms of buckets
+# Entries of ``used``: buckets numbered so far, the first free number (-1 for none), the room of the largest bucket.
+NUMBERS, FREE_NUMBER, LARGEST = range(3)
 
 _RECORD = np.dtype([("at", np.int32), ("size", np.int32), ("capacity", np.int32), ("node", np.int32)])
+_FIELDS = ("at", "size", "capacity", "node")
+_BY_PLACE = ("rows", "signs", "coordinates")
 
 
 class Buckets(NamedTuple):
-    """All buckets, as kernels see them. The places of bucket b are those from at[b] on, capacity[b] of them."""
+    """All buckets, as kernels see them. Bucket b has the places from at[b] on, capacity[b] of them."""
 
     at: NDArray[np.int32]
     size: NDArray[np.int32]
     capacity: NDArray[np.int32]
-    node: NDArray[np.int32]  # what the bucket hangs on; the next free number of a bucket that is free
+    node: NDArray[np.int32]  # the tree node that the bucket belongs to; of a free bucket, the next free number
     tops: NDArray[np.float32]  # [buckets, dimensions]
-    rows: NDArray[np.int32]  # by place; the next free place of the same size, where a bucket is free
+    rows: NDArray[np.int32]  # by place: the clause row of the point; free rooms are chained through it
     signs: NDArray[np.uint64]  # by place: bits that a query must have
     coordinates: NDArray[np.float32]  # by place: those of a bucket are [dimensions, capacity]
-    homes: NDArray[np.int32]  # of each row its bucket, -1 for none
-    free: NDArray[np.int32]  # by size: the first free place, -1 for none
+    homes: NDArray[np.int32]  # by clause row: its bucket, -1 for none
+    slabs: NDArray[np.int64]  # the allocator of places
     used: NDArray[np.int64]
 
 
 def padded(dimensions: int) -> int:
-    """Return how many dimensions are kept for so many: compared in steps."""
+    """Return how many dimensions are stored for this many, since they are compared in steps."""
     return -(-dimensions // _STEP) * _STEP
 
 
-def empty_buckets(dimensions: int) -> Buckets:
-    """Return no buckets yet."""
-    records: Any = np.zeros(0, _RECORD)
-    return Buckets(
-        records["at"],
-        records["size"],
-        records["capacity"],
-        records["node"],
-        np.empty((0, padded(dimensions)), np.float32),
-        np.empty(0, np.int32),
-        np.empty(0, np.uint64),
-        np.empty(0, np.float32),
-        np.empty(0, np.int32),
-        np.full(_KINDS, -1, np.int32),
-        np.array([0, 0, -1, LEAST]),
-    )
+class BucketPool:
+    """The arrays of buckets, which grow; kernels see :attr:`view`."""
 
-
-def grown_buckets(old: Buckets, rows: int, points: int) -> Buckets:
-    """Return the buckets with room for the given rows, and for so many more points."""
-    numbers = int(old.used[NUMBERS]) + 2 * points
-    places = int(old.used[PLACES]) + _needed(old.used, points)
-    if numbers > len(old.at):
-        numbers += numbers // 2
-        records = np.zeros(numbers, _RECORD)
-        for name in _RECORD.names or ():
-            records[name][: len(old.at)] = getattr(old, name)
-        tops = np.empty((numbers, old.tops.shape[1]), np.float32)
-        tops[: len(old.tops)] = old.tops
-        old = old._replace(**{name: records[name] for name in _RECORD.names or ()}, tops=tops)
-    if places > len(old.rows):
-        places += places // 2
-        old = old._replace(
-            rows=_longer(old.rows, places),
-            signs=_longer(old.signs, places),
-            coordinates=_longer(old.coordinates, places * old.tops.shape[1]),
+    def __init__(self, dimensions: int) -> None:
+        width = padded(dimensions)
+        self.restore(
+            {
+                **{name: np.empty(0, np.int32) for name in _FIELDS},
+                "tops": np.empty((0, width), np.float32),
+                "rows": np.empty(0, np.int32),
+                "signs": np.empty(0, np.uint64),
+                "coordinates": np.empty(0, np.float32),
+                "homes": np.empty(0, np.int32),
+                "slabs": empty_slabs(_LARGEST_CLASS),
+                "used": np.array([0, -1, LEAST]),
+            }
         )
-    if rows > len(old.homes):
-        homes = np.full(rows + rows // 2, -1, np.int32)
-        homes[: len(old.homes)] = old.homes
-        old = old._replace(homes=homes)
-    return old
 
+    @property
+    def width(self) -> int:
+        """How many dimensions are stored."""
+        return int(self._arrays["tops"].shape[1])
 
-def bucket_arrays(buckets: Buckets) -> dict[str, NDArray[Any]]:
-    """Return the flat arrays that :func:`buckets_from_arrays` takes: what is in use."""
-    numbers, places = int(buckets.used[NUMBERS]), int(buckets.used[PLACES])
-    lengths = dict.fromkeys((*(_RECORD.names or ()), "tops"), numbers)
-    lengths |= {"rows": places, "signs": places, "coordinates": places * buckets.tops.shape[1]}
-    return {name: array[: lengths.get(name)] for name, array in buckets._asdict().items()}
+    def make_room(self, rows: int, points: int) -> None:
+        """Make room for clause rows up to *rows*, and for so many more points wherever they go."""
+        self.reserve(rows, 2 * points, int(_needed(self.view.used, points)))
 
+    def reserve(self, rows: int, numbers: int, places: int) -> None:
+        """Make room for clause rows up to *rows*, and for so many more buckets and places."""
+        arrays, view = self._arrays, self.view
+        numbers += int(view.used[NUMBERS])
+        places += int(view.slabs[END])
+        arrays.make_room("records", numbers)
+        arrays.make_room("tops", numbers)
+        arrays.make_room("homes", rows, -1)
+        arrays.make_room("rows", places)
+        arrays.make_room("signs", places)
+        arrays.make_room("coordinates", places * self.width)
+        self._see(view.slabs, view.used)
 
-def buckets_from_arrays(arrays: Arrays) -> Buckets:
-    """Return the buckets that these arrays came from; there is room for one more point."""
-    return grown_buckets(Buckets(**{name: arrays[name] for name in Buckets._fields}), 0, 1)
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes: the part of each that is in use."""
+        view = self.view
+        numbers, places = int(view.used[NUMBERS]), int(view.slabs[END])
+        lengths = dict.fromkeys((*_FIELDS, "tops"), numbers)
+        lengths |= {"rows": places, "signs": places, "coordinates": places * self.width}
+        return {name: array[: lengths.get(name)] for name, array in view._asdict().items()}
 
+    def restore(self, arrays: Arrays) -> None:
+        """Take the buckets from their arrays."""
+        records = np.empty(len(arrays["at"]), _RECORD)
+        for name in _FIELDS:
+            records[name] = arrays[name]
+        self._arrays = GrowingArrays(
+            records=records, **{name: arrays[name] for name in ("tops", "homes", *_BY_PLACE)}
+        )
+        self._see(arrays["slabs"], arrays["used"])
+        self.make_room(0, 1)
 
-def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
-    longer = np.empty(length, array.dtype)
-    longer[: len(array)] = array
-    return longer
+    def _see(self, slabs: NDArray[np.int64], used: NDArray[np.int64]) -> None:
+        arrays = self._arrays
+        columns = [arrays["records"][name] for name in _FIELDS]
+        by_place = [arrays[name] for name in _BY_PLACE]
+        self.view = Buckets(*columns, arrays["tops"], *by_place, arrays["homes"], slabs, used)
 
 
 @kernel
 def _needed(used: NDArray[np.int64], points: int) -> Any:
-    """Return how many places so many more points need at the most: each may split a bucket, or double the largest."""
+    """Return how many places so many more points need at most: each may split a bucket, or double the largest."""
     return points * (LIMIT + 2 * used[LARGEST])
 
 
 @kernel
 def has_room(buckets: Buckets, points: int) -> Any:
-    """Tell whether so many more points find a place, whatever has to be split or to grow for them."""
+    """Tell whether there is room for so many more points, whatever has to be split or to grow for them."""
     used = buckets.used
     return (
         used[NUMBERS] + 2 * points <= buckets.at.size
-        and used[PLACES] + _needed(used, points) <= buckets.rows.size
+        and buckets.slabs[END] + _needed(used, points) <= buckets.rows.size
     )
 
 
 @kernel
-def _kind(capacity: int) -> Any:
-    kind = 0
-    while LEAST << kind < capacity:
-        kind += 1
-    return kind
-
-
-@kernel
-def _take_places(buckets: Buckets, capacity: int) -> Any:
-    free, rows, used = buckets.free, buckets.rows, buckets.used
-    kind = _kind(capacity)
-    at = free[kind]
-    if at >= 0:
-        free[kind] = rows[at]
-        return at
-    at = np.int32(used[PLACES])
-    used[PLACES] += capacity
-    return at
-
-
-@kernel
-def _give_places(buckets: Buckets, at: Any, capacity: int) -> None:
-    kind = _kind(capacity)
-    buckets.rows[at] = buckets.free[kind]
-    buckets.free[kind] = at
-
-
-@kernel
 def new_bucket(buckets: Buckets, capacity: int, node: int) -> Any:
-    """Return the number of a new bucket with so many places, a power of two."""
+    """Return the number of a new bucket with room for so many points, a power of two."""
     used = buckets.used
     number = used[FREE_NUMBER]
     if number >= 0:
@@ -187,7 +168,7 @@ def new_bucket(buckets: Buckets, capacity: int, node: int) -> Any:
     else:
         number = used[NUMBERS]
         used[NUMBERS] += 1
-    buckets.at[number] = _take_places(buckets, capacity)
+    buckets.at[number] = allot(buckets.slabs, buckets.rows, size_class(capacity), _CHUNK)
     buckets.size[number], buckets.capacity[number], buckets.node[number] = 0, capacity, node
     buckets.tops[number, :] = -np.inf
     used[LARGEST] = max(used[LARGEST], capacity)
@@ -197,25 +178,25 @@ def new_bucket(buckets: Buckets, capacity: int, node: int) -> Any:
 @kernel
 def free_bucket(buckets: Buckets, number: int) -> None:
     """Give the places and the number of a bucket back."""
-    _give_places(buckets, buckets.at[number], buckets.capacity[number])
+    release(buckets.slabs, buckets.rows, buckets.at[number], buckets.capacity[number], _CHUNK)
     buckets.node[number] = buckets.used[FREE_NUMBER]
     buckets.used[FREE_NUMBER] = number
 
 
 @kernel
 def put(buckets: Buckets, number: int, row: int, sign: int, point: NDArray[np.float32]) -> None:
-    """Put a point into a bucket; one that is full gets twice the places."""
+    """Put a point into a bucket; a full bucket gets twice the room."""
     size, capacity, width = buckets.size[number], buckets.capacity[number], buckets.tops.shape[1]
     rows, signs, coordinates = buckets.rows, buckets.signs, buckets.coordinates
     at = np.int64(buckets.at[number])
     if size == capacity:
-        wide = np.int64(_take_places(buckets, 2 * capacity))
+        wide = np.int64(allot(buckets.slabs, rows, size_class(2 * capacity), _CHUNK))
         for i in range(size):
             rows[wide + i], signs[wide + i] = rows[at + i], signs[at + i]
         for d in range(width):
             for i in range(size):
                 coordinates[wide * width + d * 2 * capacity + i] = coordinates[at * width + d * capacity + i]
-        _give_places(buckets, at, capacity)
+        release(buckets.slabs, rows, at, capacity, _CHUNK)
         at, capacity = wide, 2 * capacity
         buckets.at[number], buckets.capacity[number] = at, capacity
         buckets.used[LARGEST] = max(buckets.used[LARGEST], capacity)
@@ -229,7 +210,7 @@ def put(buckets: Buckets, number: int, row: int, sign: int, point: NDArray[np.fl
 
 @kernel
 def take_out(buckets: Buckets, row: int) -> Any:
-    """Take the point of a row out of its bucket, whose number is returned; its top stays where it is."""
+    """Take the point of a clause row out of its bucket, and return the bucket; its top stays as high as it was."""
     number = buckets.homes[row]
     at, last = np.int64(buckets.at[number]), buckets.size[number] - 1
     i = 0
@@ -243,7 +224,7 @@ def take_out(buckets: Buckets, row: int) -> Any:
 
 @kernel
 def _move(buckets: Buckets, at: Any, capacity: int, source: int, target: int) -> None:
-    """Write a point of a bucket over another one of it."""
+    """Copy a point of a bucket over another one in it."""
     width, coordinates = buckets.tops.shape[1], buckets.coordinates
     buckets.rows[at + target] = buckets.rows[at + source]
     buckets.signs[at + target] = buckets.signs[at + source]
@@ -256,7 +237,7 @@ def _move(buckets: Buckets, at: Any, capacity: int, source: int, target: int) ->
 def pour(
     buckets: Buckets, number: int, into: int, chosen: NDArray[np.bool_], point: NDArray[np.float32]
 ) -> None:
-    """Move the chosen points of a bucket into another one; the top of the first is lowered to what is left.
+    """Move the chosen points of a bucket into another one, and lower the top of the first to the points that stay.
 
     *point* is room for one point.
     """
@@ -292,10 +273,10 @@ def survivors(
     alive: NDArray[np.int32],
     out: NDArray[np.int32],
 ) -> Any:
-    """Write the rows of a bucket that may dominate a query to *out*; return how many.
+    """Write the clause rows of a bucket that may dominate a query to *out*; return how many there are.
 
-    *missing* are the bits that the query lacks, *alive* and *out* have room for the largest bucket. It takes plain
-    arrays: to unpack :class:`Buckets` for each bucket would cost more than the work.
+    *missing* has the bits that the query lacks; *alive* and *out* have room for the largest bucket. The arguments are
+    plain arrays, because unpacking :class:`Buckets` for each bucket would cost more than the work itself.
     """
     width = query.size
     for i in range(size):

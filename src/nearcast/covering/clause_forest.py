@@ -1,11 +1,18 @@
 """Full subscriptions: place, words and tests in one index. The step that the paper leaves open.
 
-A clause hangs on one of its words, the rarest when it came (or on none, if it has none): who covers a query has all of
-its words among the query's, so a query asks the trees of its own words and the tree of those without words. Each tree
-is a k-d tree in which containment is dominance (section IV.A): the four sides of the box, and pairs of dimensions for
-the tests. There is a pair for each attribute, or, where these are many, attributes share one: a clause counts with the
-widest of its tests that share a pair, a query with the narrowest. A bit for each word, forbidden word and attribute,
-hashed, settles most of what is left; the rest is decided by :func:`~nearcast.covering.relation.clause_covers`.
+Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005), index rectangles
+and name the rest as future work: "a full solution needs to find indexing schemes for each of these data types, and more
+importantly, integrate them into a single index" (section I.A).
+
+Here each word has a k-d tree of its own. A clause is filed under one of its words, the rarest at the time, and a clause
+without words in a tree apart. The words of a clause that covers a query are all among the query's, so a query searches
+the trees of its own words and the tree of clauses without words.
+
+In each tree containment is dominance (section IV.A): the four sides of the box are four dimensions, and tests have
+pairs of dimensions. There is a pair for each attribute, unless there are very many; then attributes share pairs, and a
+clause counts with the widest of its tests in a pair, a query with the narrowest of its own. A sign of 64 bits, hashed
+from words, forbidden words and attributes, rules out most of the points that are left, and
+:func:`~nearcast.covering.relation.covers_by_age` decides on the rest.
 """
 
 from __future__ import annotations
@@ -15,31 +22,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast import config
-from nearcast.columns.ragged import runs_take
 from nearcast.covering.buckets import LARGEST
 from nearcast.covering.forest import (
     DEEPEST,
     Forest,
+    ForestArrays,
     advance,
-    empty_forest,
     forest_has_room,
-    grown_forest,
     insert_point,
     remove_point,
 )
-from nearcast.covering.index import TreeIndex, array_bytes
-from nearcast.covering.operations import (
-    Operations,
-    Rows,
+from nearcast.covering.g_k import kernels_for
+from nearcast.covering.growing import GrowingArrays
+from nearcast.covering.index import TreeIndex
+from nearcast.covering.rectangles import attributes_of
+from nearcast.covering.relation import NO, UNDECIDED, YES, clause_covers, covers_by_age, full_covers
+from nearcast.covering.subscriptions import (
     Scratch,
+    Subscriptions,
     enough_scratch,
     first_clause,
     next_clause,
-    register,
 )
-from nearcast.covering.rectangles import attributes_of
-from nearcast.covering.regions import regions_of
-from nearcast.covering.relation import NO, UNDECIDED, YES, Regions, clause_covers, judge, relation
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import NEGATED, Clauses
 
@@ -55,77 +59,11 @@ __all__ = ["ClauseForest"]
 _WORD_BITS, _FORBIDDEN_BITS, _ATTRIBUTE_BITS = 48, 8, 8
 
 
-class _Hung(NamedTuple):
-    """The trees, and the clauses that decide, as kernels see them."""
+class _WordTrees(NamedTuple):
+    """A tree for each word, as kernels see them."""
 
-    clauses: Clauses
-    regions: Regions
     forest: Forest  # tree 0 for clauses without words, tree w + 1 for word w
-    frequencies: NDArray[np.int32]  # of each word: the clauses that have it
-
-
-class ClauseForest(TreeIndex):
-    """A k-d tree for each word."""
-
-    name = "forest"
-
-    def load(self, store: ClauseStore) -> None:
-        """Begin anew, with as many dimensions as the attributes need."""
-        forest = empty_forest(4 + 2 * _slots(store, 0))
-        self._arrays = _Hung(store.clauses, regions_of(store), forest, np.zeros(0, np.int32))
-        self._see(store, 0)
-
-    def follow(self, store: ClauseStore, begin: int) -> bool:
-        """See the clause rows from *begin* on; more attributes mean more dimensions."""
-        if self._arrays is None or 4 + 2 * _slots(store, begin) > self._arrays.forest.low.size:
-            return False
-        self._see(store, begin)
-        return True
-
-    def grow(self, points: int) -> None:
-        """Make room."""
-        forest = self._arrays.forest
-        rows = len(self._arrays.clauses.boxes)
-        self._arrays = self._arrays._replace(forest=grown_forest(forest, len(forest.roots), rows, points))
-
-    def _see(self, store: ClauseStore, begin: int) -> None:
-        old, clauses = self._arrays, store.clauses
-        rows = np.arange(begin, store.rows)
-        known = int(runs_take(clauses.keyword_runs, clauses.keywords, rows)[1].max(initial=-1)) + 1
-        frequencies = old.frequencies
-        if known > len(frequencies):
-            frequencies = np.zeros(known + known // 2, np.int32)
-            frequencies[: len(old.frequencies)] = old.frequencies
-        self._arrays = _Hung(
-            clauses,
-            regions_of(store),
-            grown_forest(old.forest, len(frequencies) + 1, store.rows, 1),
-            frequencies,
-        )
-
-    def at_rest(self) -> dict[str, NDArray[Any]]:
-        """Return the trees, and how frequent words are."""
-        return super().at_rest() | {"frequencies": self._arrays.frequencies}
-
-    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
-        """Take the trees and the frequencies."""
-        super().restore(store, arrays)
-        self._arrays = self._arrays._replace(frequencies=arrays["frequencies"])
-
-    @property
-    def nbytes(self) -> int:
-        """Memory."""
-        return 0 if self._arrays is None else array_bytes(self._arrays[2:])
-
-    def stats(self) -> dict[str, Any]:
-        """Trees, and how they are."""
-        return {"trees": int(np.count_nonzero(self._arrays.forest.roots >= 0)), **super().stats()}
-
-
-def _slots(store: ClauseStore, begin: int) -> int:
-    """Return how many pairs of dimensions the tests of the clause rows from *begin* on need."""
-    attributes = int(attributes_of(store.clauses, begin).max(initial=-1)) + 1
-    return next((slots for slots in config.COVERING_SLOTS if slots >= attributes), config.COVERING_SLOTS[-1])
+    frequencies: NDArray[np.int32]  # by word: how many clauses have it
 
 
 @kernel
@@ -136,7 +74,7 @@ def _bit(code: int, bits: int, base: int) -> Any:
 
 @kernel
 def _sign(clauses: Clauses, c: int) -> Any:
-    """Return the bits of a clause; those of one that covers it are among them."""
+    """Return the bits of a clause; they include those of every clause that covers it."""
     sign = np.uint64(0)
     for i in range(clauses.keyword_runs[c, 0], clauses.keyword_runs[c, 1]):
         sign |= _bit(clauses.keywords[i], _WORD_BITS, 0)
@@ -151,7 +89,7 @@ def _sign(clauses: Clauses, c: int) -> Any:
 
 @kernel
 def _point(clauses: Clauses, c: int, asks: bool, out: NDArray[np.float32]) -> None:
-    """Write the point of a clause that is kept, or that *asks*: who covers it dominates it."""
+    """Write the point of a clause that is stored, or of one that *asks*: a point that covers the latter dominates it."""
     boxes = clauses.boxes
     out[0], out[1], out[2], out[3] = -boxes[c, 0], -boxes[c, 1], boxes[c, 2], boxes[c, 3]
     out[4:] = np.inf if asks else -np.inf
@@ -173,8 +111,9 @@ def _point(clauses: Clauses, c: int, asks: bool, out: NDArray[np.float32]) -> No
 
 @kernel
 def _find(
-    index: _Hung,
-    rows: Rows,
+    index: _WordTrees,
+    held: Subscriptions,
+    asked: Subscriptions,
     subject: int,
     k: int,
     out: NDArray[np.int32],
@@ -182,34 +121,34 @@ def _find(
     scratch: Scratch,
     counters: NDArray[np.int64],
 ) -> Any:
-    clauses, regions, forest, _ = index
-    query, owners, roots = scratch.point, rows.owners, forest.roots
+    forest, query = index.forest, scratch.point
     stack, alive, hits = enough_scratch(scratch, forest.used[DEEPEST], forest.buckets.used[LARGEST])
     found, pending[0] = 0, 0
-    mine = first_clause(rows, subject)
+    mine = first_clause(asked, subject)
     if mine < 0:
         return 0
+    # Whatever covers the subject covers its first clause, so it is enough to search for that.
+    clauses = asked.content.clauses
     _point(clauses, mine, True, query)
     missing = ~_sign(clauses, mine)
-    runs, keywords = clauses.keyword_runs, clauses.keywords
-    for at in range(runs[mine, 0] - 1, runs[mine, 1]):
-        tree = 0 if at < runs[mine, 0] else keywords[at] + 1
-        if roots[tree] < 0:
+    begin, end = clauses.keyword_runs[mine, 0], clauses.keyword_runs[mine, 1]
+    for at in range(begin - 1, end):
+        tree = 0 if at < begin else clauses.keywords[at] + 1
+        if tree >= forest.roots.size or forest.roots[tree] < 0:
             continue
-        stack[0] = roots[tree]
+        stack[0] = forest.roots[tree]
         depth = 1
         while depth > 0:
             depth, count = advance(forest, stack, depth, query, missing, alive, hits, counters)
             for i in range(count):
-                other = owners[hits[i]]
-                if other == subject or clause_covers(clauses, regions, hits[i], mine) == NO:
+                if clause_covers(held.content, hits[i], asked.content, mine) == NO:
                     continue
-                known = False
+                other, known = held.owners[hits[i]], False
                 for j in range(found):
                     known |= out[j] == other
                 if known:
                     continue
-                answer = judge(clauses, regions, rows, other, subject)
+                answer = covers_by_age(held, other, asked, subject)
                 if answer == UNDECIDED:
                     pending[0] += 1
                     pending[pending[0]] = other
@@ -222,9 +161,9 @@ def _find(
 
 
 @kernel
-def _add(index: _Hung, rows: Rows, subject: int, scratch: Scratch) -> None:
-    clauses, _, forest, frequencies = index
-    clause = first_clause(rows, subject)
+def _add(index: _WordTrees, held: Subscriptions, subject: int, scratch: Scratch) -> None:
+    clauses, frequencies = held.content.clauses, index.frequencies
+    clause = first_clause(held, subject)
     while clause >= 0:
         tree, rarest = 0, 0
         for i in range(clauses.keyword_runs[clause, 0], clauses.keyword_runs[clause, 1]):
@@ -233,29 +172,71 @@ def _add(index: _Hung, rows: Rows, subject: int, scratch: Scratch) -> None:
                 tree, rarest = word + 1, frequencies[word]
             frequencies[word] += 1
         _point(clauses, clause, False, scratch.point)
-        insert_point(forest, tree, clause, _sign(clauses, clause), scratch.point, scratch.spare)
-        clause = next_clause(rows, clause)
+        insert_point(index.forest, tree, clause, _sign(clauses, clause), scratch.point, scratch.spare)
+        clause = next_clause(held, clause)
 
 
 @kernel
-def _take(index: _Hung, rows: Rows, subject: int, scratch: Scratch) -> None:
-    clauses, _, forest, frequencies = index
-    clause = first_clause(rows, subject)
+def _take(index: _WordTrees, held: Subscriptions, subject: int, scratch: Scratch) -> None:
+    clauses, frequencies = held.content.clauses, index.frequencies
+    clause = first_clause(held, subject)
     while clause >= 0:
         for i in range(clauses.keyword_runs[clause, 0], clauses.keyword_runs[clause, 1]):
             frequencies[clauses.keywords[i]] -= 1
-        remove_point(forest, clause, scratch.spare)
-        clause = next_clause(rows, clause)
+        remove_point(index.forest, clause, scratch.spare)
+        clause = next_clause(held, clause)
 
 
 @kernel
-def _room(index: _Hung, count: int) -> Any:
+def _has_room(index: _WordTrees, count: int) -> Any:
     return forest_has_room(index.forest, count)
 
 
-@kernel
-def _covers(index: _Hung, rows: Rows, a: int, b: int) -> Any:
-    return relation(index.clauses, index.regions, rows, a, b)
+class ClauseForest(TreeIndex):
+    """A k-d tree for each word."""
+
+    name = "forest"
+    kernels = kernels_for(_find, _add, _take, _has_room, full_covers)
+
+    def load(self, store: ClauseStore) -> None:
+        """Begin anew, with as many dimensions as the attributes need."""
+        living = np.flatnonzero(store.alive)
+        self._trees = ForestArrays(4 + 2 * _pairs(store, living))
+        self._frequencies = GrowingArrays(frequencies=np.zeros(0, np.int32))
+        self._reach(store, living)
+
+    def follow(self, store: ClauseStore, clauses: NDArray[np.int64]) -> bool:
+        """Make room for new clause rows and words; more attributes mean more dimensions, and another layout."""
+        if 4 + 2 * _pairs(store, clauses) > self._trees.view.low.size:
+            return False
+        self._reach(store, clauses)
+        return True
+
+    def _reach(self, store: ClauseStore, clauses: NDArray[np.int64]) -> None:
+        known = int(store.keywords_of(clauses).max(initial=-1)) + 1
+        self._frequencies.make_room("frequencies", known, 0)
+        self._trees.make_room(known + 1, store.rows, 1)
+        self._see()
+
+    def _see(self) -> None:
+        self.arrays = _WordTrees(self._trees.view, self._frequencies["frequencies"])
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the trees, and how frequent words are."""
+        return super().at_rest() | {"frequencies": self._frequencies["frequencies"]}
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the trees and the frequencies."""
+        super().restore(store, arrays)
+        self._frequencies = GrowingArrays(frequencies=arrays["frequencies"])
+        self._see()
+
+    def stats(self) -> dict[str, Any]:
+        """Return how many trees there are, and figures about them."""
+        return {"trees": int(np.count_nonzero(self._trees.view.roots >= 0)), **super().stats()}
 
 
-register(_Hung, Operations(_find, _add, _take, _room, _covers))
+def _pairs(store: ClauseStore, clauses: NDArray[np.int64]) -> int:
+    """Return how many pairs of dimensions the tests of the given clause rows need."""
+    attributes = int(attributes_of(store.clauses, clauses).max(initial=-1)) + 1
+    return next((pairs for pairs in config.COVERING_SLOTS if pairs >= attributes), config.COVERING_SLOTS[-1])

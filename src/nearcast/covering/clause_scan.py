@@ -1,4 +1,4 @@
-"""The naive index of full subscriptions: each of them is asked. The reference."""
+"""The naive index of full subscriptions: it compares each of them. The reference."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast.covering.g_k import kernels_for
+from nearcast.covering.growing import GrowingArrays
 from nearcast.covering.index import CoveringIndex
-from nearcast.covering.operations import Operations, Rows, Scratch, register
-from nearcast.covering.regions import regions_of
-from nearcast.covering.relation import UNDECIDED, YES, Regions, judge, relation
+from nearcast.covering.relation import UNDECIDED, YES, covers_by_age, full_covers
+from nearcast.covering.subscriptions import Scratch, Subscriptions
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,52 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["ClauseScan"]
 
 
-class _Listed(NamedTuple):
-    clauses: Clauses
-    regions: Regions
+class _Presence(NamedTuple):
+    """Which subscriptions are in the index, as kernels see it."""
+
     present: NDArray[np.bool_]  # by subscription row
-
-
-class ClauseScan(CoveringIndex):
-    """Every subscription that is there, one after the other."""
-
-    name = "clause-scan"
-
-    def load(self, store: ClauseStore) -> None:
-        """Begin anew."""
-        self._arrays = _Listed(store.clauses, regions_of(store), np.zeros(store.size, np.bool_))
-
-    def follow(self, store: ClauseStore, begin: int) -> bool:
-        """See new rows."""
-        if self._arrays is None:
-            return False
-        present = np.zeros(store.size, np.bool_)
-        present[: len(self._arrays.present)] = self._arrays.present
-        self._arrays = _Listed(store.clauses, regions_of(store), present)
-        return True
-
-    def grow(self, points: int) -> None:
-        """There is always room."""
-
-    def at_rest(self) -> dict[str, NDArray[Any]]:
-        """Return who is there."""
-        return {"present": self._arrays.present}
-
-    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
-        """Take who is there."""
-        super().restore(store, arrays)
-        self._arrays = self._arrays._replace(present=arrays["present"])
-
-    @property
-    def nbytes(self) -> int:
-        """Memory."""
-        return 0 if self._arrays is None else int(self._arrays.present.nbytes)
 
 
 @kernel
 def _find(
-    index: _Listed,
-    rows: Rows,
+    index: _Presence,
+    held: Subscriptions,
+    asked: Subscriptions,
     subject: int,
     k: int,
     out: NDArray[np.int32],
@@ -75,13 +40,12 @@ def _find(
     scratch: Scratch,
     counters: NDArray[np.int64],
 ) -> Any:
-    clauses, regions, present = index
     found, pending[0] = 0, 0
-    for other in range(present.size):
-        if not present[other] or other == subject:
+    for other in range(index.present.size):
+        if not index.present[other]:
             continue
         counters[1] += 1
-        answer = judge(clauses, regions, rows, other, subject)
+        answer = covers_by_age(held, other, asked, subject)
         if answer == UNDECIDED:
             pending[0] += 1
             pending[pending[0]] = other
@@ -94,23 +58,44 @@ def _find(
 
 
 @kernel
-def _add(index: _Listed, rows: Rows, subject: int, scratch: Scratch) -> None:
+def _add(index: _Presence, held: Subscriptions, subject: int, scratch: Scratch) -> None:
     index.present[subject] = True
 
 
 @kernel
-def _take(index: _Listed, rows: Rows, subject: int, scratch: Scratch) -> None:
+def _take(index: _Presence, held: Subscriptions, subject: int, scratch: Scratch) -> None:
     index.present[subject] = False
 
 
 @kernel
-def _room(index: _Listed, count: int) -> Any:
+def _has_room(index: _Presence, count: int) -> Any:
     return True
 
 
-@kernel
-def _covers(index: _Listed, rows: Rows, a: int, b: int) -> Any:
-    return relation(index.clauses, index.regions, rows, a, b)
+class ClauseScan(CoveringIndex):
+    """Every subscription, one after the other."""
 
+    name = "clause-scan"
+    kernels = kernels_for(_find, _add, _take, _has_room, full_covers)
 
-register(_Listed, Operations(_find, _add, _take, _room, _covers))
+    def load(self, store: ClauseStore) -> None:
+        """Begin anew."""
+        self._arrays = GrowingArrays(present=np.zeros(store.size, np.bool_))
+        self.arrays = _Presence(self._arrays["present"])
+
+    def follow(self, store: ClauseStore, clauses: NDArray[np.int64]) -> bool:
+        """Make room for new subscription rows."""
+        self.arrays = _Presence(self._arrays.reach("present", store.size, False))
+        return True
+
+    def grow(self, points: int) -> None:
+        """Do nothing: there is always room."""
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return which subscriptions are there."""
+        return {"present": self.arrays.present}
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take which subscriptions are there."""
+        self._arrays = GrowingArrays(present=arrays["present"])
+        self.arrays = _Presence(self._arrays["present"])

@@ -1,7 +1,10 @@
-"""The relation graph G_k in memory (section III): who covers whom, as far as anybody looked.
+"""The edges of the relation graph G_k in memory.
 
-An edge has a place of its own: the j-th of those into row t is number ``t * k + j``. The edges out of a row are chained
-through their places, both ways, so that one is removed in constant time.
+Section III.B of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005): an
+edge leads from a subscription to another one that it covers, and at most k edges lead into each.
+
+An edge has a place of its own: the j-th of those into row t has the number ``t * k + j``. The edges out of a row are
+chained in both directions, so one is removed in constant time.
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast.covering.growing import GrowingArrays
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Edges", "empty_edges", "grown_edges", "link", "unlink"]
+    from nearcast.columns.parts import Arrays
+
+__all__ = ["EdgeArrays", "Edges", "link", "unlink"]
 
 
 class Edges(NamedTuple):
@@ -25,30 +31,26 @@ class Edges(NamedTuple):
     nexts: NDArray[np.int32]  # by edge: the next one out of the same row
     previous: NDArray[np.int32]
     heads: NDArray[np.int32]  # by row: the first edge out of it
-    degrees: NDArray[np.int32]  # by row: edges into it; 0: it was forwarded; -1: it is not there
+    degrees: NDArray[np.int32]  # by row: how many edges lead into it; 0: it was forwarded; -1: it is not there
 
 
-def empty_edges() -> Edges:
-    """Return no edges yet."""
-    return Edges(*(np.empty(0, np.int32) for _ in Edges._fields))
+class EdgeArrays:
+    """The arrays of the edges, which grow; kernels see :attr:`view`."""
 
+    def __init__(self, k: int, arrays: Arrays | None = None) -> None:
+        self._k = k
+        self._arrays = GrowingArrays(**(arrays or {name: np.empty(0, np.int32) for name in Edges._fields}))
+        self.reach(0)
 
-def grown_edges(old: Edges, rows: int, k: int) -> Edges:
-    """Return the edges with room for so many rows."""
-    if rows <= len(old.heads):
-        return old
-    rows += rows // 2
-    made = []
-    for array, each in zip(old, (k, k, k, 1, 1)):
-        longer = np.full(rows * each, -1, np.int32)
-        longer[: len(array)] = array
-        made.append(longer)
-    return Edges._make(made)
+    def reach(self, rows: int) -> None:
+        """Make room for so many rows in all; new ones are not there yet."""
+        each = (self._k, self._k, self._k, 1, 1)
+        self.view = Edges(*(self._arrays.reach(name, rows * n, -1) for name, n in zip(Edges._fields, each)))
 
 
 @kernel
 def link(edges: Edges, row: int, k: int, covering: NDArray[np.int32], count: int) -> None:
-    """Add edges from rows that cover *row*, which has none."""
+    """Add edges from *count* rows that cover *row*, which has none."""
     covers, nexts, previous, heads, degrees = edges
     for j in range(count):
         edge, above = row * k + j, covering[j]
@@ -73,9 +75,9 @@ def _cut(edges: Edges, edge: int) -> None:
 
 @kernel
 def unlink(edges: Edges, row: int, k: int) -> Any:
-    """Take *row* out of the graph; return the first of those that nothing covers any more, -1 for none.
+    """Delete *row* from the graph; return the first row of T, those it leaves without any edge into them, or -1.
 
-    Each of these names the next one where its first edge would name its neighbour: ``nexts[t * k]``.
+    The rows of T are chained: the one after t is ``nexts[t * k]``, since t has no edge that could need the entry.
     """
     covers, nexts, _, heads, degrees = edges
     for edge in range(row * k, row * k + k):

@@ -1,10 +1,18 @@
-"""Adaptive k-d trees over points of many dimensions (section IV.C), any number of them side by side.
+"""Adaptive k-d trees, any number of them side by side.
 
-All points are in buckets at the leaves; a node has the dimension and the value that divide its points: those at most as
-large are on the left. A bucket that overflows is split at the median of the dimension in which its points differ most;
-one that underflows is poured into its sibling, if that is a leaf too. The search for points that dominate a query
-starts at the rightmost leaf, where dominating points are most likely, and backtracks to the left where the query allows
-it.
+Section IV.C of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005):
+all points are stored at the leaves, in buckets; an inner node has the discriminator, a dimension and the value that
+divides its points. Points up to that value are on the left, larger ones on the right. A bucket that exceeds the
+overflow limit is split, and one that falls below the underflow limit is merged with its sibling, if that has not been
+split and both fit into one bucket.
+
+A query asks for points in the range from its own point to infinity in every dimension (section IV.A). The search
+starts at the rightmost leaf, "the top right region of the universe", where points are most likely to dominate the
+query, and backtracks to the left only where the range reaches there: :func:`advance`.
+
+The paper splits along dimensions 1, 2, … in turn. Here a split takes the dimension in which the points of the bucket
+differ most. And the paper says nothing of insertions in a bad order, which make a tree as deep as a list: see
+:mod:`.balance`.
 """
 
 from __future__ import annotations
@@ -19,13 +27,10 @@ from nearcast.columns.parts import nested, part_of
 from nearcast.covering.buckets import (
     LEAST,
     LIMIT,
+    BucketPool,
     Buckets,
     below_top,
-    bucket_arrays,
-    buckets_from_arrays,
-    empty_buckets,
     free_bucket,
-    grown_buckets,
     has_room,
     new_bucket,
     pour,
@@ -33,6 +38,7 @@ from nearcast.covering.buckets import (
     survivors,
     take_out,
 )
+from nearcast.covering.growing import GrowingArrays
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
@@ -41,22 +47,32 @@ if TYPE_CHECKING:
     from nearcast.columns.parts import Arrays
 
 __all__ = [
+    "DEEPEST",
+    "EXCESS",
+    "LEAF",
+    "NONE",
+    "REBUILDS",
+    "STEEP",
     "Forest",
+    "ForestArrays",
     "advance",
-    "empty_forest",
-    "forest_arrays",
-    "forest_from_arrays",
+    "divide",
     "forest_has_room",
-    "grown_forest",
+    "free_node",
     "insert_point",
+    "most_levels",
+    "new_node",
     "remove_point",
-    "too_deep",
 ]
 
 UNDERFLOW = config.COVERING_UNDERFLOW
+_FACTOR = config.COVERING_DEPTH
 LEAF = -1  # instead of a dimension
-# Entries of ``used``.
-NODES, FREE_NODE, DEEPEST, POINTS = range(4)
+NONE = -1
+# Entries of ``used``: nodes numbered so far, the first free one (or NONE), the depth of the deepest leaf ever, points,
+# and for :mod:`.balance`: a clause row at the end of a path that is too deep (or NONE), the levels that are allowed
+# beyond the usual, the subtrees that were rebuilt.
+NODES, FREE_NODE, DEEPEST, POINTS, STEEP, EXCESS, REBUILDS = range(7)
 
 _NODE = np.dtype(
     [
@@ -68,92 +84,93 @@ _NODE = np.dtype(
         ("bucket", np.int32),
     ]
 )
+_FIELDS = ("dimension", "split", "left", "right", "parent", "bucket")
 
 
 class Forest(NamedTuple):
-    """All trees, as kernels see them; tree i hangs on roots[i], -1 where it is empty."""
+    """All trees, as kernels see them; tree i has the root roots[i], NONE where it is empty."""
 
     dimension: NDArray[np.int32]
     split: NDArray[np.float32]
     left: NDArray[np.int32]
     right: NDArray[np.int32]
-    parent: NDArray[np.int32]  # of a root: -1 - tree; of a node that is free: the next one
+    parent: NDArray[np.int32]  # of a root: -1 - tree; of a free node: the next free one
     bucket: NDArray[np.int32]
     roots: NDArray[np.int32]
-    low: NDArray[np.float32]  # of each dimension: the least and the largest finite coordinate so far
+    low: NDArray[np.float32]  # by dimension: the least and the largest finite coordinate so far
     high: NDArray[np.float32]
     buckets: Buckets
     used: NDArray[np.int64]
 
 
-def empty_forest(dimensions: int) -> Forest:
-    """Return no trees yet."""
-    buckets = empty_buckets(dimensions)
-    nodes: Any = np.zeros(0, _NODE)
-    width = buckets.tops.shape[1]
-    return Forest(
-        nodes["dimension"],
-        nodes["split"],
-        nodes["left"],
-        nodes["right"],
-        nodes["parent"],
-        nodes["bucket"],
-        np.empty(0, np.int32),
-        np.full(width, np.inf, np.float32),
-        np.full(width, -np.inf, np.float32),
-        buckets,
-        np.array([0, -1, 0, 0]),
-    )
+class ForestArrays:
+    """The arrays of a forest, which grow; kernels see :attr:`view`."""
 
+    def __init__(self, dimensions: int) -> None:
+        self._buckets = BucketPool(dimensions)
+        width = self._buckets.width
+        self._take(
+            {
+                **{name: np.empty(0, kind[0]) for name, kind in (_NODE.fields or {}).items()},
+                "roots": np.empty(0, np.int32),
+                "low": np.full(width, np.inf, np.float32),
+                "high": np.full(width, -np.inf, np.float32),
+                "used": np.array([0, NONE, 0, 0, NONE, 0, 0]),
+            }
+        )
 
-def grown_forest(old: Forest, trees: int, rows: int, points: int) -> Forest:
-    """Return the forest with room for so many trees, for the given rows, and for so many more points."""
-    needed = int(old.used[NODES]) + 2 * points
-    if needed > len(old.dimension):
-        nodes: Any = np.zeros(needed + needed // 2, _NODE)
-        for name in _NODE.names or ():
-            nodes[name][: len(old.dimension)] = getattr(old, name)
-        old = old._replace(**{name: nodes[name] for name in _NODE.names or ()})
-    if trees > len(old.roots):
-        roots = np.full(trees + trees // 2, -1, np.int32)
-        roots[: len(old.roots)] = old.roots
-        old = old._replace(roots=roots)
-    return old._replace(buckets=grown_buckets(old.buckets, rows, points))
+    def make_room(self, trees: int, rows: int, points: int) -> None:
+        """Make room for so many trees, for clause rows up to *rows*, and for so many more points."""
+        self._buckets.make_room(rows, points)
+        self._grow(trees, 2 * points)
 
+    def make_room_to_rebuild(self, points: int) -> None:
+        """Make room for another tree of so many points: a leaf for each of them, if need be."""
+        self._buckets.reserve(0, points, (LEAST + 2) * points + LIMIT)
+        self._grow(0, 2 * points)
 
-def forest_arrays(forest: Forest) -> dict[str, NDArray[Any]]:
-    """Return the flat arrays that :func:`forest_from_arrays` takes: what is in use."""
-    own = forest._asdict()
-    buckets = own.pop("buckets")
-    own |= {name: own[name][: int(forest.used[NODES])] for name in _NODE.names or ()}
-    return own | nested(buckets=bucket_arrays(buckets))
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes: the part of each that is in use."""
+        own = self.view._asdict()
+        del own["buckets"]
+        own |= {name: own[name][: int(self.view.used[NODES])] for name in _FIELDS}
+        return own | nested(buckets=self._buckets.at_rest())
 
+    def restore(self, arrays: Arrays) -> None:
+        """Take the forest from its arrays."""
+        self._buckets.restore(part_of(arrays, "buckets"))
+        self._take(arrays)
 
-def forest_from_arrays(arrays: Arrays) -> Forest:
-    """Return the forest that these arrays came from; there is room for one more point."""
-    buckets = buckets_from_arrays(part_of(arrays, "buckets"))
-    own = {name: arrays[name] for name in Forest._fields if name != "buckets"}
-    return grown_forest(Forest(buckets=buckets, **own), 0, 0, 1)
+    def _take(self, arrays: Arrays) -> None:
+        nodes = np.empty(len(arrays["dimension"]), _NODE)
+        for name in _FIELDS:
+            nodes[name] = arrays[name]
+        self._arrays = GrowingArrays(nodes=nodes, roots=arrays["roots"])
+        self._fixed = arrays["low"], arrays["high"]
+        self._used = arrays["used"]
+        self._grow(0, 2)
 
-
-def too_deep(forest: Forest, built: int) -> bool:
-    """Tell whether insertions in a bad order have made a tree much deeper than it need be.
-
-    It was as deep as *built* when all points were inserted in a random order: points that are much alike need that.
-    """
-    points = int(forest.used[POINTS])
-    enough = config.COVERING_DEPTH * math.log2(2 + points / UNDERFLOW) + 8
-    return bool(forest.used[DEEPEST] > max(enough, 2 * built))
+    def _grow(self, trees: int, nodes: int) -> None:
+        arrays = self._arrays
+        arrays.make_room("nodes", int(self._used[NODES]) + nodes)
+        arrays.make_room("roots", trees, NONE)
+        columns = [arrays["nodes"][name] for name in _FIELDS]
+        self.view = Forest(*columns, arrays["roots"], *self._fixed, self._buckets.view, self._used)
 
 
 @kernel
 def forest_has_room(forest: Forest, points: int) -> Any:
-    """Tell whether so many more points find a place."""
-    return forest.used[NODES] + 2 * points <= forest.dimension.size and has_room(forest.buckets, points)
+    """Tell whether there is room for so many more points; there is none while a path is too deep."""
+    return (
+        forest.used[STEEP] < 0
+        and forest.used[NODES] + 2 * points <= forest.dimension.size
+        and has_room(forest.buckets, points)
+    )
 
 
 @kernel
-def _new_node(forest: Forest, parent: int) -> Any:
+def new_node(forest: Forest, parent: int) -> Any:
+    """Return a new leaf below *parent*; its bucket is to be set."""
     used = forest.used
     node = used[FREE_NODE]
     if node >= 0:
@@ -166,23 +183,30 @@ def _new_node(forest: Forest, parent: int) -> Any:
 
 
 @kernel
-def _free_node(forest: Forest, node: int) -> None:
+def free_node(forest: Forest, node: int) -> None:
+    """Give a node back."""
     forest.parent[node] = forest.used[FREE_NODE]
     forest.used[FREE_NODE] = node
+
+
+@kernel
+def most_levels(points: int) -> Any:
+    """Return how many levels a tree of so many points may have; one built at medians has about a third of them."""
+    return int(_FACTOR * math.log2(2.0 + points / UNDERFLOW)) + 8
 
 
 @kernel
 def insert_point(
     forest: Forest, tree: int, row: int, sign: int, point: NDArray[np.float32], spare: NDArray[np.float32]
 ) -> None:
-    """Insert the point of a row into a tree; *spare* is room for another point."""
-    buckets, dimension = forest.buckets, forest.dimension
+    """Insert the point of a clause row into a tree; *spare* is room for another point."""
+    buckets, dimension, used = forest.buckets, forest.dimension, forest.used
     for d in range(point.size):
         if abs(point[d]) < np.inf:
             forest.low[d], forest.high[d] = min(forest.low[d], point[d]), max(forest.high[d], point[d])
     node, depth = forest.roots[tree], 0
     if node < 0:
-        node = _new_node(forest, -1 - tree)
+        node = new_node(forest, -1 - tree)
         forest.roots[tree] = node
         forest.bucket[node] = new_bucket(buckets, LEAST, node)
     while dimension[node] >= 0:
@@ -195,32 +219,25 @@ def insert_point(
         node = forest.left[node] if point[dimension[node]] <= forest.split[node] else forest.right[node]
         number = forest.bucket[node]
     put(buckets, number, row, sign, point)
-    forest.used[POINTS] += 1
-    forest.used[DEEPEST] = max(forest.used[DEEPEST], depth)
+    used[POINTS] += 1
+    used[DEEPEST] = max(used[DEEPEST], depth)
+    if depth > most_levels(used[POINTS]) + used[EXCESS]:
+        used[STEEP] = row
 
 
 @kernel
 def _split(forest: Forest, node: int, spare: NDArray[np.float32]) -> Any:
-    """Divide the points of a full leaf; False where they are all alike."""
+    """Divide the points of a full leaf among two new ones; return False where they are all alike."""
     buckets = forest.buckets
     number = forest.bucket[node]
     at, size = np.int64(buckets.at[number]), buckets.size[number]
     capacity, width = np.int64(buckets.capacity[number]), buckets.tops.shape[1]
-    best, chosen = np.float32(0.0), -1
-    for d in range(width):
-        values = buckets.coordinates[at * width + d * capacity : at * width + d * capacity + size]
-        spread = _spread(values, forest.low[d], forest.high[d])
-        if spread > best:
-            best, chosen = spread, d
+    chosen, middle = divide(buckets.coordinates, at * width, capacity, size, forest.low, forest.high)
     if chosen < 0:
         return False
-    values = buckets.coordinates[at * width + chosen * capacity : at * width + chosen * capacity + size]
-    ordered = np.sort(values)
-    middle = ordered[(size - 1) // 2]
-    if middle == ordered[size - 1]:  # then everything that is less goes to the left
-        middle = np.nextafter(middle, np.float32(-np.inf))
-    over = values > middle
-    left, right = _new_node(forest, node), _new_node(forest, node)
+    first = at * width + chosen * capacity
+    over = buckets.coordinates[first : first + size] > middle
+    left, right = new_node(forest, node), new_node(forest, node)
     forest.dimension[node], forest.split[node] = chosen, middle
     forest.left[node], forest.right[node] = left, right
     forest.bucket[left] = number
@@ -228,6 +245,36 @@ def _split(forest: Forest, node: int, spare: NDArray[np.float32]) -> Any:
     forest.bucket[right] = new_bucket(buckets, LIMIT, right)
     pour(buckets, number, forest.bucket[right], over, spare)
     return True
+
+
+@kernel
+def divide(
+    coordinates: NDArray[np.float32],
+    first: int,
+    stride: int,
+    size: int,
+    low: NDArray[np.float32],
+    high: NDArray[np.float32],
+) -> Any:
+    """Return the dimension in which points differ most, and their median there; dimension -1 if they are all alike.
+
+    The coordinates of dimension d are the *size* ones from ``first + d * stride`` on. Some of them are up to the value
+    that is returned, and some beyond it.
+    """
+    best, chosen = np.float32(0.0), -1
+    for d in range(low.size):
+        begin = first + d * stride
+        spread = _spread(coordinates[begin : begin + size], low[d], high[d])
+        if spread > best:
+            best, chosen = spread, d
+    if chosen < 0:
+        return chosen, best
+    begin = first + chosen * stride
+    ordered = np.sort(coordinates[begin : begin + size])
+    middle = ordered[(size - 1) // 2]
+    if middle == ordered[size - 1]:  # nothing is beyond the median: divide just below it
+        middle = np.nextafter(middle, np.float32(-np.inf))
+    return chosen, middle
 
 
 @kernel
@@ -242,7 +289,7 @@ def _spread(values: NDArray[np.float32], low: np.float32, high: np.float32) -> A
     spread = np.float32(0.0)
     if most > least and high > low:
         spread = (most - least) / (high - low)
-        if not spread > np.float32(0.0):  # the range overflows or vanishes: they do differ
+        if not spread > np.float32(0.0):  # the range overflows or vanishes, but the values do differ
             spread = np.float32(1e-30)
     if 0 < infinite < values.size:
         spread = max(
@@ -255,16 +302,16 @@ def _spread(values: NDArray[np.float32], low: np.float32, high: np.float32) -> A
 
 @kernel
 def remove_point(forest: Forest, row: int, spare: NDArray[np.float32]) -> None:
-    """Remove the point of a row; a leaf that underflows is merged with its sibling where both fit into one bucket."""
+    """Remove the point of a clause row; a leaf that underflows is merged with its sibling if both fit into one."""
     buckets, dimension, parent = forest.buckets, forest.dimension, forest.parent
     number = take_out(buckets, row)
     forest.used[POINTS] -= 1
     node = buckets.node[number]
     if parent[node] < 0:
         if buckets.size[number] == 0:
-            forest.roots[-1 - parent[node]] = -1
+            forest.roots[-1 - parent[node]] = NONE
             free_bucket(buckets, number)
-            _free_node(forest, node)
+            free_node(forest, node)
         return
     if buckets.size[number] >= UNDERFLOW:
         return
@@ -276,8 +323,8 @@ def remove_point(forest: Forest, row: int, spare: NDArray[np.float32]) -> None:
             forest.left[above], forest.right[above] = forest.left[sibling], forest.right[sibling]
             parent[forest.left[above]] = parent[forest.right[above]] = above
             free_bucket(buckets, number)
-            _free_node(forest, node)
-            _free_node(forest, sibling)
+            free_node(forest, node)
+            free_node(forest, sibling)
         return
     other = forest.bucket[sibling]
     if buckets.size[number] + buckets.size[other] > LIMIT * 3 // 4:
@@ -286,8 +333,8 @@ def remove_point(forest: Forest, row: int, spare: NDArray[np.float32]) -> None:
     free_bucket(buckets, number)
     dimension[above], forest.bucket[above] = LEAF, other
     buckets.node[other] = above
-    _free_node(forest, node)
-    _free_node(forest, sibling)
+    free_node(forest, node)
+    free_node(forest, sibling)
 
 
 @kernel
@@ -301,10 +348,10 @@ def advance(
     out: NDArray[np.int32],
     counters: NDArray[np.int64],
 ) -> Any:
-    """Go on with a search to the next leaf that may have what it looks for.
+    """Go on with a search, from right to left, up to the next leaf with points that may dominate the query.
 
-    ``stack[:depth]`` are the nodes that are left to visit; in the beginning, the root. Return the new depth, and how
-    many rows were written to *out*; 0 and 0 where the search is over. Nodes are counted in ``counters[0]``.
+    ``stack[:depth]`` has the nodes that are still to be visited: the root, to begin with. Return the new depth, and how
+    many clause rows were written to *out*; both are 0 when the search is over. ``counters`` counts nodes and points.
     """
     dimension, split, left, right, bucket = (
         forest.dimension,
@@ -319,7 +366,7 @@ def advance(
         node = stack[depth]
         counters[0] += 1
         while dimension[node] >= 0:
-            if query[dimension[node]] <= split[node]:
+            if query[dimension[node]] <= split[node]:  # the range reaches to the left as well
                 stack[depth] = left[node]
                 depth += 1
             node = right[node]

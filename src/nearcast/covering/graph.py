@@ -1,7 +1,12 @@
-"""The relation graph: which subscriptions need not be forwarded, since another one already asks for as much."""
+"""The relation graph: which subscriptions need not be forwarded, since another one already asks for as much.
+
+The upper layer of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005),
+section I.A; :mod:`.g_k` has its algorithm, and :mod:`.index` the lower layer.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,11 +19,8 @@ from nearcast.columns.ragged import integers, offsets_of
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.covering.clause_forest import ClauseForest
 from nearcast.covering.clause_scan import ClauseScan
-from nearcast.covering.edges import Edges, empty_edges, grown_edges
-from nearcast.covering.kd_tree import KDTree
-from nearcast.covering.operations import Rows
-from nearcast.covering.regions import subscription_covers
-from nearcast.covering.replay import (
+from nearcast.covering.edges import EdgeArrays
+from nearcast.covering.g_k import (
     COMMAND,
     DONE,
     EXPOSED,
@@ -27,12 +29,15 @@ from nearcast.covering.replay import (
     SURE,
     WAITING,
     WITHDRAWN,
-    Told,
-    add_all,
-    search,
-    step,
+    Outcome,
+    new_state,
 )
+from nearcast.covering.growing import GrowingArrays
+from nearcast.covering.kd_tree import KDTree
+from nearcast.covering.questions import question_store
+from nearcast.covering.regions import subscription_covers
 from nearcast.covering.scan import Scan
+from nearcast.covering.subscriptions import YOUNGEST, Subscriptions
 from nearcast.covering.z_curve import ZCurve
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.storage.directory import read, restoring, write
@@ -50,30 +55,30 @@ INDEXES: dict[str, type[CoveringIndex]] = {
     one.name: one for one in (ClauseForest, KDTree, ZCurve, Scan, ClauseScan)
 }
 _NONE = np.empty(0, np.int32)
-_KIND = "relation-graph"  # of directory
+_KIND = "relation-graph"  # of a saved directory
 
 
 class Subscribed(NamedTuple):
     """What became of new subscriptions."""
 
-    rows: NDArray[np.int32]  # their numbers
-    forward: NDArray[np.bool_]  # of each: nothing covers it, it must be forwarded
-    withdrawn: NDArray[np.int32]  # older rows that a new one took over: their unsubscription travels
+    rows: NDArray[np.int32]  # their rows, until they leave; then the rows may be given to others
+    forward: NDArray[np.bool_]  # of each: nothing covers it, so it must be forwarded
+    withdrawn: NDArray[np.int32]  # older rows that a new one took over, so their unsubscription must be forwarded
 
 
 class Unsubscribed(NamedTuple):
     """What follows from unsubscriptions."""
 
-    #: Rows that nothing covers any more: forward them, before anything is withdrawn.
+    #: Rows that nothing covers any more. They must be forwarded, before any unsubscription is.
     exposed: NDArray[np.int32]
-    travels: NDArray[np.int32]  # of the rows that left, those whose unsubscription travels
+    travels: NDArray[np.int32]  # the rows that left whose unsubscription must be forwarded
 
 
 class Replayed(NamedTuple):
     """What a log of commands led to."""
 
-    rows: NDArray[np.int32]  # of the subscriptions of the table; -1 where one never arrived
-    forward: NDArray[np.bool_]  # of each command: the subscription, or the unsubscription, travels
+    rows: NDArray[np.int32]  # of the subscriptions of the table; -1 for one that never arrived
+    forward: NDArray[np.bool_]  # of each command: the subscription, or the unsubscription, must be forwarded
     exposed: NDArray[np.int32]  # rows that had to be forwarded later,
     exposed_by: NDArray[np.int64]  # and the command that exposed each
     withdrawn: NDArray[np.int32]  # rows that a new subscription took over,
@@ -81,10 +86,11 @@ class Replayed(NamedTuple):
 
 
 class RelationGraph:
-    """Covering relations G_k between subscriptions, kept up to date while they come and go.
+    """The relation graph G_k of subscriptions, kept up to date while they come and go.
 
     A subscription that another one covers is not forwarded: every message that it wants arrives already. When the
-    other one leaves, the graph tells who is exposed. Of subscriptions that cover each other the older one covers.
+    other one leaves, the graph says which subscriptions are exposed. Of subscriptions that cover each other only the
+    older one covers.
 
     >>> subs = SubscriptionTable.from_arrays([[0, 0, 9, 9], [1, 1, 2, 2]], [0, 1, 3], [7, 7, 8])
     >>> graph = RelationGraph()
@@ -97,27 +103,29 @@ class RelationGraph:
     Parameters
     ----------
     index
-        How subscriptions that cover are found: ``"forest"`` for all kinds of them; ``"kd-tree"``, ``"z-curve"`` or
-        ``"scan"`` for rectangles (boxes and tests on attributes, without words), ``"clause-scan"`` to compare with.
+        How covers are found: ``"forest"`` for subscriptions of every kind; ``"kd-tree"``, ``"z-curve"`` or ``"scan"``
+        for rectangles (boxes and tests on attributes, without words); ``"clause-scan"`` to compare with.
     k
-        How many covering subscriptions are remembered of each. One is nearly always best (Theorem 1).
+        How many covers of each subscription are remembered. One is nearly always best (Theorem 1 of the paper).
     take_over
-        Whether a new subscription that must be forwarded takes those over that were forwarded and that it covers, so
-        that their unsubscription travels. Off by default: it looks at every subscription that was forwarded, and it
-        sends messages now to save some later.
+        Whether a new subscription that must be forwarded takes over the ones that it covers and that were forwarded
+        before, so that their unsubscription is forwarded. Off by default: it looks at everything that was forwarded,
+        and it sends messages now to save some later.
     """
 
     def __init__(self, index: str = "forest", k: int = 1, *, take_over: bool = False) -> None:
         self.k, self.take_over = _checked_k(k), take_over
         self._index = _chosen(index)
         self._store: ClauseStore | None = None
-        self._edges = empty_edges()
+        self._edges = EdgeArrays(self.k)
+        self._ages = GrowingArrays(ages=np.empty(0, np.int64))  # by row: the number of its arrival
+        self._arrivals = 0
         self._queries = np.zeros(2, np.int64)
         self._counters = np.zeros((2, 2), np.int64)
-        self._rebuilds = 0
+        self._layouts = 0
 
     def __len__(self) -> int:
-        """How many subscriptions there are."""
+        """Return how many subscriptions there are."""
         return 0 if self._store is None else len(self._store)
 
     def __repr__(self) -> str:
@@ -126,41 +134,43 @@ class RelationGraph:
 
     @property
     def forwarded(self) -> NDArray[np.int32]:
-        """The rows that nothing covers, as far as anybody looked: what a neighbour must know."""
-        return np.flatnonzero(self._edges.degrees == 0).astype(np.int32)
+        """The rows that were forwarded, since the graph knows nothing that covers them."""
+        return np.flatnonzero(self._edges.view.degrees == 0).astype(np.int32)
 
     def covers_of(self, row: int) -> NDArray[np.int32]:
         """Return the rows that the graph knows to cover a row."""
         self._check_rows(np.array([row], np.int64))
-        known = self._edges.covers[row * self.k : (row + 1) * self.k]
+        known = self._edges.view.covers[row * self.k : (row + 1) * self.k]
         return known[known >= 0].copy()
 
     # --- Commands --------------------------------------------------------------------------------------------------
 
     def subscribe(self, subs: SubscriptionTable) -> Subscribed:
-        """Take subscriptions, in their order; tell which of them must be forwarded."""
+        """Add subscriptions, in their order; say which of them must be forwarded."""
         rows = self._added(subs)
         done = self._commanded(rows.astype(np.int64))
         if not len(done.withdrawn):
             return Subscribed(rows, done.forward, done.withdrawn)
-        # What this very call brought and took over was never forwarded.
+        # Subscriptions that this very call added and took over need not be forwarded at all.
         fleeting = np.isin(rows, done.withdrawn)
         return Subscribed(rows, done.forward & ~fleeting, done.withdrawn[~np.isin(done.withdrawn, rows)])
 
     def unsubscribe(self, rows: Any) -> Unsubscribed:
-        """Let subscriptions go; tell which others must be forwarded now, and whose unsubscription travels."""
+        """Remove subscriptions; say which others must be forwarded now, and which unsubscriptions must be."""
         gone = np.unique(integers(rows, np.int64, "subscription rows"))
         self._check_rows(gone)
         done = self._commanded(~gone)
         travels = gone[done.forward].astype(np.int32)
         if len(gone) == 1:
             return Unsubscribed(done.exposed, travels)
-        # Who is exposed and leaves in the same call was never forwarded.
+        # Subscriptions that are exposed and leave in the same call need not be forwarded at all.
         fleeting = np.isin(travels, done.exposed)
         return Unsubscribed(done.exposed[~np.isin(done.exposed, gone)], travels[~fleeting])
 
     def replay(self, subs: SubscriptionTable, commands: Any) -> Replayed:
         """Follow a log: *i* >= 0 is the arrival of row i of *subs*, ``~i`` its departure.
+
+        No two subscriptions of the table get the same row, even if one leaves before the other arrives.
 
         >>> subs = SubscriptionTable.from_arrays([[0, 0, 9, 9], [1, 1, 2, 2]], [0, 0, 0], [])
         >>> RelationGraph("kd-tree").replay(subs, [0, 1, ~0]).exposed.tolist()
@@ -171,61 +181,69 @@ class RelationGraph:
         size, arrivals = len(subs), log[log >= 0]
         _check_log(log, size)
         if not np.array_equal(arrivals, np.arange(size)):
-            subs = subs.take(
-                arrivals
-            )  # rows are numbered in the order of arrival: of equal ones the older covers
+            subs = subs.take(arrivals)
         rows = np.full(size, -1, np.int32)
         rows[arrivals] = self._added(subs)
         named = np.where(log >= 0, rows[log], ~rows[~log]).astype(np.int64)
         return self._commanded(named)._replace(rows=rows)
 
     def covering(self, subs: SubscriptionTable, k: int | None = None) -> Matches:
-        """Return for each of some subscriptions up to *k* rows that cover it, cov_k(S, s); nothing is subscribed."""
-        k = self.k if k is None else _checked_k(k)
-        rows = self._added(subs).astype(np.int64)
-        try:
-            return self._covered(rows, k)
-        finally:
-            self._forget(rows)
+        """Return up to *k* rows that cover each of some subscriptions, cov_k(S, s).
 
-    def _covered(self, rows: NDArray[np.int64], k: int) -> Matches:
-        found, counts = np.full((len(rows), k), -1, np.int32), np.zeros(len(rows), np.int64)
-        pending, counters = self._pending(), np.zeros(2, np.int64)
-        begin = 0
+        This is a question: nothing is subscribed, no row is used, and no word is learned.
+        """
+        k = self.k if k is None else _checked_k(k)
+        _check_table(subs)
+        self._index.check_question(subs)
+        found, counts = np.full((len(subs), k), -1, np.int32), np.zeros(len(subs), np.int64)
+        if len(self):
+            self._search(question_store(subs, self._stored()), k, found, counts)
+        return Matches(offsets_of(counts), found[np.arange(k) < counts[:, None]])
+
+    def _search(
+        self, store: ClauseStore, k: int, found: NDArray[np.int32], counts: NDArray[np.int64]
+    ) -> None:
+        """Write the covers of each question in a store to *found*, and their number to *counts*."""
+        ages = np.full(store.size, YOUNGEST)
+        asked = Subscriptions(
+            self._index.content_of_question(store), store.owners, *store.chains, ages
+        )
+        held, pending = self._held(), self._pending()
+        counters, row = np.zeros(2, np.int64), 0
         while True:
-            begin = search(
+            row = self._index.kernels.search(
                 self._index.arrays,
-                self._rows(),
-                rows,
+                held,
+                asked,
                 k,
-                begin,
+                row,
                 found,
                 counts,
                 pending,
                 self._index.scratch(),
                 counters,
             )
-            if begin == len(rows):
-                break
-            counts[begin] = self._decided(int(rows[begin]), k, found[begin], int(counts[begin]), pending)
-            begin += 1
-        return Matches(offsets_of(counts), found[np.arange(k) < counts[:, None]])
+            if row == len(counts):
+                return
+            counts[row] = self._decided(store, ages, row, found[row], int(counts[row]), pending)
+            row += 1
 
     # --- Figures ---------------------------------------------------------------------------------------------------
 
     def use_index(self, index: str) -> None:
-        """Find covers by another index from now on, as in the constructor; for measurements."""
+        """Find covers by another index from now on, named as in the constructor; for measurements."""
         made = _chosen(index)
         if self._store is not None:
-            made.check(self._store.table)
+            made.check(self._store.table.take(np.flatnonzero(self._store.present)))
         self._index = made
         if self._store is not None:
-            self._rebuild(np.flatnonzero(self._edges.degrees >= 0))
+            self._lay_out()
 
     def stats(self) -> dict[str, Any]:
-        """Return figures since the beginning: q_s, q_u, nodes visited and points compared as in the paper's tables."""
+        """Return figures since the beginning: q_s, q_u, nodes visited and points compared, as in the paper's tables."""
         (nodes_s, points_s), (nodes_u, points_u) = self._counters.tolist()
         forwarded = len(self.forwarded)
+        store = self._store if self._store is not None and self._store.size else None
         return {
             "subscriptions": len(self),
             "forwarded": forwarded,
@@ -236,24 +254,24 @@ class RelationGraph:
             "nodes_unsubscribe": nodes_u,
             "comparisons_subscribe": points_s,
             "comparisons_unsubscribe": points_u,
-            "rebuilds": self._rebuilds,
+            "layouts": self._layouts,
             "memory": {
-                "subscriptions": 0 if self._store is None else self._store.nbytes,
-                "index": self._index.nbytes,
-                "graph": sum(array.nbytes for array in self._edges),
+                "subscriptions": 0 if store is None else store.nbytes,
+                "index": 0 if store is None else self._index.nbytes,
+                "graph": sum(array.nbytes for array in self._edges.view) + self._ages["ages"].nbytes,
             },
-            **(self._index.stats() if self._store is not None else {}),
+            **({} if store is None else self._index.stats()),
         }
 
     def check(self) -> list[str]:
-        """Look for damage; return what was found, in words (nothing: an empty list).
+        """Look for damage, and return what was found, in words; an empty list if all is well.
 
-        Every edge must be true, and everybody forwarded or covered by somebody who is, at the end of the path.
+        Every edge must be true, and from every subscription a path of edges must lead up to one that was forwarded.
         """
         if self._store is None:
             return []
         present = np.flatnonzero(self._store.present).tolist()
-        degrees, forwarded = self._edges.degrees, set(self.forwarded.tolist())
+        degrees, forwarded = self._edges.view.degrees, set(self.forwarded.tolist())
         found = [f"row {row} is not in the graph" for row in present if degrees[row] < 0]
         found += [f"row {row} is gone, and forwarded" for row in sorted(forwarded - set(present))]
         above: dict[int, list[int]] = {row: self.covers_of(row).tolist() for row in present}
@@ -263,8 +281,9 @@ class RelationGraph:
             for other in known:
                 if not self._store.present[other]:
                     found.append(f"row {other} is gone, and covers row {row}")
-                elif not subscription_covers(self._store, other, row):
+                elif not subscription_covers(self._store, other, self._store, row):
                     found.append(f"row {other} does not cover row {row}")
+        found += self._store.check()
         safe = set(forwarded)
         for row in present:
             path: dict[int, None] = {}
@@ -272,7 +291,7 @@ class RelationGraph:
                 path[row] = None
                 row = above[row][0]
             if row not in safe:
-                found.append(f"row {row} is neither forwarded nor covered by anybody who is")
+                found.append(f"row {row} is neither forwarded nor covered by a row that is")
             safe.update(path)
         return found
 
@@ -285,17 +304,17 @@ class RelationGraph:
             "index": self._index.name,
             "k": self.k,
             "take_over": self.take_over,
-            "rebuilds": self._rebuilds,
+            "layouts": self._layouts,
+            "arrivals": self._arrivals,
             "coding": None if store is None else store.coding.document(),
         }
         arrays: dict[str, NDArray[Any]] = {"queries": self._queries, "counters": self._counters}
         if store is not None:
-            lengths = (store.size * self.k,) * 3 + (store.size,) * 2
-            edges = {
-                name: array[:length] for (name, array), length in zip(self._edges._asdict().items(), lengths)
-            }
-            arrays |= nested(
-                coding=store.coding.arrays(), rows=store.arrays(), edges=edges, index=self._index.at_rest()
+            arrays |= {"ages": self._ages["ages"]} | nested(
+                coding=store.coding.arrays(),
+                rows=store.arrays(),
+                edges=self._edges.view._asdict(),
+                index=self._index.at_rest(),
             )
         return write(directory, _KIND, arrays, document)
 
@@ -306,11 +325,12 @@ class RelationGraph:
         with restoring(directory):
             graph = cls(document["index"], document["k"], take_over=document["take_over"])
             graph._queries, graph._counters = arrays["queries"], arrays["counters"]
-            graph._rebuilds = document["rebuilds"]
+            graph._layouts, graph._arrivals = document["layouts"], document["arrivals"]
             if document["coding"] is not None:
                 coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
                 graph._store = ClauseStore.restored(coding, part_of(arrays, "rows"))
-                graph._edges = Edges(**part_of(arrays, "edges"))
+                graph._edges = EdgeArrays(graph.k, part_of(arrays, "edges"))
+                graph._ages = GrowingArrays(ages=arrays["ages"])
                 graph._index.restore(graph._store, part_of(arrays, "index"))
         return graph
 
@@ -320,12 +340,13 @@ class RelationGraph:
         assert self._store is not None
         return self._store
 
-    def _rows(self) -> Rows:
+    def _held(self) -> Subscriptions:
+        """Return the subscriptions of the graph, for kernels."""
         store = self._stored()
-        return Rows(store.owners, *store.chains)
+        return Subscriptions(self._index.content(store), store.owners, *store.chains, self._ages["ages"])
 
     def _pending(self) -> NDArray[np.int32]:
-        """Return room for those that polygons decide; the first entry is their number."""
+        """Return room for rows that polygons must decide on; the first entry is their number."""
         return np.zeros(1 + (self._stored().rows if self._stored().shapes else 0), np.int32)
 
     def _check_rows(self, rows: NDArray[np.int64]) -> None:
@@ -339,72 +360,74 @@ class RelationGraph:
     def _added(self, subs: SubscriptionTable) -> NDArray[np.int32]:
         """Give rows to new subscriptions, which are in neither the index nor the graph yet."""
         _check_table(subs)
-        if self._store is None or not self._store.size:
+        subs = replace(subs, ids=None)  # rows are all that the graph speaks of
+        fresh = self._store is None or not self._store.size
+        if fresh:
             self._store = ClauseStore(subs.take(np.empty(0, np.int64)))
-        store = self._store
+        store = self._stored()
         table = store.check_insert(subs)
         self._index.check(table)
-        begin = store.rows
-        rows, _ = store.insert(table)
-        if not self._index.follow(store, begin):
-            self._rebuild(np.flatnonzero(self._edges.degrees >= 0))
-        self._edges = grown_edges(self._edges, store.size, self.k)
+        rows, clauses = store.insert(table)
+        if fresh or not self._index.follow(store, clauses):
+            self._lay_out()
+        self._edges.reach(store.size)
+        self._ages.reach("ages", store.size)[rows] = np.arange(self._arrivals, self._arrivals + len(rows))
+        self._arrivals += len(rows)
         return rows
 
-    def _forget(self, rows: NDArray[Any]) -> None:
+    def _forget(self, rows: NDArray[np.int64]) -> None:
+        """Give the rows of subscriptions that have left back to the store."""
         store = self._stored()
-        store.retire(rows)
-        store.present[rows] = False
+        store.release(store.retire(rows))
+        store.forget(rows)
 
-    def _rebuild(self, rows: NDArray[np.int64]) -> None:
-        """Lay the index out anew, with the given rows in it."""
+    def _lay_out(self) -> None:
+        """Lay the index out anew, with all rows of the graph in it."""
         self._index.load(self._stored())
-        self._rebuilds += 1
-        state = _new_state()
+        self._layouts += 1
+        state, rows, held = new_state(), np.flatnonzero(self._edges.view.degrees >= 0), self._held()
         while state[COMMAND] < len(rows):
             self._index.grow(int(state[NEED]))
-            add_all(self._index.arrays, self._rows(), rows, state, self._index.scratch())
-        if len(rows):
-            self._index.built()
+            self._index.kernels.add_all(self._index.arrays, held, rows, state, self._index.scratch())
 
     def _commanded(self, commands: NDArray[np.int64]) -> Replayed:
-        """Let rows arrive and leave (complements), part by part."""
-        parts = [
-            self._part(commands[at : at + config.COVERING_CHUNK], at)
+        """Let rows arrive, or leave (complements), a chunk of commands at a time."""
+        chunks = [
+            self._chunk(commands[at : at + config.COVERING_CHUNK], at)
             for at in range(0, len(commands), config.COVERING_CHUNK)
         ]
-        if parts and self._index.degenerate():
-            present = np.flatnonzero(self._edges.degrees >= 0)
-            self._rebuild(np.random.default_rng(len(present)).permutation(present))
-        if len(parts) == 1:
-            return parts[0]
+        if chunks and self._index.outgrown():
+            self._lay_out()
+        if len(chunks) == 1:
+            return chunks[0]
         return Replayed(
             _NONE,
             *(
-                np.concatenate([part[i] for part in parts]) if parts else np.empty(0, kind)
+                np.concatenate([chunk[i] for chunk in chunks]) if chunks else np.empty(0, kind)
                 for i, kind in enumerate((np.bool_, np.int32, np.int64, np.int32, np.int64), 1)
             ),
         )
 
-    def _part(self, commands: NDArray[np.int64], at: int) -> Replayed:
-        state = _new_state()
-        room = len(commands) + len(self._edges.degrees)
-        told = Told(
+    def _chunk(self, commands: NDArray[np.int64], at: int) -> Replayed:
+        """Follow some commands, of which the first has the number *at*."""
+        state, held, edges = new_state(), self._held(), self._edges.view
+        room = 2 * (len(commands) + len(edges.degrees)) if self.take_over else 0
+        outcome = Outcome(
             np.zeros(len(commands), np.bool_),
+            np.empty(config.COVERING_CHUNK, np.int32),
+            np.empty(config.COVERING_CHUNK, np.int64),
             np.empty(room, np.int32),
             np.empty(room, np.int64),
-            np.empty(2 * room if self.take_over else 0, np.int32),
-            np.empty(2 * room if self.take_over else 0, np.int64),
             self._queries,
             self._counters,
         )
-        drained: list[tuple[NDArray[Any], ...]] = []
+        copied: list[tuple[NDArray[Any], ...]] = []
         out, pending, known = np.empty(self.k, np.int32), self._pending(), -1
         while True:
-            answer = step(
+            answer = self._index.kernels.step(
                 self._index.arrays,
-                self._rows(),
-                self._edges,
+                held,
+                edges,
                 self.k,
                 self.take_over,
                 commands,
@@ -413,51 +436,52 @@ class RelationGraph:
                 out,
                 pending,
                 self._index.scratch(),
-                told,
+                outcome,
             )
             known = -1
             if answer == PENDING:
-                subject = state[WAITING] if state[WAITING] >= 0 else commands[state[COMMAND]]
-                known = self._decided(int(subject), self.k, out, int(state[SURE]), pending)
+                subject = int(state[WAITING] if state[WAITING] >= 0 else commands[state[COMMAND]])
+                known = self._decided(self._stored(), held.ages, subject, out, int(state[SURE]), pending)
                 continue
-            drained.append(
+            copied.append(
                 (
-                    told.exposed[: state[EXPOSED]].copy(),
-                    told.exposed_by[: state[EXPOSED]] + at,
-                    told.withdrawn[: state[WITHDRAWN]].copy(),
-                    told.withdrawn_by[: state[WITHDRAWN]] + at,
+                    outcome.exposed[: state[EXPOSED]].copy(),
+                    outcome.exposed_by[: state[EXPOSED]] + at,
+                    outcome.withdrawn[: state[WITHDRAWN]].copy(),
+                    outcome.withdrawn_by[: state[WITHDRAWN]] + at,
                 )
             )
             state[EXPOSED] = state[WITHDRAWN] = 0
             if answer == DONE:
                 break
             self._index.grow(int(state[NEED]))
-        gone = ~commands[commands < 0]
-        self._forget(gone)
-        return Replayed(_NONE, told.forward, *(np.concatenate(parts) for parts in zip(*drained)))
+        self._forget(~commands[commands < 0])
+        return Replayed(_NONE, outcome.forward, *(np.concatenate(parts) for parts in zip(*copied)))
 
     def _decided(
-        self, subject: int, k: int, out: NDArray[np.int32], count: int, pending: NDArray[np.int32]
+        self,
+        asked: ClauseStore,
+        ages: NDArray[np.int64],
+        subject: int,
+        out: NDArray[np.int32],
+        count: int,
+        pending: NDArray[np.int32],
     ) -> int:
-        """Let polygons decide; return how many of *out* cover the subject, of which *count* were sure before."""
-        store = self._stored()
+        """Let polygons decide on what is *pending*; return how many rows of *out* cover the subject.
+
+        *count* of them were certain before, and there is room for k. The subject is a row of *asked*.
+        """
+        held, held_ages = self._stored(), self._ages["ages"]
         for other in dict.fromkeys(pending[1 : 1 + pending[0]].tolist()):
-            if count == k:
+            if count == len(out):
                 break
-            if other in out[:count] or not subscription_covers(store, other, subject):
+            if other in out[:count] or not subscription_covers(held, other, asked, subject):
                 continue
-            if other > subject and subscription_covers(store, subject, other):
+            if held_ages[other] > ages[subject] and subscription_covers(asked, subject, held, other):
                 continue
             out[count] = other
             count += 1
         return count
-
-
-def _new_state() -> NDArray[np.int64]:
-    """Return the state of commands of which none was followed, and no row waits."""
-    state = np.zeros(NEED + 1, np.int64)
-    state[WAITING] = -1
-    return state
 
 
 def _chosen(index: str) -> CoveringIndex:
@@ -478,7 +502,7 @@ def _check_table(subs: Any) -> None:
 
 
 def _check_log(log: NDArray[np.int64], size: int) -> None:
-    """Raise unless every row arrives at most once, and leaves once it is there."""
+    """Raise unless every row arrives at most once, and leaves at most once, after it arrived."""
     named = np.where(log >= 0, log, ~log)
     if len(named) and (named.max() >= size):
         raise UnknownError(f"command {log[named.argmax()]} names no row of {size:,} subscriptions")

@@ -1,8 +1,8 @@
-"""Rectangles in an adaptive k-d tree (section IV.C)."""
+"""Rectangles in one adaptive k-d tree: section IV.C of the paper, see :mod:`.forest`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,23 +10,16 @@ from nearcast.covering.buckets import LARGEST
 from nearcast.covering.forest import (
     DEEPEST,
     Forest,
+    ForestArrays,
     advance,
-    empty_forest,
     forest_has_room,
-    grown_forest,
     insert_point,
     remove_point,
 )
+from nearcast.covering.g_k import kernels_for
 from nearcast.covering.index import RectangleIndex, TreeIndex
-from nearcast.covering.operations import (
-    Operations,
-    Rows,
-    Scratch,
-    enough_scratch,
-    first_clause,
-    register,
-)
-from nearcast.covering.rectangles import covers_rightly, rectangle_covers, rounded
+from nearcast.covering.rectangles import rectangle_covers, rectangle_covers_by_age, rounded
+from nearcast.covering.subscriptions import Scratch, Subscriptions, enough_scratch, first_clause
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
@@ -35,33 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["KDTree"]
 
 
-class _Tree(NamedTuple):
-    """The tree, and the points that decide, as kernels see them."""
-
-    points: NDArray[np.float64]
-    signs: NDArray[np.uint64]
-    forest: Forest
-
-
-class KDTree(TreeIndex, RectangleIndex):
-    """A k-d tree with buckets; the search begins in the dominating corner."""
-
-    name = "kd-tree"
-
-    def _emptied(self) -> None:
-        forest = empty_forest(2 * len(self.rectangles.axes))
-        self._arrays = _Tree(self.rectangles.points, self.rectangles.signs, forest)
-
-    def grow(self, points: int) -> None:
-        """Make room."""
-        forest = grown_forest(self._arrays.forest, 1, len(self.rectangles.points), points)
-        self._arrays = _Tree(self.rectangles.points, self.rectangles.signs, forest)
-
-
 @kernel
 def _find(
-    index: _Tree,
-    rows: Rows,
+    index: Forest,
+    held: Subscriptions,
+    asked: Subscriptions,
     subject: int,
     k: int,
     out: NDArray[np.int32],
@@ -69,22 +40,19 @@ def _find(
     scratch: Scratch,
     counters: NDArray[np.int64],
 ) -> Any:
-    points, signs, forest = index
-    owners = rows.owners
-    if forest.roots[0] < 0:
+    if index.roots[0] < 0:
         return 0
-    mine = first_clause(rows, subject)
-    query = scratch.point
-    stack, alive, hits = enough_scratch(scratch, forest.used[DEEPEST], forest.buckets.used[LARGEST])
-    rounded(points, mine, query)
-    stack[0] = forest.roots[0]
+    mine = first_clause(asked, subject)
+    query, missing = scratch.point, ~asked.content.signs[mine]
+    stack, alive, hits = enough_scratch(scratch, index.used[DEEPEST], index.buckets.used[LARGEST])
+    rounded(asked.content, mine, query)
+    stack[0] = index.roots[0]
     depth, found = 1, 0
     while depth > 0:
-        depth, count = advance(forest, stack, depth, query, ~signs[mine], alive, hits, counters)
+        depth, count = advance(index, stack, depth, query, missing, alive, hits, counters)
         for i in range(count):
-            other = hits[i]
-            if covers_rightly(points, signs, owners, other, mine):
-                out[found] = owners[other]
+            if rectangle_covers_by_age(held, hits[i], asked, subject, mine):
+                out[found] = held.owners[hits[i]]
                 found += 1
                 if found == k:
                     return found
@@ -92,20 +60,31 @@ def _find(
 
 
 @kernel
-def _add(index: _Tree, rows: Rows, subject: int, scratch: Scratch) -> None:
-    clause = first_clause(rows, subject)
-    rounded(index.points, clause, scratch.point)
-    insert_point(index.forest, 0, clause, index.signs[clause], scratch.point, scratch.spare)
+def _add(index: Forest, held: Subscriptions, subject: int, scratch: Scratch) -> None:
+    clause = first_clause(held, subject)
+    rounded(held.content, clause, scratch.point)
+    insert_point(index, 0, clause, held.content.signs[clause], scratch.point, scratch.spare)
 
 
 @kernel
-def _take(index: _Tree, rows: Rows, subject: int, scratch: Scratch) -> None:
-    remove_point(index.forest, first_clause(rows, subject), scratch.spare)
+def _take(index: Forest, held: Subscriptions, subject: int, scratch: Scratch) -> None:
+    remove_point(index, first_clause(held, subject), scratch.spare)
 
 
-@kernel
-def _room(index: _Tree, count: int) -> Any:
-    return forest_has_room(index.forest, count)
+class KDTree(TreeIndex, RectangleIndex):
+    """A k-d tree with buckets; a search begins in the dominating corner."""
 
+    name = "kd-tree"
+    kernels = kernels_for(_find, _add, _take, forest_has_room, rectangle_covers)
 
-register(_Tree, Operations(_find, _add, _take, _room, rectangle_covers))
+    def _empty(self, rows: int) -> None:
+        self._trees = ForestArrays(2 * len(self.rectangles.axes))
+        self._trees.make_room(1, rows, 1)
+        self._see()
+
+    def _reach(self, rows: int) -> None:
+        self._trees.make_room(1, rows, 1)
+        self._see()
+
+    def _see(self) -> None:
+        self.arrays = self._trees.view

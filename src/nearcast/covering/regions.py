@@ -1,4 +1,4 @@
-"""Does one subscription cover another, polygons included? What kernels leave undecided, shapely decides here."""
+"""Does one subscription cover another, polygons included? Shapely decides what kernels leave undecided."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast import config
-from nearcast.covering.relation import UNDECIDED, YES, Regions, clause_covers
+from nearcast.covering.relation import UNDECIDED, YES, Content, Regions, clause_covers
 from nearcast.geometry import Planar
 from nearcast.geometry.touching import shape_of_box
 
 if TYPE_CHECKING:
     from nearcast.columns.rows.clauses import ClauseStore
 
-__all__ = ["regions_of", "subscription_covers"]
+__all__ = ["content_of", "subscription_covers"]
 
 
-def regions_of(store: ClauseStore) -> Regions:
-    """Return the regions of clause rows, for kernels."""
+def content_of(store: ClauseStore) -> Content:
+    """Return what the clause rows of a store ask for, for kernels."""
     globe = 0.0 if isinstance(store.space, Planar) else config.EARTH_RADIUS_M
-    return Regions(store.shapes.index, store.shapes.circles, globe)
+    return Content(store.clauses, Regions(store.shapes.index, store.shapes.circles, globe))
 
 
-def subscription_covers(store: ClauseStore, a: int, b: int) -> bool:
-    """Tell whether each clause of subscription row *b* is covered by one of row *a*; see ``relation``."""
-    regions = regions_of(store)
-    mine, others = (store.parts(np.array([row])).tolist() for row in (a, b))
-    return bool(others) and all(any(_covers(store, regions, one, other) for one in mine) for other in others)
+def subscription_covers(held: ClauseStore, a: int, asked: ClauseStore, b: int) -> bool:
+    """Tell whether each clause of row *b* of *asked* is covered by one of row *a* of *held*; see ``relation``."""
+    mine = held.parts(np.array([a])).tolist()
+    others = asked.parts(np.array([b])).tolist()
+    return bool(others) and all(any(_covers(held, one, asked, other) for one in mine) for other in others)
 
 
-def _covers(store: ClauseStore, regions: Regions, a: int, b: int) -> bool:
-    answer = clause_covers(store.clauses, regions, a, b)
-    return _contains(store, a, b) if answer == UNDECIDED else bool(answer == YES)
+def _covers(held: ClauseStore, a: int, asked: ClauseStore, b: int) -> bool:
+    answer = clause_covers(content_of(held), a, content_of(asked), b)
+    return _contains(held, a, asked, b) if answer == UNDECIDED else bool(answer == YES)
 
 
-def _contains(store: ClauseStore, a: int, b: int) -> bool:
-    """Tell whether the shape of clause row *a* contains the region of row *b*, where one of them is a polygon.
+def _contains(held: ClauseStore, a: int, asked: ClauseStore, b: int) -> bool:
+    """Tell whether the shape of clause row *a* contains the region of clause row *b*, where one is a polygon.
 
-    On the globe a circle in a polygon is judged by its boxes, which are larger: never a false yes.
+    On the globe, a circle in a polygon is judged by its box. That is larger, so the answer is never a false yes.
     """
     import shapely
 
-    shapes, planar = store.shapes, isinstance(store.space, Planar)
-    mine, other = shapes.index[a], shapes.index[b]
-    outer = shapes.polygons[mine]
+    planar = isinstance(held.space, Planar)
+    mine, other = held.shapes.index[a], asked.shapes.index[b] if asked.shapes else -1
+    outer, inner = held.shapes.polygons[mine], asked.shapes.polygons[other] if other >= 0 else None
     if outer is None:  # a circle in the plane, around a polygon
-        x, y, radius = shapes.circles[mine].tolist()
-        corners = shapely.get_coordinates(shapes.polygons[other])
+        x, y, radius = held.shapes.circles[mine].tolist()
+        corners = shapely.get_coordinates(inner)
         reach = float(np.hypot(corners[:, 0] - x, corners[:, 1] - y).max())
         return bool(reach + config.CIRCLE_PAD * (abs(x) + abs(y) + radius) <= radius)
-    if other >= 0 and shapes.polygons[other] is not None:
-        return bool(mine == other or shapely.covers(outer, shapes.polygons[other]))
+    if inner is not None:
+        return bool(outer is inner or shapely.covers(outer, inner))
     if other >= 0 and planar:
-        x, y, radius = shapes.circles[other].tolist()
+        x, y, radius = asked.shapes.circles[other].tolist()
         centre = shapely.Point(x, y)
         reach = radius + config.CIRCLE_PAD * (abs(x) + abs(y) + radius)
         return bool(outer.covers(centre) and outer.boundary.distance(centre) >= reach)
-    return bool(shapely.covers(outer, shape_of_box(store.clauses.boxes[b].tolist())))
+    return bool(shapely.covers(outer, shape_of_box(asked.clauses.boxes[b].tolist())))

@@ -1,4 +1,4 @@
-"""The naive index: a scan of all rectangles. The reference, and what the paper measures against."""
+"""The naive index of rectangles: a scan of all of them. It is the reference, and what section V.C measures against."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast.covering.g_k import kernels_for
+from nearcast.covering.growing import GrowingArrays
 from nearcast.covering.index import RectangleIndex
-from nearcast.covering.operations import Operations, Rows, Scratch, first_clause, register
-from nearcast.covering.rectangles import covers_rightly, rectangle_covers
+from nearcast.covering.rectangles import rectangle_covers, rectangle_covers_by_age
+from nearcast.covering.subscriptions import Scratch, Subscriptions, first_clause
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
@@ -20,65 +22,20 @@ if TYPE_CHECKING:
 __all__ = ["Scan"]
 
 
-class _Scanned(NamedTuple):
-    """Points one after the other, as kernels see them."""
+class _PointList(NamedTuple):
+    """The points of the subscriptions that are there, one after the other, as kernels see them."""
 
-    points: NDArray[np.float64]  # of all clause rows
-    signs: NDArray[np.uint64]
-    packed: NDArray[np.float64]  # those that are subscribed, packed
-    clauses: NDArray[np.int32]  # their clause rows
-    places: NDArray[np.int32]  # of each clause row, where it stands
-    used: NDArray[np.int64]  # how many there are
-
-
-class Scan(RectangleIndex):
-    """All rectangles, one after the other; the search ends with the k-th that covers."""
-
-    name = "scan"
-
-    def _emptied(self) -> None:
-        self._arrays = _Scanned(
-            self.rectangles.points,
-            self.rectangles.signs,
-            np.empty((0, 2 * len(self.rectangles.axes))),
-            np.empty(0, np.int32),
-            np.empty(0, np.int32),
-            np.zeros(1, np.int64),
-        )
-
-    def grow(self, points: int) -> None:
-        """Make room."""
-        old, rows = self._arrays, len(self.rectangles.points)
-        need = int(old.used[0]) + points
-        packed, clauses, places = old.packed, old.clauses, old.places
-        if need > len(packed):
-            packed = np.empty((need + need // 2, packed.shape[1]))
-            packed[: len(old.packed)] = old.packed
-            clauses = np.empty(len(packed), np.int32)
-            clauses[: len(old.clauses)] = old.clauses
-        if rows > len(places):
-            places = np.full(rows + rows // 2, -1, np.int32)
-            places[: len(old.places)] = old.places
-        self._arrays = _Scanned(
-            self.rectangles.points, self.rectangles.signs, packed, clauses, places, old.used
-        )
-
-    def at_rest(self) -> dict[str, NDArray[Any]]:
-        """Return the rectangles as they stand, and where they do."""
-        _, _, packed, clauses, places, used = self._arrays
-        own = {"packed": packed[: used[0]], "clauses": clauses[: used[0]], "places": places, "used": used}
-        return super().at_rest() | own
-
-    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
-        """Take the rectangles."""
-        super().restore(store, arrays)
-        self._arrays = self._arrays._replace(**{name: arrays[name] for name in _Scanned._fields[2:]})
+    points: NDArray[np.float64]  # [n, dimensions]
+    clauses: NDArray[np.int32]  # the clause row of each
+    places: NDArray[np.int32]  # by clause row: the place of its point
+    used: NDArray[np.int64]  # one entry: how many points there are
 
 
 @kernel
 def _find(
-    index: _Scanned,
-    rows: Rows,
+    index: _PointList,
+    held: Subscriptions,
+    asked: Subscriptions,
     subject: int,
     k: int,
     out: NDArray[np.int32],
@@ -86,16 +43,16 @@ def _find(
     scratch: Scratch,
     counters: NDArray[np.int64],
 ) -> Any:
-    points, signs, packed, clauses, _, used = index
-    owners = rows.owners
-    mine = first_clause(rows, subject)
-    dimensions, found = points.shape[1], 0
+    points, clauses, _, used = index
+    mine = first_clause(asked, subject)
+    query = asked.content.points
+    dimensions, found = query.shape[1], 0
     for i in range(used[0]):
         d = 0
-        while d < dimensions and packed[i, d] >= points[mine, d]:
+        while d < dimensions and points[i, d] >= query[mine, d]:
             d += 1
-        if d == dimensions and covers_rightly(points, signs, owners, clauses[i], mine):
-            out[found] = owners[clauses[i]]
+        if d == dimensions and rectangle_covers_by_age(held, clauses[i], asked, subject, mine):
+            out[found] = held.owners[clauses[i]]
             found += 1
             if found == k:
                 counters[1] += i + 1
@@ -105,29 +62,72 @@ def _find(
 
 
 @kernel
-def _add(index: _Scanned, rows: Rows, subject: int, scratch: Scratch) -> None:
-    points, _, packed, clauses, places, used = index
-    clause, at = first_clause(rows, subject), used[0]
-    packed[at, :] = points[clause, :]
+def _add(index: _PointList, held: Subscriptions, subject: int, scratch: Scratch) -> None:
+    points, clauses, places, used = index
+    clause, at = first_clause(held, subject), used[0]
+    points[at, :] = held.content.points[clause, :]
     clauses[at], places[clause] = clause, at
     used[0] += 1
 
 
 @kernel
-def _take(index: _Scanned, rows: Rows, subject: int, scratch: Scratch) -> None:
-    _, _, packed, clauses, places, used = index
+def _take(index: _PointList, held: Subscriptions, subject: int, scratch: Scratch) -> None:
+    points, clauses, places, used = index
     used[0] -= 1
-    clause, last = first_clause(rows, subject), used[0]
+    clause, last = first_clause(held, subject), used[0]
     at = places[clause]
-    packed[at, :] = packed[last, :]
+    points[at, :] = points[last, :]
     clauses[at] = clauses[last]
     places[clauses[at]] = at
     places[clause] = -1
 
 
 @kernel
-def _room(index: _Scanned, count: int) -> Any:
+def _has_room(index: _PointList, count: int) -> Any:
     return index.used[0] + count <= index.clauses.size
 
 
-register(_Scanned, Operations(_find, _add, _take, _room, rectangle_covers))
+class Scan(RectangleIndex):
+    """All rectangles, one after the other; a search ends with the k-th that covers."""
+
+    name = "scan"
+    kernels = kernels_for(_find, _add, _take, _has_room, rectangle_covers)
+
+    def _empty(self, rows: int) -> None:
+        self._lay_out(
+            {
+                "points": np.empty((0, 2 * len(self.rectangles.axes))),
+                "clauses": np.empty(0, np.int32),
+                "places": np.full(rows, -1, np.int32),
+                "used": np.zeros(1, np.int64),
+            }
+        )
+
+    def _reach(self, rows: int) -> None:
+        self._arrays.reach("places", rows, -1)
+        self.grow(1)
+
+    def grow(self, points: int) -> None:
+        """Make room."""
+        need = int(self._used[0]) + points
+        self._arrays.make_room("points", need)
+        self._arrays.make_room("clauses", need)
+        self.arrays = _PointList(
+            self._arrays["points"], self._arrays["clauses"], self._arrays["places"], self._used
+        )
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the points as they are listed."""
+        points, clauses, places, used = self.arrays
+        own = {"points": points[: used[0]], "clauses": clauses[: used[0]], "places": places, "used": used}
+        return super().at_rest() | own
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the list."""
+        super().restore(store, arrays)
+        self._lay_out(arrays)
+
+    def _lay_out(self, arrays: Arrays) -> None:
+        self._arrays = GrowingArrays(**{name: arrays[name] for name in ("points", "clauses", "places")})
+        self._used = arrays["used"]
+        self.grow(1)

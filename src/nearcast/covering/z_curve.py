@@ -1,13 +1,18 @@
-"""Rectangles on a Z-curve (section IV.D).
+"""Rectangles on a Z-curve.
 
-The key of a point interleaves the bits of its cell's coordinates, behind a leading 1, so that cells of every size have
-keys: a cell is an interval of keys, and its points are a segment of the curve. A query is answered from the dominating
-corner down: a cell is divided into halves, the larger coordinates first; a half that the query rules out is left, one
-that lies wholly in the query's range is taken whole, and one whose segment lies in a single bucket is looked through.
+Section IV.D of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005): the
+key of a point interleaves the bits of its cell's coordinates (Fig. 7). A cell of any size is an interval of keys, so
+the points in it are a segment of the curve, which a binary search finds. A query's range extends to the right boundary
+in every dimension, and only a few of the points in it are sought, so the search prefers large cells at that boundary.
 
-The order is kept in a directory of buckets: the least key of each, sorted. Inserting and removing touches one bucket,
-and the directory only when a bucket is split or merged. Cells are not equal in size: on each axis their bounds are
-quantiles of the data. Any bounds are right, as long as they keep the order.
+The paper leaves out the details of its search; this is ours. Cells are halved from the dominating corner down, the
+half with the larger coordinates first. A half that the range does not reach is left out. One that lies wholly in the
+range, or whose segment lies in a single bucket, is looked through. The paper puts a 1 before each key to tell the cells
+of different sizes apart; here a cell is its first key and its level.
+
+The paper keeps the order in an AVL tree. Here it is a sorted directory of buckets with the least key of each: inserting
+and removing touches one bucket, and the directory only when a bucket is split or merged. The paper's cells are equal in
+size. Here their bounds are quantiles of the data on each axis; any bounds are right, as long as they keep the order.
 """
 
 from __future__ import annotations
@@ -21,13 +26,10 @@ from nearcast.columns.parts import nested, part_of
 from nearcast.covering.buckets import (
     LARGEST,
     LIMIT,
+    BucketPool,
     Buckets,
     below_top,
-    bucket_arrays,
-    buckets_from_arrays,
-    empty_buckets,
     free_bucket,
-    grown_buckets,
     has_room,
     new_bucket,
     pour,
@@ -35,17 +37,17 @@ from nearcast.covering.buckets import (
     survivors,
     take_out,
 )
+from nearcast.covering.g_k import kernels_for
+from nearcast.covering.growing import GrowingArrays
 from nearcast.covering.index import RectangleIndex
-from nearcast.covering.operations import (
-    Operations,
-    Rows,
+from nearcast.covering.rectangles import Corners, rectangle_covers, rectangle_covers_by_age, rounded
+from nearcast.covering.subscriptions import (
     Scratch,
+    Subscriptions,
     enough_scratch,
     first_clause,
     new_scratch,
-    register,
 )
-from nearcast.covering.rectangles import covers_rightly, rectangle_covers, rounded
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
@@ -62,120 +64,25 @@ ONE = np.uint64(1)
 
 
 class _Curve(NamedTuple):
-    """The curve, and the points that decide, as kernels see them."""
+    """The curve, as kernels see it."""
 
-    points: NDArray[np.float64]
-    signs: NDArray[np.uint64]
     bounds: NDArray[np.float64]  # [dimensions in keys, cells - 1]: ascending
     bits: int  # of each coordinate in a key
-    keys: NDArray[np.uint64]  # of each clause row
-    least: NDArray[np.uint64]  # of each bucket in the directory: keys from here on
+    keys: NDArray[np.uint64]  # by clause row
+    least: NDArray[np.uint64]  # by place in the directory: the bucket has keys from here on
     directory: NDArray[np.int32]  # the buckets, in the order of keys
     buckets: Buckets
-    used: NDArray[np.int64]  # entries of the directory
-
-
-class ZCurve(RectangleIndex):
-    """An ordered directory of buckets on a Z-curve."""
-
-    name = "z-curve"
-
-    def _emptied(self) -> None:
-        points, signs = self.rectangles.points, self.rectangles.signs
-        dimensions = min(points.shape[1], KEY_BITS)
-        bits = max(1, min(16, KEY_BITS // max(1, dimensions)))
-        self._made_for = len(points)
-        self._arrays = _Curve(
-            points,
-            signs,
-            _bounds(points[:, :dimensions], 1 << bits),
-            bits,
-            np.empty(0, np.uint64),
-            np.empty(0, np.uint64),
-            np.empty(0, np.int32),
-            empty_buckets(points.shape[1]),
-            np.zeros(1, np.int64),
-        )
-
-    def grow(self, points: int) -> None:
-        """Make room."""
-        old, rows = self._arrays, len(self.rectangles.points)
-        keys, least, directory = old.keys, old.least, old.directory
-        if rows > len(keys):
-            keys = np.empty(rows + rows // 2, np.uint64)
-            keys[: len(old.keys)] = old.keys
-        need = int(old.used[0]) + points + 1
-        if need > len(least):
-            least = np.empty(need + need // 2, np.uint64)
-            least[: len(old.least)] = old.least
-            directory = np.empty(len(least), np.int32)
-            directory[: len(old.directory)] = old.directory
-        self._arrays = old._replace(
-            points=self.rectangles.points,
-            signs=self.rectangles.signs,
-            keys=keys,
-            least=least,
-            directory=directory,
-            buckets=grown_buckets(old.buckets, rows, points),
-        )
-
-    def at_rest(self) -> dict[str, NDArray[Any]]:
-        """Return the curve, what is in use of it."""
-        curve, used = self._arrays, int(self._arrays.used[0])
-        return super().at_rest() | {
-            "made_for": np.array([self._made_for]),
-            "bounds": curve.bounds,
-            "bits": np.array([curve.bits]),
-            "keys": curve.keys,
-            "least": curve.least[:used],
-            "directory": curve.directory[:used],
-            "used": curve.used,
-            **nested(buckets=bucket_arrays(curve.buckets)),
-        }
-
-    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
-        """Take the curve."""
-        super().restore(store, arrays)
-        self._made_for = int(arrays["made_for"][0])
-        self._arrays = self._arrays._replace(
-            **{name: arrays[name] for name in ("bounds", "keys", "least", "directory", "used")},
-            bits=int(arrays["bits"][0]),
-            buckets=buckets_from_arrays(part_of(arrays, "buckets")),
-        )
-
-    def degenerate(self) -> bool:
-        """Tell whether the bounds of cells are those of far fewer rectangles."""
-        rows = len(self.rectangles.points)
-        return rows >= config.COVERING_EDGES_FROM and rows > 8 * self._made_for
-
-    def scratch(self) -> Scratch:
-        """Return room for a search."""
-        buckets = self._arrays.buckets
-        return new_scratch(buckets.tops.shape[1], 1, 2 * int(buckets.used[LARGEST]))
-
-    def stats(self) -> dict[str, Any]:
-        """Bits of a coordinate, and buckets."""
-        return {"bits": self._arrays.bits, "buckets": int(self._arrays.used[0])}
-
-
-def _bounds(points: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
-    """Return where cells end, on each axis: quantiles of the points; without any, cells of a unit cube."""
-    shares = np.arange(1, cells) / cells
-    bounds = np.empty((points.shape[1], cells - 1))
-    for d in range(points.shape[1]):
-        finite = points[np.isfinite(points[:, d]), d]
-        bounds[d] = np.quantile(finite, shares) if len(finite) else shares
-    return bounds
+    used: NDArray[np.int64]  # one entry: how many buckets are in the directory
 
 
 @kernel
-def _key(index: _Curve, row: int) -> Any:
-    """Return the key of a point, without the leading 1: the highest bits of all coordinates first."""
-    points, bounds, bits = index.points, index.bounds, index.bits
+def _key(index: _Curve, corners: Corners, clause: int) -> Any:
+    """Return the key of a point: the highest bits of all coordinates first."""
+    points, bounds, bits = corners.points, index.bounds, index.bits
     key = np.uint64(0)
     dimensions = bounds.shape[0]
     for d in range(dimensions):
-        cell = np.uint64(np.searchsorted(bounds[d], points[row, d], side="right"))
+        cell = np.uint64(np.searchsorted(bounds[d], points[clause, d], side="right"))
         for bit in range(bits):
             if cell >> np.uint64(bits - 1 - bit) & ONE:
                 key |= ONE << np.uint64(dimensions * bits - 1 - (bit * dimensions + d))
@@ -184,7 +91,7 @@ def _key(index: _Curve, row: int) -> Any:
 
 @kernel
 def _place(least: NDArray[np.uint64], low: int, high: int, key: np.uint64) -> Any:
-    """Return the last place of the directory in [low, high) whose keys begin at *key* or before; low - 1 for none."""
+    """Return the last place of the directory in [low, high) whose keys begin at *key* or before it, or low - 1."""
     while low < high:
         middle = (low + high) >> 1
         if least[middle] <= key:
@@ -195,7 +102,7 @@ def _place(least: NDArray[np.uint64], low: int, high: int, key: np.uint64) -> An
 
 
 @kernel
-def _add(index: _Curve, rows: Rows, subject: int, scratch: Scratch) -> None:
+def _add(index: _Curve, held: Subscriptions, subject: int, scratch: Scratch) -> None:
     least, directory, buckets, used, keys = (
         index.least,
         index.directory,
@@ -203,9 +110,9 @@ def _add(index: _Curve, rows: Rows, subject: int, scratch: Scratch) -> None:
         index.used,
         index.keys,
     )
-    clause = first_clause(rows, subject)
-    keys[clause] = key = _key(index, clause)
-    rounded(index.points, clause, scratch.point)
+    clause = first_clause(held, subject)
+    keys[clause] = key = _key(index, held.content, clause)
+    rounded(held.content, clause, scratch.point)
     if used[0] == 0:
         least[0], directory[0] = 0, new_bucket(buckets, LIMIT, 0)
         used[0] = 1
@@ -219,7 +126,7 @@ def _add(index: _Curve, rows: Rows, subject: int, scratch: Scratch) -> None:
             mine[i] = keys[buckets.rows[first + i]]
         ordered = np.sort(mine)
         i = size // 2
-        while i < size and ordered[i] == ordered[0]:  # the upper part begins at a key of its own
+        while i < size and ordered[i] == ordered[0]:  # equal keys stay together
             i += 1
         if i < size:
             cut = ordered[i]
@@ -231,13 +138,13 @@ def _add(index: _Curve, rows: Rows, subject: int, scratch: Scratch) -> None:
             used[0] += 1
             if key >= cut:
                 number = new
-    put(buckets, number, clause, index.signs[clause], scratch.point)
+    put(buckets, number, clause, held.content.signs[clause], scratch.point)
 
 
 @kernel
-def _take(index: _Curve, rows: Rows, subject: int, scratch: Scratch) -> None:
+def _take(index: _Curve, held: Subscriptions, subject: int, scratch: Scratch) -> None:
     least, directory, buckets, used = index.least, index.directory, index.buckets, index.used
-    clause = first_clause(rows, subject)
+    clause = first_clause(held, subject)
     number = take_out(buckets, clause)
     if buckets.size[number] >= UNDERFLOW or used[0] == 1:
         return
@@ -256,7 +163,8 @@ def _take(index: _Curve, rows: Rows, subject: int, scratch: Scratch) -> None:
 @kernel
 def _find(
     index: _Curve,
-    rows: Rows,
+    held: Subscriptions,
+    asked: Subscriptions,
     subject: int,
     k: int,
     out: NDArray[np.int32],
@@ -264,18 +172,24 @@ def _find(
     scratch: Scratch,
     counters: NDArray[np.int64],
 ) -> Any:
-    points, signs, bounds, bits = index.points, index.signs, index.bounds, index.bits
-    least, directory, buckets, owners = index.least, index.directory, index.buckets, rows.owners
+    bounds, bits, least, directory, buckets = (
+        index.bounds,
+        index.bits,
+        index.least,
+        index.directory,
+        index.buckets,
+    )
     at, size, capacity, _, tops, bucket_rows, bucket_signs, coordinates, _, _, _ = buckets
-    mine = first_clause(rows, subject)
-    query = scratch.point
-    rounded(points, mine, query)
+    mine = first_clause(asked, subject)
+    query, missing = scratch.point, ~asked.content.signs[mine]
+    rounded(asked.content, mine, query)
     _, alive, hits = enough_scratch(scratch, 0, buckets.used[LARGEST])
     dimensions = bounds.shape[0]
     total = dimensions * bits
-    wanted = _key(index, mine)
-    # Cells that are left to visit: their first key, their level, the dimensions in which they still equal the query's
-    # cell, and the places of the directory that they may lie in.
+    wanted = _key(index, asked.content, mine)
+    # Cells that are still to be visited: their first key, their level, the dimensions in which they still equal the
+    # query's cell (beyond it in all dimensions, a cell lies wholly in the range), and the places of the directory
+    # that their points may be in.
     firsts, levels, equal = (
         np.empty(total + 1, np.uint64),
         np.empty(total + 1, np.int64),
@@ -285,7 +199,7 @@ def _find(
     depth, found = 1, 0
     firsts[0], levels[0], lows[0], highs[0] = 0, 0, 0, index.used[0]
     equal[0] = (ONE << np.uint64(dimensions)) - ONE
-    seen = index.used[0]  # places from here on were looked through
+    seen = index.used[0]  # places from here on have been looked through
     while depth > 0:
         depth -= 1
         first, level, tied = firsts[depth], levels[depth], equal[depth]
@@ -295,7 +209,7 @@ def _find(
             half = ONE << np.uint64(total - 1 - level)
             axis = ONE << np.uint64(level % dimensions)
             upper = first | half
-            # The place where the upper half begins may hold keys of the lower half, too.
+            # The place where the upper half begins may have keys of the lower half, too.
             begin = _place(least, low, high, upper)
             cut = begin + 1 if least[begin] < upper else begin
             if tied & axis == 0 or wanted & half == 0:
@@ -320,14 +234,13 @@ def _find(
                 bucket_rows,
                 bucket_signs,
                 query,
-                ~signs[mine],
+                missing,
                 alive,
                 hits,
             )
             for i in range(count):
-                other = hits[i]
-                if covers_rightly(points, signs, owners, other, mine):
-                    out[found] = owners[other]
+                if rectangle_covers_by_age(held, hits[i], asked, subject, mine):
+                    out[found] = held.owners[hits[i]]
                     found += 1
                     if found == k:
                         return found
@@ -335,8 +248,100 @@ def _find(
 
 
 @kernel
-def _room(index: _Curve, count: int) -> Any:
+def _has_room(index: _Curve, count: int) -> Any:
     return index.used[0] + count < index.least.size and has_room(index.buckets, count)
 
 
-register(_Curve, Operations(_find, _add, _take, _room, rectangle_covers))
+class ZCurve(RectangleIndex):
+    """A sorted directory of buckets on a Z-curve."""
+
+    name = "z-curve"
+    kernels = kernels_for(_find, _add, _take, _has_room, rectangle_covers)
+
+    def load(self, store: ClauseStore) -> None:
+        """Begin anew, with cells whose bounds are quantiles of the points that are there."""
+        super().load(store)
+        points = self.rectangles.corners.points[store.alive]
+        dimensions = min(points.shape[1], KEY_BITS)
+        self._bits = max(1, min(16, KEY_BITS // max(1, dimensions)))
+        self._bounds = _quantiles(points[:, :dimensions], 1 << self._bits)
+        self._laid_out_for = len(points)
+        self.grow(1)
+
+    def _empty(self, rows: int) -> None:
+        self._bits, self._bounds = 1, np.empty((0, 1))
+        self._pool = BucketPool(2 * len(self.rectangles.axes))
+        self._used = np.zeros(1, np.int64)
+        self._arrays = GrowingArrays(
+            keys=np.empty(0, np.uint64), least=np.empty(0, np.uint64), directory=np.empty(0, np.int32)
+        )
+        self._reach(rows)
+
+    def _reach(self, rows: int) -> None:
+        self._arrays.reach("keys", rows, 0)
+        self._pool.make_room(rows, 1)
+        self.grow(1)
+
+    def grow(self, points: int) -> None:
+        """Make room."""
+        need = int(self._used[0]) + points + 1
+        self._arrays.make_room("least", need)
+        self._arrays.make_room("directory", need)
+        self._pool.make_room(0, points)
+        arrays = self._arrays
+        self.arrays = _Curve(
+            self._bounds,
+            self._bits,
+            arrays["keys"],
+            arrays["least"],
+            arrays["directory"],
+            self._pool.view,
+            self._used,
+        )
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the curve: what is in use of it."""
+        curve, used = self.arrays, int(self._used[0])
+        return super().at_rest() | {
+            "laid_out_for": np.array([self._laid_out_for]),
+            "bounds": curve.bounds,
+            "bits": np.array([curve.bits]),
+            "keys": curve.keys,
+            "least": curve.least[:used],
+            "directory": curve.directory[:used],
+            "used": curve.used,
+            **nested(buckets=self._pool.at_rest()),
+        }
+
+    def restore(self, store: ClauseStore, arrays: Arrays) -> None:
+        """Take the curve."""
+        super().restore(store, arrays)
+        self._laid_out_for = int(arrays["laid_out_for"][0])
+        self._bits, self._bounds = int(arrays["bits"][0]), arrays["bounds"]
+        self._used = arrays["used"]
+        self._arrays = GrowingArrays(**{name: arrays[name] for name in ("keys", "least", "directory")})
+        self._pool.restore(part_of(arrays, "buckets"))
+        self.grow(1)
+
+    def outgrown(self) -> bool:
+        """Tell whether the bounds of cells are those of far fewer rectangles."""
+        rows = len(self.rectangles.corners.points)
+        return rows >= config.COVERING_EDGES_FROM and rows > 8 * self._laid_out_for
+
+    def scratch(self) -> Scratch:
+        """Return room for a search."""
+        return new_scratch(self._pool.width, 1, 2 * int(self._pool.view.used[LARGEST]))
+
+    def stats(self) -> dict[str, Any]:
+        """Return the bits of a coordinate, and the buckets."""
+        return {"bits": self._bits, "buckets": int(self._used[0])}
+
+
+def _quantiles(points: NDArray[np.float64], cells: int) -> NDArray[np.float64]:
+    """Return where cells end on each axis, at quantiles of the points; without points, cells of a unit cube."""
+    shares = np.arange(1, cells) / cells
+    bounds = np.empty((points.shape[1], cells - 1))
+    for d in range(points.shape[1]):
+        finite = points[np.isfinite(points[:, d]), d]
+        bounds[d] = np.quantile(finite, shares) if len(finite) else shares
+    return bounds
