@@ -45,11 +45,11 @@ class Homes(NamedTuple):
 
 
 @kernel
-def widen(pool: Pool, slabs: NDArray[np.int64], target: int, need: int) -> bool:
-    """Move a list to a room for *need* postings or more; tell whether the pool had one."""
+def widen(pool: Pool, slabs: NDArray[np.int64], end: int, target: int, need: int) -> bool:
+    """Move a list to a room for *need* postings or more; tell whether the pool, which ends at *end*, had one."""
     starts, sizes, rooms, boxes, rows = pool
     k = size_class(max(need, _START))
-    if slabs[END] + (1 << k) > rows.size:
+    if slabs[END] + (1 << k) > end:
         return False
     start, size, at = starts[target], sizes[target], allot(slabs, rows, k, 0)
     boxes[at : at + size] = boxes[start : start + size]
@@ -61,7 +61,7 @@ def widen(pool: Pool, slabs: NDArray[np.int64], target: int, need: int) -> bool:
 
 
 @kernel
-def shorten(pool: Pool, slabs: NDArray[np.int64], target: int) -> None:
+def shorten(pool: Pool, slabs: NDArray[np.int64], end: int, target: int) -> None:
     """Move a list that has become short to a smaller room; it stays where the pool is full."""
     starts, sizes, rooms, _, rows = pool
     size, room = sizes[target], rooms[target]
@@ -69,13 +69,14 @@ def shorten(pool: Pool, slabs: NDArray[np.int64], target: int) -> None:
         release(slabs, rows, starts[target], room, 0)
         rooms[target] = 0
     elif room > _START and _SHORT * size <= room:
-        widen(pool, slabs, target, 2 * size)
+        widen(pool, slabs, end, target, 2 * size)
 
 
 @kernel
 def add(
     pool: Pool,
     slabs: NDArray[np.int64],
+    end: int,
     homes: Homes,
     boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
@@ -84,14 +85,14 @@ def add(
 ) -> int:
     """Append clause rows to lists from number *begin* on; return the first that found the pool full, or their number.
 
-    *boxes* are those of all clauses.
+    The pool has room until *end*; *boxes* are those of all clauses.
     """
     starts, sizes, rooms, posting_boxes, posting_rows = pool
     lists, positions = homes
     for i in range(begin, rows.size):
         c, target = rows[i], targets[i]
         size = sizes[target]
-        if size == rooms[target] and not widen(pool, slabs, target, size + 1):
+        if size == rooms[target] and not widen(pool, slabs, end, target, size + 1):
             return i
         at = starts[target] + size
         for k in range(4):
@@ -104,7 +105,7 @@ def add(
 
 
 @kernel
-def remove(pool: Pool, slabs: NDArray[np.int64], homes: Homes, rows: NDArray[np.int64]) -> None:
+def remove(pool: Pool, slabs: NDArray[np.int64], end: int, homes: Homes, rows: NDArray[np.int64]) -> None:
     """Remove the postings of clause rows."""
     starts, sizes, _, boxes, posting_rows = pool
     lists, positions = homes
@@ -118,7 +119,7 @@ def remove(pool: Pool, slabs: NDArray[np.int64], homes: Homes, rows: NDArray[np.
             positions[posting_rows[start + position]] = position
         sizes[target] = last
         lists[c] = -1
-        shorten(pool, slabs, target)
+        shorten(pool, slabs, end, target)
 
 
 @kernel

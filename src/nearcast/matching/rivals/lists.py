@@ -28,19 +28,20 @@ class SharedLists(PostingLists):
         self.postings += len(rows)
         done = 0
         while done < len(rows):
-            done = _post(self.pool, self._slabs, boxes, rows, targets, done)
+            done = _post(self.pool, self._slabs, self._room, boxes, rows, targets, done)
             if done < len(rows):
                 self._make_room(int(targets[done]))
 
     def sweep(self, lists: NDArray[Any], alive: NDArray[np.bool_]) -> None:
         """Take dead clause rows out of the given lists."""
-        self.postings -= _sweep(self.pool, self._slabs, lists, alive)
+        self.postings -= _sweep(self.pool, self._slabs, self._room, lists, alive)
 
 
 @kernel
 def _post(
     pool: Pool,
     slabs: NDArray[np.int64],
+    end: int,
     boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
     targets: NDArray[np.int32],
@@ -51,7 +52,7 @@ def _post(
     for i in range(begin, rows.size):
         c, target = rows[i], targets[i]
         size = sizes[target]
-        if size == rooms[target] and not widen(pool, slabs, target, size + 1):
+        if size == rooms[target] and not widen(pool, slabs, end, target, size + 1):
             return i
         at = starts[target] + size
         for k in range(4):
@@ -62,7 +63,9 @@ def _post(
 
 
 @kernel
-def _sweep(pool: Pool, slabs: NDArray[np.int64], lists: NDArray[Any], alive: NDArray[np.bool_]) -> int:
+def _sweep(
+    pool: Pool, slabs: NDArray[np.int64], end: int, lists: NDArray[Any], alive: NDArray[np.bool_]
+) -> int:
     """Take the postings of dead rows out of lists; return how many there were."""
     starts, sizes, _, boxes, rows = pool
     gone = 0
@@ -79,5 +82,5 @@ def _sweep(pool: Pool, slabs: NDArray[np.int64], lists: NDArray[Any], alive: NDA
                     boxes[at, k] = boxes[stop, k]
         gone += sizes[target] - (stop - start)
         sizes[target] = stop - start
-        shorten(pool, slabs, target)
+        shorten(pool, slabs, end, target)
     return gone

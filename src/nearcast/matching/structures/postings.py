@@ -46,13 +46,13 @@ class PostingLists:
         self.postings += len(rows)
         done = 0
         while done < len(rows):
-            done = postings.add(self.pool, self._slabs, homes, boxes, rows, targets, done)
+            done = postings.add(self.pool, self._slabs, self._room, homes, boxes, rows, targets, done)
             if done < len(rows):
                 self._make_room(int(targets[done]))
 
     def remove(self, homes: Homes, rows: NDArray[np.int64]) -> None:
         """Take the postings of clause rows out."""
-        postings.remove(self.pool, self._slabs, homes, rows)
+        postings.remove(self.pool, self._slabs, self._room, homes, rows)
         self.postings -= len(rows)
 
     def shift(
@@ -71,8 +71,10 @@ class PostingLists:
         ends = np.cumsum(sizes, dtype=np.int64)
         picks = np.linspace(0, self.postings - 1, min(count, self.postings)).astype(np.int64)
         lists = np.searchsorted(ends, picks, side="right")
-        places = starts[lists] + picks - ends[lists] + sizes[lists]
-        return self._rows[places].astype(np.int64, copy=False)
+        rows: NDArray[np.int64] = self._rows[starts[lists] + picks - ends[lists] + sizes[lists]].astype(
+            np.int64
+        )
+        return rows
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
@@ -122,7 +124,7 @@ class PostingLists:
 
     def _reach(self, room: int) -> None:
         """Let the pool have so much room in all."""
-        if room > len(self._rows):
+        if room > self._room:
             self._boxes, self._rows = longer(self._boxes, room), longer(self._rows, room)
             self._view()
 
@@ -130,6 +132,7 @@ class PostingLists:
         """Make the pool that kernels take."""
         starts, sizes, rooms = (array.values for array in self._heads)
         self.pool = Pool(starts, sizes, rooms, self._boxes, self._rows)
+        self._room = min(len(self._boxes), len(self._rows))  # long arrays have more than they were asked for
 
 
 def longer(array: NDArray[Any], rows: int) -> NDArray[Any]:

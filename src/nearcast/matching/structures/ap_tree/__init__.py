@@ -269,7 +269,7 @@ class APTree(ClauseStructure):
             wasted > max(config.COMPACT_MIN_DEAD, config.AP_TREE_WASTE * held)
             or nodes > 2 * self._laid_nodes + config.COMPACT_MIN_DEAD
         ):
-            fresh = _arrays_for(nodes, len(tree.postings), slots, edges)  # with room for as much waste again
+            fresh = _arrays_for(nodes, layout.room_for(held) + nodes, slots, edges)
             maintain.repack(tree, fresh, np.empty(nodes, np.int32))
             self._tree = fresh
             self._laid_nodes = int(fresh.used[layout.USED_NODES])
@@ -428,8 +428,7 @@ def _arrays_for(nodes: int, postings: int, slots: int | None = None, edges: int 
 
 def _widened(tree: Tree, nodes: int, slots: int, edges: int, postings: int) -> Tree:
     """Return the tree with room for so much in all."""
-    rows = longer(tree.nodes, nodes)
-    pool = longer(tree.postings, postings)
+    rows, pool = longer(tree.nodes, nodes), longer(tree.postings, postings)
     return tree._replace(
         nodes=rows,
         node_floats=rows.view(np.float32),

@@ -103,14 +103,14 @@ class Buckets:
         self.entries += len(rows)
         done = 0
         while done < len(rows):
-            done = _add(self.pool, self._slabs, homes, boxes, rows, entries, done)
+            done = _add(self.pool, self._slabs, self._room, homes, boxes, rows, entries, done)
             if done < len(rows):
                 size = int(self.pool.heads[entries.targets[done], 1])
                 self._reach(int(self._slabs[END]) + 2 * max(size, _START))
 
     def remove(self, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
         """Take the entries of rows out."""
-        _remove(self.pool, self._slabs, homes, rows)
+        _remove(self.pool, self._slabs, self._room, homes, rows)
         self.entries -= len(rows)
 
     def rewrite(
@@ -150,12 +150,17 @@ class Buckets:
         starts, sizes, rooms = self.pool.heads.T
         return check_rooms(starts, sizes, rooms, int(self._slabs[END]))
 
+    @property
+    def _room(self) -> int:
+        """How many entries all arrays have room for; long ones have more than they were asked for."""
+        _, codes, details, _, more, rows = self.pool
+        return min(len(codes), len(details), len(more), len(rows))
+
     def _reach(self, entries: int) -> None:
         """Let the pool have room for so many entries in all."""
         heads, codes, details, _, more, rows = self.pool
-        if entries > len(rows):
-            codes, details, more, rows = (longer(column, entries) for column in (codes, details, more, rows))
-            self.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)
+        codes, details, more, rows = (longer(column, entries) for column in (codes, details, more, rows))
+        self.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)
 
 
 @kernel
@@ -184,15 +189,18 @@ def _write(
 
 
 @kernel
-def _resize(pool: Pool, slabs: NDArray[np.int64], target: int, need: int) -> bool:
-    """Move a list to a room for *need* entries or more, or to none; tell whether the pool had one."""
+def _resize(pool: Pool, slabs: NDArray[np.int64], end: int, target: int, need: int) -> bool:
+    """Move a list to a room for *need* entries or more, or to none; tell whether the pool had one.
+
+    The pool has room until *end*.
+    """
     heads, codes, details, _, more, rows = pool
     first, size, room = heads[target, 0], heads[target, 1], heads[target, 2]
     at, wider = 0, 0
     if need > 0:
         k = size_class(max(need, _START))
         wider = 1 << k
-        if slabs[END] + wider > rows.size:
+        if slabs[END] + wider > end:
             return False
         at = allot(slabs, rows, k, 0)
         codes[at : at + size] = codes[first : first + size]
@@ -208,6 +216,7 @@ def _resize(pool: Pool, slabs: NDArray[np.int64], target: int, need: int) -> boo
 def _add(
     pool: Pool,
     slabs: NDArray[np.int64],
+    end: int,
     homes: NDArray[np.int32],
     boxes: NDArray[np.float64],
     rows: NDArray[np.int64],
@@ -220,7 +229,7 @@ def _add(
     for i in range(begin, rows.size):
         target = targets[i]
         size = heads[target, 1]
-        if size == heads[target, 2] and not _resize(pool, slabs, target, size + 1):
+        if size == heads[target, 2] and not _resize(pool, slabs, end, target, size + 1):
             return i
         at = heads[target, 0] + size
         _write(codes, details, sides, more, entry_rows, at, boxes, rows[i], new_codes, new_sketches, i)
@@ -230,7 +239,9 @@ def _add(
 
 
 @kernel
-def _remove(pool: Pool, slabs: NDArray[np.int64], homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
+def _remove(
+    pool: Pool, slabs: NDArray[np.int64], end: int, homes: NDArray[np.int32], rows: NDArray[np.int64]
+) -> None:
     """Take entries out; the last one of the list takes the free place. A list that has become short moves."""
     heads, codes, details, _, more, entry_rows = pool
     for row in rows:
@@ -246,7 +257,7 @@ def _remove(pool: Pool, slabs: NDArray[np.int64], homes: NDArray[np.int32], rows
         heads[target, 1] = last
         homes[row, 0] = -1
         if last == 0 or (_SHORT * last <= heads[target, 2] and heads[target, 2] > _START):
-            _resize(pool, slabs, target, 2 * last)  # it may stay where the pool is full
+            _resize(pool, slabs, end, target, 2 * last)  # it may stay where the pool is full
 
 
 @kernel
