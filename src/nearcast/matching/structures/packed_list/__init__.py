@@ -326,10 +326,8 @@ def _fill(
     for number in range(ends.size):
         packed = heads[number, 2] < 0
         ends[number] = blocks[heads[number, 0] << BLOCK_BITS, 0] << BLOCK_BITS if packed else heads[number, 0]
-    box = np.empty(4, np.float32)
     for i in range(rows.size):
         row, number, second, third = rows[i], targets[i], extras[i, 0], extras[i, 1]
-        for side in range(4):
-            box[side] = clause_boxes[row, side]
-        write(lists, homes, number, ends[number], box, change.code(row, second, third), second, third)
+        code = change.code(row, second, third)
+        write(lists, homes, number, ends[number], clause_boxes, row, code, second, third)
         ends[number] += 1

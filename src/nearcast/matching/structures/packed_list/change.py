@@ -80,7 +80,7 @@ def _put(
     second: int,
     third: int,
 ) -> None:
-    """Put a posting into a list: at the end of a flat one, or into the block that it belongs to."""
+    """Put a posting with box[0] into a list: at the end of a flat one, or into the block that it belongs to."""
     heads, blocks = lists.heads, lists.blocks
     size = heads[number, 1]
     if size == heads[number, 2]:
@@ -91,12 +91,12 @@ def _put(
     heads[number, 1] = size + 1
     lists.state[POSTINGS] += 1
     if heads[number, 2] > 0:
-        write(lists, homes, number, heads[number, 0] + size, box, row, second, third)
+        write(lists, homes, number, heads[number, 0] + size, box, 0, row, second, third)
         return
     block = block_for(lists, homes, number, box)
     slot = (blocks[block, 0] << BLOCK_BITS) + blocks[block, 1]
     blocks[block, 1] += 1
-    write(lists, homes, number, slot, box, row, second, third)
+    write(lists, homes, number, slot, box, 0, row, second, third)
     surround(lists, block, slot)
     wear(lists, homes, number, block >> BLOCK_BITS)
 
@@ -140,13 +140,13 @@ def post(
 ) -> Any:
     """Post clause rows to lists from number *begin* on; return the next number when a pool has no room for it."""
     room = rooms(lists)
-    box = np.empty(4, np.float32)
+    box = np.empty((1, 4), np.float32)
     for i in range(begin, rows.size):
         row, second, third = rows[i], extras[i, 0], extras[i, 1]
         if not _fits(lists, targets[i], room):
             return i
         for side in range(4):
-            box[side] = clause_boxes[row, side]
+            box[0, side] = clause_boxes[row, side]
         _put(lists, homes, targets[i], box, code(row, second, third), second, third)
     return rows.size
 
@@ -171,17 +171,17 @@ def shift(
     One that leaves the box of its block goes where it belongs. Return the next number when a pool has no room for it.
     """
     room = rooms(lists)
-    box = np.empty(4, np.float32)
+    box = np.empty((1, 4), np.float32)
     for i in range(begin, rows.size):
         row = rows[i]
         number, slot = homes[row, 0], homes[row, 1]
         for side in range(4):
-            box[side] = clause_boxes[row, side]
+            box[0, side] = clause_boxes[row, side]
         if lists.heads[number, 2] > 0 or inside(
             box, lists.block_boxes, lists.chunk_blocks[slot >> BLOCK_BITS]
         ):
             for side in range(4):
-                lists.boxes[slot, side] = box[side]
+                lists.boxes[slot, side] = box[0, side]
             continue
         if not _fits(lists, number, room):
             return i

@@ -30,26 +30,26 @@ _JOINED = 3 * BLOCK // 4  # if both together have no more than this
 
 
 @kernel
-def _growth(boxes: NDArray[np.float32], i: int, box: NDArray[np.float32]) -> Any:
-    """Return by how much the half perimeter of boxes[i] grows when it takes *box* in, and what it is."""
+def _growth(boxes: NDArray[np.float32], i: int, more: NDArray[np.float32], j: int) -> Any:
+    """Return by how much the half perimeter of boxes[i] grows when it takes more[j] in, and what it is."""
     x1, y1, x2, y2 = within(boxes[i, 0]), within(boxes[i, 1]), within(boxes[i, 2]), within(boxes[i, 3])
-    a1, b1, a2, b2 = within(box[0]), within(box[1]), within(box[2]), within(box[3])
+    a1, b1, a2, b2 = within(more[j, 0]), within(more[j, 1]), within(more[j, 2]), within(more[j, 3])
     own = (x2 - x1) + (y2 - y1)
     return (max(x2, a2) - min(x1, a1)) + (max(y2, b2) - min(y1, b1)) - own, own
 
 
 @kernel
 def _least(boxes: NDArray[np.float32], start: int, count: int, box: NDArray[np.float32]) -> Any:
-    """Return which of *count* boxes grows least when it takes *box* in; the smaller one among equals."""
+    """Return which of *count* boxes grows least when it takes box[0] in; the smaller one among equals."""
     chosen, best = start, (np.inf, np.inf)
-    for i in range(start, start + count):  # in most cases *box* lies inside of some, which is quickly seen
-        if inside(box, boxes, i):
-            growth = _growth(boxes, i, box)
+    for i in range(start, start + count):  # in most cases box[0] lies inside of some, which is quickly seen
+        if inside(box, 0, boxes, i):
+            growth = _growth(boxes, i, box, 0)
             if growth < best:
                 chosen, best = i, growth
     if best[0] == np.inf:
         for i in range(start, start + count):
-            growth = _growth(boxes, i, box)
+            growth = _growth(boxes, i, box, 0)
             if growth < best:
                 chosen, best = i, growth
     return chosen
@@ -62,7 +62,7 @@ def _least_block(lists: Lists, s: int, box: NDArray[np.float32]) -> Any:
 
 @kernel
 def block_for(lists: Lists, homes: NDArray[np.int32], number: int, box: NDArray[np.float32]) -> Any:
-    """Return the block of a packed list that *box* belongs to; it has room for a posting."""
+    """Return the block of a packed list that box[0] belongs to; it has room for a posting."""
     s = _least(lists.super_boxes, lists.heads[number, 0], lists.heads[number, 3], box)
     block = _least_block(lists, s, box)
     if lists.blocks[block, 1] < BLOCK:
@@ -72,13 +72,15 @@ def block_for(lists: Lists, homes: NDArray[np.int32], number: int, box: NDArray[
             _tidy(lists, homes, number, s)
             return _least_block(lists, s, box)
         s, other = _split_super(lists, number, s)
-        if _growth(lists.super_boxes, other, box) < _growth(lists.super_boxes, s, box):
+        if _growth(lists.super_boxes, other, box, 0) < _growth(lists.super_boxes, s, box, 0):
             s = other
         block = _least_block(lists, s, box)
         if lists.blocks[block, 1] < BLOCK:
             return block
     new = _split_block(lists, homes, number, block)
-    return new if _growth(lists.block_boxes, new, box) < _growth(lists.block_boxes, block, box) else block
+    return (
+        new if _growth(lists.block_boxes, new, box, 0) < _growth(lists.block_boxes, block, box, 0) else block
+    )
 
 
 # --- Blocks --------------------------------------------------------------------------------------------------------
@@ -94,17 +96,8 @@ def surround(lists: Lists, block: int, slot: int) -> None:
 @kernel
 def copy_posting(lists: Lists, homes: NDArray[np.int32], number: int, source: int, target: int) -> None:
     """Copy the posting in slot *source* to slot *target* of a list."""
-    extras = lists.extras
-    write(
-        lists,
-        homes,
-        number,
-        target,
-        lists.boxes[source],
-        lists.rows[source],
-        extras[source, 0],
-        extras[source, 1],
-    )
+    row, second, third = lists.rows[source], lists.extras[source, 0], lists.extras[source, 1]
+    write(lists, homes, number, target, lists.boxes, source, row, second, third)
 
 
 @kernel
@@ -325,12 +318,11 @@ def _tidy(lists: Lists, homes: NDArray[np.int32], number: int, s: int) -> None:
 def _join(lists: Lists, number: int, s: int) -> None:
     """Hand the few blocks of a super-block over to the nearest one that has room for them, if there is one."""
     first = lists.heads[number, 0]
-    box = lists.super_boxes[s].copy()
     most = _JOINED - lists.super_counts[s]
     chosen, best = -1, (np.inf, np.inf)
     for other in range(first, first + lists.heads[number, 3]):
         if other != s and lists.super_counts[other] <= most:
-            growth = _growth(lists.super_boxes, other, box)
+            growth = _growth(lists.super_boxes, other, lists.super_boxes, s)
             if growth < best:
                 chosen, best = other, growth
     if chosen < 0:

@@ -96,9 +96,14 @@ def enlarge(into: NDArray[np.float32], i: int, boxes: NDArray[np.float32], j: in
 
 
 @kernel
-def inside(box: NDArray[np.float32], boxes: NDArray[np.float32], i: int) -> Any:
-    """Tell whether *box* lies inside of boxes[i]."""
-    return boxes[i, 0] <= box[0] and boxes[i, 1] <= box[1] and box[2] <= boxes[i, 2] and box[3] <= boxes[i, 3]
+def inside(inner: NDArray[np.float32], i: int, outer: NDArray[np.float32], j: int) -> Any:
+    """Tell whether inner[i] lies inside of outer[j]."""
+    return (
+        outer[j, 0] <= inner[i, 0]
+        and outer[j, 1] <= inner[i, 1]
+        and outer[j, 2] >= inner[i, 2]
+        and outer[j, 3] >= inner[i, 3]
+    )
 
 
 @kernel
@@ -114,14 +119,15 @@ def write(
     homes: NDArray[np.int32],
     number: int,
     slot: int,
-    box: NDArray[np.float32],
+    boxes: NDArray[Any],
+    at: int,
     row: int,
     second: int,
     third: int,
 ) -> None:
-    """Write a posting to a slot of a list, and note where it stands; its row may be complemented."""
+    """Write a posting with boxes[at] to a slot of a list, and note where it stands; its row may be complemented."""
     for side in range(4):
-        lists.boxes[slot, side] = box[side]
+        lists.boxes[slot, side] = boxes[at, side]
     lists.rows[slot] = row
     lists.extras[slot, 0] = second
     lists.extras[slot, 1] = third
@@ -158,7 +164,7 @@ def lay(
         slot = blocks[block, 0] << BLOCK_BITS
         for i in range(low, high):
             at = order[i]
-            write(lists, homes, number, slot, boxes[at], rows[at], extras[at, 0], extras[at, 1])
+            write(lists, homes, number, slot, boxes, at, rows[at], extras[at, 0], extras[at, 1])
             enlarge(block_boxes, block, boxes, at)
             slot += 1
         enlarge(super_boxes, s, block_boxes, block)
