@@ -69,7 +69,9 @@ def test_a_long_life(index, take_over, tmp_path):
 def test_memory_is_bounded(index):
     """After many pairs there is no more memory in use than after some."""
     rng = np.random.default_rng(3)
-    some = (lambda n: random_rectangles(rng, n, 2)) if index in RECTANGLES else (lambda n: random_table(rng, n))
+    some = (
+        (lambda n: random_rectangles(rng, n, 2)) if index in RECTANGLES else (lambda n: random_table(rng, n))
+    )
     graph = RelationGraph(index)
     graph.subscribe(some(1000))
     levels = []
@@ -89,7 +91,9 @@ def shape_of(graph):
     """Everything that a question must not touch."""
     store = graph._store
     sizes = (store.size, store.rows, len(store), store.living) if store is not None else ()
-    words = () if store is None else (len(store.vocabulary), len(store.attributes), len(store.attributes.strings))
+    words = (
+        () if store is None else (len(store.vocabulary), len(store.attributes), len(store.attributes.strings))
+    )
     return sizes, words, graph.stats(), graph._arrivals
 
 

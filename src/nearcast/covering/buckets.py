@@ -61,7 +61,9 @@ class Buckets(NamedTuple):
     at: NDArray[np.int32]
     size: NDArray[np.int32]
     capacity: NDArray[np.int32]
-    node: NDArray[np.int32]  # the tree node that the bucket belongs to; of a free bucket, the next free number
+    node: NDArray[
+        np.int32
+    ]  # the tree node that the bucket belongs to; of a free bucket, the next free number
     tops: NDArray[np.float32]  # [buckets, dimensions]
     rows: NDArray[np.int32]  # by place: the clause row of the point; free rooms are chained through it
     signs: NDArray[np.uint64]  # by place: bits that a query must have
