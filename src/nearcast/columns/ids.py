@@ -393,10 +393,11 @@ def _put(names: _Names, words: pa.Array | list[Any], rows: NDArray[Any]) -> None
     for column, size in ((names.rows, len(names.words)), (names.codes, last + 1)):
         if size > len(column.values):
             column.fill(size - len(column.values), _NONE)
+    at: Any = rows
     if len(rows) == 1:  # a single number is a much faster index than an array
-        codes, rows = int(codes[0]), last
-    names.rows.values[codes] = rows
-    names.codes.values[rows] = codes
+        codes, at = int(codes[0]), last
+    names.rows.values[codes] = at
+    names.codes.values[at] = codes
 
 
 def _named_rows(names: _Names, rows: NDArray[Any]) -> NDArray[Any]:
