@@ -70,8 +70,8 @@ SWEEP_ROWS: Final = (
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
-PACKED_FILL: Final = 27  # postings in a block when a list that has changed is packed anew
-PACKED_WEAR: Final = 0.125  # a list is packed anew after changes to this share of its postings
+PACKED_FILL: Final = 27  # postings in a block when a super-block that has changed is laid out anew
+PACKED_WEAR: Final = 0.125  # that is done after changes to this share of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 PACKED_LIST_NS: Final = 25.0  # prices of the cost model: a list,
 PACKED_TEST_NS: Final = 1.0  # a box,
