@@ -104,10 +104,10 @@ STORE_EXPIRED_NOTED: Final = 1_024  # the most expired messages that one step of
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
 
-# --- The index "packed-list" ----------------------------------------------------------------------------------------
-PACKED_BLOCK_BITS: Final = 5  # a block has 2^5 postings, and a super-block as many blocks
-PACKED_FILL: Final = 27  # postings in a block when a list that has changed is packed anew
-PACKED_WEAR: Final = 0.125  # a list is packed anew after changes to this share of its postings
+# --- The index "packed-list" --------------------------------------------------------------------------------------
+PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
+PACKED_FILL: Final = 27  # postings in a block when a super-block that has changed is laid out anew
+PACKED_WEAR: Final = 0.125  # that is done after changes to this share of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 # Prices of the cost model:
 PACKED_LIST_NS: Final = 25.0  # a list,

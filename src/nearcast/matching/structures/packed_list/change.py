@@ -22,7 +22,7 @@ from nearcast.matching.structures.packed_list.nodes import (
     surround,
     wear,
 )
-from nearcast.matching.structures.packed_list.pack import inside, write
+from nearcast.matching.structures.packed_list.pack import copy_box, inside, write
 
 __all__ = ["code", "needs", "post", "shift", "unpost"]
 
@@ -145,8 +145,7 @@ def post(
         row, second, third = rows[i], extras[i, 0], extras[i, 1]
         if not _fits(lists, targets[i], room):
             return i
-        for side in range(4):
-            box[0, side] = clause_boxes[row, side]
+        copy_box(clause_boxes, row, box, 0)
         _put(lists, homes, targets[i], box, code(row, second, third), second, third)
     return rows.size
 
@@ -175,13 +174,11 @@ def shift(
     for i in range(begin, rows.size):
         row = rows[i]
         number, slot = homes[row, 0], homes[row, 1]
-        for side in range(4):
-            box[0, side] = clause_boxes[row, side]
+        copy_box(clause_boxes, row, box, 0)
         if lists.heads[number, 2] > 0 or inside(
             box, lists.block_boxes, lists.chunk_blocks[slot >> BLOCK_BITS]
         ):
-            for side in range(4):
-                lists.boxes[slot, side] = box[0, side]
+            copy_box(box, 0, lists.boxes, slot)
             continue
         if not _fits(lists, number, room):
             return i

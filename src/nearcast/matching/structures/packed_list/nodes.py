@@ -16,7 +16,16 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.slabs import END, allot, release, size_class
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, FLAT, Lists, rooms
-from nearcast.matching.structures.packed_list.pack import arrange, clear, enlarge, inside, lay, within, write
+from nearcast.matching.structures.packed_list.pack import (
+    arrange,
+    clear,
+    copy_box,
+    enlarge,
+    inside,
+    lay,
+    within,
+    write,
+)
 
 __all__ = ["block_for", "copy_posting", "drop_block", "lay_into_new_super", "surround", "wear"]
 
@@ -116,8 +125,7 @@ def _add_block(lists: Lists, s: int) -> Any:
 @kernel
 def _move_block(lists: Lists, source: int, target: int) -> None:
     """Let block *target* be what *source* was; the postings stay in their chunk."""
-    for side in range(4):
-        lists.block_boxes[target, side] = lists.block_boxes[source, side]
+    copy_box(lists.block_boxes, source, lists.block_boxes, target)
     lists.blocks[target, 0] = lists.blocks[source, 0]
     lists.blocks[target, 1] = lists.blocks[source, 1]
     lists.chunk_blocks[lists.blocks[target, 0]] = target
@@ -208,8 +216,7 @@ def _add_super(lists: Lists, number: int) -> Any:
 @kernel
 def _move_super(lists: Lists, source: int, target: int) -> None:
     """Let super-block *target* be what *source* was."""
-    for side in range(4):
-        lists.super_boxes[target, side] = lists.super_boxes[source, side]
+    copy_box(lists.super_boxes, source, lists.super_boxes, target)
     lists.super_counts[target] = lists.super_counts[source]
     lists.super_changes[target] = lists.super_changes[source]
     for i in range(lists.super_counts[target]):

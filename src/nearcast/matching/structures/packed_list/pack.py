@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, NO_PLACE, Lists
 
-__all__ = ["arrange", "clear", "enlarge", "inside", "lay", "pack_range", "within", "write"]
+__all__ = ["arrange", "clear", "copy_box", "enlarge", "inside", "lay", "pack_range", "within", "write"]
 
 _FAR = 1e30
 _DEPTH = 64
@@ -107,6 +107,15 @@ def inside(inner: NDArray[np.float32], i: int, outer: NDArray[np.float32], j: in
 
 
 @kernel
+def copy_box(source: NDArray[Any], i: int, target: NDArray[np.float32], j: int) -> None:
+    """Let target[j] be source[i], rounded where it has more digits."""
+    target[j, 0] = source[i, 0]
+    target[j, 1] = source[i, 1]
+    target[j, 2] = source[i, 2]
+    target[j, 3] = source[i, 3]
+
+
+@kernel
 def clear(boxes: NDArray[np.float32], i: int) -> None:
     """Make boxes[i] contain nothing."""
     for side in range(4):
@@ -126,12 +135,11 @@ def write(
     third: int,
 ) -> None:
     """Write a posting with boxes[at] to a slot of a list, and note where it stands; its row may be complemented."""
-    for side in range(4):
-        lists.boxes[slot, side] = boxes[at, side]
+    copy_box(boxes, at, lists.boxes, slot)
     lists.rows[slot] = row
     lists.extras[slot, 0] = second
     lists.extras[slot, 1] = third
-    clause = row if row >= 0 else ~row
+    clause = max(row, ~row)
     homes[clause, 0] = number
     homes[clause, 1] = slot
 
