@@ -508,5 +508,5 @@ def test_boolean_subscriptions():
         words = set(table.clauses.keywords[runs[0, 0] : runs[-1, 1]].tolist())
         assert len(words) == 5
         assert len(np.unique(table.clauses.boxes[first:last], axis=0)) == 1
-    with pytest.raises(workloads.InputError, match="not 1 to 5"):
+    with pytest.raises(workloads.InputError, match="cannot have 1 to 5 keywords"):
         workloads.ap_tree(3, 1, recipe=Recipe(boolean=True))
