@@ -6,13 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from answers import answers
-from nearcast import MessageBatch, SubscriptionTable, build_index, open_index
+from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import ColumnError
+from nearcast.kernels.slabs import END
 from nearcast.matching.structures.mo_tree import widths as section5
 from nearcast.matching.structures.mo_tree.cells import cell_of, cells_touched
 from nearcast.matching.structures.mo_tree.choice import DIRECTORY
 from nearcast.matching.structures.scale import knots_of, position, scales_of
 from nearcast.matching.structures.sketch import RUN_CELLS, RUN_GUARDS, passes, run_code, value_code
+from rooms import free_slots
 
 shares = st.floats(0, 1)
 
@@ -426,3 +428,81 @@ def test_layers_are_chosen_again_when_the_index_has_grown():
     assert index.check() == []
     batch = events(100)
     assert answers(index, batch) == answers(build_index("scan", table), batch)
+
+
+def test_a_structure_is_outgrown_by_many_times_what_it_was_laid_out_for():
+    structure = build_index("mo-tree", crowd(1_000)).structure
+    assert not structure.outgrown(config.MO_TREE_GROWTH * 1_000 - 1_000)
+    assert structure.outgrown(config.MO_TREE_GROWTH * 1_000)
+    assert not structure.successor().outgrown(config.MO_TREE_GROWTH * 1_000)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"levels": 3, "layers": 6, "threshold": 4.0}])
+def test_a_successor_that_is_filled_row_by_row_answers_as_the_first(parameters, tmp_path):
+    table, batch = crowd(5_000), events(200)
+    index = build_index("mo-tree", table, **parameters)
+    index.remove(np.arange(0, 5_000, 7))
+    expected, built = answers(index, batch), index.structure
+    successor = built.successor()
+    for row in built.members():
+        successor.add(np.array([row]))
+    index.structure = successor
+    index.insert(crowd(0))  # publishes
+    assert index.check() == []
+    assert answers(index, batch) == expected
+    assert index.stats()["layouts"] == 2
+    assert (successor._most_layers, successor._levels, successor._threshold) == (
+        built._most_layers,
+        built._levels,
+        built._threshold,
+    )
+    opened = open_index(index.save(tmp_path / "index"), verify=True)
+    for each in (opened, index):
+        each.insert(crowd(500, seed=9))
+        each.remove(np.arange(1, 5_000, 7))
+        assert each.check() == []
+    assert answers(opened, batch) == answers(index, batch)
+
+
+def rooms(structure):
+    """Slots of the pool, of the lists' rooms and of free ones."""
+    buckets = structure._buckets
+    free = free_slots(buckets._slabs, buckets.pool.rows)
+    return int(buckets._slabs[END]), int(buckets.pool.heads[:, 2].sum()), free
+
+
+def test_rooms_that_lists_leave_serve_others():
+    """Crowds gather in one place after the other: the pool is never much larger than what it holds."""
+    n, index = 2_000, build_index("mo-tree", crowd(4_000))
+    begin = rooms(index.structure)[0]
+    rows, pools = None, []
+    for generation in range(24):
+        table = crowd(n, seed=generation)
+        table.clauses.boxes[:] = np.tile(np.random.default_rng(generation).random(2) * 0.9, 2)
+        table.clauses.boxes[:, 2:] += 0.01
+        fresh = index.insert(table)
+        if rows is not None:
+            index.remove(rows)
+        rows = fresh
+        used, taken, free = rooms(index.structure)
+        assert taken + free == used
+        pools.append(used)
+    assert max(pools) < begin + 9 * n
+    assert max(pools[6:]) == max(pools[:6])
+    assert index.check() == []
+
+
+def test_lists_become_smaller_and_empty_ones_have_no_room():
+    index = build_index("mo-tree", crowd(3_000))
+    index.insert(crowd(3_000, seed=1))  # the pool has room behind its lists
+    index.remove(np.arange(0, 6_000, 2))
+    index.remove(np.arange(1, 5_400, 2))
+    used, taken, free = rooms(index.structure)
+    assert taken + free == used
+    lists = index.stats()["lists_in_use"]
+    assert taken <= config.POSTING_SHORT * (300 + lists)
+    index.remove(np.arange(5_401, 6_000, 2))
+    assert rooms(index.structure) == (used, 0, used)
+    index.insert(crowd(1_000, seed=2))
+    assert index.check() == []
+    assert rooms(index.structure)[0] == used

@@ -177,6 +177,35 @@ def test_compaction(name, monkeypatch):
     assert answers(store, table) == [set(left[words[left] == word].tolist()) for word in range(5)]
 
 
+def test_a_successor_that_is_filled_row_by_row_answers_as_the_first():
+    rng = np.random.default_rng(3)
+    n, m = 3_000, 100
+    values = np.where(rng.random((n, 4)) < 0.3, np.nan, rng.random((n, 4)))
+    batch = MessageBatch.from_arrays(rng.random((n, 2)), np.arange(n + 1), rng.integers(0, 3, n), values)
+    low, starts = rng.random((m, 2)), rng.random(m)
+    table = SubscriptionTable.from_arrays(
+        np.hstack([low, low + 0.3]),
+        [0] * (m + 1),
+        [],
+        (np.arange(m + 1), rng.integers(0, 4, m), starts, starts + 0.3),
+    )
+    store = build_store("mo-tree", batch, subscriptions=table)
+    store.remove(np.arange(0, n, 7))
+    expected, first = answers(store, table), store.structure
+    assert not first.outgrown(config.MO_TREE_GROWTH * n - n)
+    assert first.outgrown(config.MO_TREE_GROWTH * n)
+    successor = first.successor()
+    for row in first.members():
+        successor.add(np.array([row]))
+    store.structure = successor
+    store.insert(points(0))  # publishes
+    assert store.check() == []
+    assert answers(store, table) == expected
+    assert store.stats()["directory"] == first.stats()["directory"]
+    assert store.stats()["layouts"] == 2
+    assert sum(map(len, expected)) > m
+
+
 def test_more_expired_than_are_noted(name, monkeypatch):
     """What a search cannot note is left for the next one."""
     monkeypatch.setattr(config, "STORE_EXPIRED_NOTED", 4)
