@@ -1,9 +1,14 @@
-"""The AP-Tree: subscriptions partitioned by keywords or by space, node by node, as the cost model says.
+"""The AP-Tree: each node partitions its clauses by keywords or by space, whichever the cost model finds cheaper.
 
-After Wang, Zhang, Zhang, Lin, Wang: *AP-Tree: efficiently support location-aware publish/subscribe*, the stationary
-part (sections 3.2 to 3.4). A *k-node* divides clauses by their next keyword into ordered cuts, an *s-node* by place
-into the cells of a grid, a *leaf* lists them. Modules: ``layout`` (the arrays), ``cost`` (Eqs. 1–3, Algorithms 2 and 3,
-3.3.3), ``build`` (Algorithm 4), ``search`` (Algorithm 1), ``maintain`` (3.3.5).
+This is the stationary part (sections 3.2 to 3.4) of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support
+Location-Aware Publish/Subscribe" (2015). A *k-node* divides clauses by their next keyword into ordered cuts, an
+*s-node* divides them by place into the cells of a grid, and a *leaf* (the paper's l-node) lists them. The modules:
+
+- ``layout``: the arrays (section 3.2.2);
+- ``cost``: the cost model and the partitions (equations 1 to 3, Algorithms 2 and 3, section 3.3.3);
+- ``build``: construction (Algorithm 4);
+- ``search``: matching (Algorithm 1);
+- ``maintain``: insertions and removals (section 3.3.5).
 """
 
 from __future__ import annotations
@@ -39,22 +44,22 @@ _SLOT_ARRAYS = ("lows", "highs", "children", "built", "weights")
 class APTree(ClauseStructure):
     """The adaptive spatial-textual partition tree.
 
-    Postings come and go in place, and nodes that are built anew are written over: a reader of an older view may miss a
-    posting or read one twice, so that a change needs the structure alone.
+    Changes are made in place: postings are inserted and removed, and the nodes that are rebuilt are overwritten. A
+    reader of an older view might miss a posting or read one twice, so nobody may read while the tree changes.
 
     Parameters
     ----------
     fanout
-        f: the most cuts or cells of a node, dummy and open ones aside.
+        f: the most cuts or cells of a node, not counting the dummy and the open ones.
     leaf
-        θ_p: a node of fewer clauses is a leaf.
+        θ_p: a node with fewer clauses is a leaf.
     divergence
-        θ_KL: a node whose weights diverge by more from those that it was built for is built anew; ``math.inf``
-        for never.
+        θ_KL: a node is rebuilt when its weights diverge by more than this from those that it was built for;
+        ``math.inf`` for never.
     partition
         How cuts are found: ``"heuristic"`` (Algorithm 3) or ``"optimal"`` (Algorithm 2).
     priority
-        Which partition a node gets where both pay: the cheaper by ``"cost"``, or always ``"keywords"`` or ``"space"``.
+        The partition of a node where both pay: the cheaper one (``"cost"``), or always ``"keywords"`` or ``"space"``.
     """
 
     name: ClassVar[str] = "ap-tree"
@@ -87,7 +92,7 @@ class APTree(ClauseStructure):
         )
         self._divergence = float(divergence)
         self._splits = self._collapses = self._rebuilds = 0
-        self._hits = np.empty(0, np.int64)  # by word: sampled messages that have it
+        self._hits = np.empty(0, np.int64)  # by word: how many sampled messages have it
         self._sampled = 0
         self._places = np.empty((0, 2), np.float32)
 
@@ -118,7 +123,7 @@ class APTree(ClauseStructure):
         self._laid_nodes = int(self._tree.used[layout.USED_NODES])
 
     def _learn(self, sample: Probes) -> None:
-        """Keep of a sample of messages what the cost model needs: how often words occur, and some places."""
+        """Take from a sample of messages what the cost model needs: how often words occur, and some places."""
         self._sampled = len(sample.boxes)
         self._hits = np.bincount(sample.keywords)
         boxes = sample.boxes
@@ -127,9 +132,10 @@ class APTree(ClauseStructure):
         self._places = places[np.isfinite(places).all(axis=1)]
 
     def _expected(self, frequency: NDArray[np.int64]) -> Likelihood:
-        """Return how likely messages are to have each word, by rank: by the sample, to which the subscriptions add.
+        """Return how likely a message is to have each word, by rank (p(w) in section 3.3.1).
 
-        A word that no subscription has yet counts like one that a single one has: others will come with it.
+        The estimate rests on the sample of messages, and on the subscriptions as if they were a few messages more. A
+        word that no subscription has yet counts as if one had it, for subscriptions with it may come.
         """
         once = min(config.AP_TREE_MESSAGE_WORDS / max(int(frequency.sum()), 1), 1.0)
         hits = np.zeros(len(frequency))
@@ -142,7 +148,7 @@ class APTree(ClauseStructure):
         return Likelihood(by_rank, config.AP_TREE_PRIOR * once / seen, self._places)
 
     def _population(self, clause_rows: NDArray[np.int64]) -> Population:
-        """Return clauses as the kernels take them: by ascending row."""
+        """Return the given clauses, whose rows ascend, in the form that the kernels take."""
         clauses = self.store.clauses
         offsets, codes = runs_take(clauses.keyword_runs, clauses.keywords, clause_rows)
         bare = words_alone(clauses, clause_rows)
@@ -154,7 +160,7 @@ class APTree(ClauseStructure):
         return Population(clause_rows.astype(np.int32), boxes, offsets, words, marks)
 
     def _construct(self, node: int, population: Population, tell: Progress = silent) -> None:
-        """Build a node, which has no children yet, over the given clauses."""
+        """Build a node, which has no children yet, over the given clauses (Algorithm 4)."""
         n = len(population.rows)
         room = int(n * (config.AP_TREE_BUDGET + 0.1)) + 64
         arena, spare = np.empty(room, np.int32), np.empty(room, np.int32)
@@ -175,7 +181,7 @@ class APTree(ClauseStructure):
                 stack = np.concatenate([stack, np.empty_like(stack)])
 
     def _make_room(self, postings: int, nodes: int = 0) -> None:
-        """Let the arrays have room for another node with its children, and so many postings and nodes more."""
+        """Make room in the arrays for another node with its children, and for so many more postings and nodes."""
         most = self._settings.fanout + 2
         used, slots, edges, held = self._tree.used[: layout.USED_POSTINGS + 1].tolist()
         self._tree = _widened(
@@ -185,15 +191,15 @@ class APTree(ClauseStructure):
     # --- Changes ---------------------------------------------------------------------------------------------------
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Post clauses to their leaves; then split, or build anew, what that calls for (section 3.3.5)."""
+        """Insert clauses into their leaves; then split or rebuild the nodes that need it (section 3.3.5)."""
         self._change(maintain.add, np.sort(rows))
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take clauses out of their leaves, likewise."""
+        """Remove clauses from their leaves; then collapse or rebuild the nodes that need it (section 3.3.5)."""
         self._change(maintain.drop, np.sort(rows))
 
     def _change(self, kernel: Any, clause_rows: NDArray[np.int64]) -> None:
-        """Run *kernel* over clauses; then look at the nodes that it listed, the largest first."""
+        """Run *kernel* over clauses; then look at the nodes that it listed, largest first."""
         population = self._population(clause_rows)
         large = max(self._settings.leaf, int(config.AP_TREE_COVER * (self.store.living)))
         listed = np.empty(len(clause_rows) + 64, np.int32)
@@ -216,7 +222,7 @@ class APTree(ClauseStructure):
         self._repack_if_wasteful()
 
     def _ways(self, population: Population) -> Iterator[NDArray[np.int32]]:
-        """Yield the steps of clauses down the tree, some clauses at a time."""
+        """Yield the steps that clauses take down the tree, for some clauses at a time."""
         n = len(population.rows)
         room = 8 * min(n, config.AP_TREE_ABREAST)
         way = np.empty((room, maintain.STEP), np.int32)
@@ -227,7 +233,7 @@ class APTree(ClauseStructure):
             yield way[:steps]
 
     def _look_at(self, node: int) -> None:
-        """Split, collapse or rebuild a node, if there is reason to."""
+        """Split, collapse or rebuild a node if there is reason to (section 3.3.5)."""
         fields = self._tree.nodes[node]
         kind, weight = int(fields[layout.KIND]), int(fields[layout.WEIGHT])
         if kind == layout.FREE:
@@ -248,7 +254,7 @@ class APTree(ClauseStructure):
             fields[layout.CHECKED] = fields[layout.CHANGES]
 
     def _reconstruct(self, node: int) -> None:
-        """Build the subtree of a node anew over the clauses that it holds; nothing else changes."""
+        """Rebuild the subtree of a node over the clauses that it holds; nothing else changes."""
         tree = self._tree
         stack = np.empty(self._wait, np.int32)
         rows = np.empty(4 * int(tree.nodes[node, layout.WEIGHT]) + 64, np.int32)
@@ -261,7 +267,7 @@ class APTree(ClauseStructure):
         self._construct(node, self._population(held[~again].astype(np.int64)))
 
     def _repack_if_wasteful(self) -> None:
-        """Lay the tree out anew when too many of its postings stand in no leaf, or it has many more nodes than then."""
+        """Copy the tree to new arrays when too many postings belong to no leaf, or its nodes have doubled since."""
         tree = self._tree
         held, wasted = int(tree.used[layout.USED_POSTINGS]), int(tree.used[layout.WASTED])
         nodes, slots, edges = tree.used[: layout.USED_POSTINGS].tolist()
@@ -276,7 +282,7 @@ class APTree(ClauseStructure):
 
     @property
     def _wait(self) -> int:
-        """How many nodes can wait at a time to be visited."""
+        """The most nodes that can be on the stack of a search."""
         return int(self._tree.used[layout.DEEPEST] + 1) * (self._settings.fanout + 2)
 
     # --- Questions -------------------------------------------------------------------------------------------------
@@ -306,7 +312,7 @@ class APTree(ClauseStructure):
         }
 
     def _in_use(self) -> NDArray[np.int32]:
-        """Return the nodes of the tree."""
+        """Return the nodes that are in use."""
         nodes = self._tree.nodes[: self._tree.used[layout.USED_NODES]]
         used: NDArray[np.int32] = nodes[nodes[:, layout.KIND] != layout.FREE]
         return used
@@ -349,7 +355,7 @@ class APTree(ClauseStructure):
         self._sampled, self._splits, self._collapses, self._rebuilds = map(int, counts)
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the tree with the clauses; return what is wrong."""
         found = []
         tree = self._tree
         population = self._population(np.flatnonzero(self.store.alive))
@@ -358,27 +364,27 @@ class APTree(ClauseStructure):
             missing, places = maintain.audit(tree, population, way)
             lost, postings = lost + missing, postings + places
         if lost:
-            found.append(f"{lost} times a clause is not in a leaf that it belongs to")
+            found.append(f"{lost} times a clause is missing from a leaf that it belongs in")
         nodes = self._in_use()
         leaves = nodes[nodes[:, layout.KIND] == layout.LEAF]
         living = int((leaves[:, layout.SIZE] - leaves[:, layout.DEAD]).sum())
         if living != postings:
-            found.append(f"leaves hold {living} living postings, clauses belong in {postings}")
+            found.append(f"leaves hold {living} living postings, but clauses should have {postings}")
         if int(leaves[:, layout.WEIGHT].sum()) != living:
-            found.append("the weights of leaves are not the numbers of their living postings")
+            found.append("the weights of leaves differ from the numbers of their living postings")
         reached = int(np.count_nonzero(tree.children[: tree.used[layout.USED_SLOTS]] >= 0)) + 1
         rooms = int(leaves[:, layout.ROOM].sum())
         if rooms + int(tree.used[layout.WASTED]) != int(tree.used[layout.USED_POSTINGS]):
-            found.append("the room of leaves and what is wasted do not add up to the pool")
+            found.append("the room of leaves and the wasted room do not add up to the pool")
         by_words = nodes[nodes[:, layout.KIND] == layout.K_NODE]
         opened = _open_cut(by_words)
         if (tree.lows[opened] <= tree.highs[opened - 1]).any():
             found.append("the open cut of a k-node does not begin after the others")
         later = tree.children[opened]
         if (tree.nodes[later, layout.OFFSET] != by_words[:, layout.OFFSET])[later >= 0].any():
-            found.append("the word of an open cut is not looked at again below it")
+            found.append("the child of an open cut does not divide by the same word again")
         if reached < len(nodes):
-            found.append(f"{len(nodes)} nodes are in use, but slots name {reached}")
+            found.append(f"{len(nodes)} nodes are in use, but slots refer to {reached}")
         return found
 
 
@@ -427,7 +433,7 @@ def _arrays_for(nodes: int, postings: int, slots: int | None = None, edges: int 
 
 
 def _widened(tree: Tree, nodes: int, slots: int, edges: int, postings: int) -> Tree:
-    """Return the tree with room for so much in all."""
+    """Return the tree with room for so many nodes, slots, edges and postings in all."""
     rows, pool = longer(tree.nodes, nodes), longer(tree.postings, postings)
     return tree._replace(
         nodes=rows,

@@ -1,13 +1,15 @@
-"""Construction (section 3.3.4, Algorithm 4): each node takes the cheaper partition, by keyword or by space.
+"""Construction: Algorithm 4 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree" (2015, section 3.3.4).
 
-Three things the paper leaves open are settled here:
+Each node is partitioned by keyword or by space, whichever costs less. Three questions that the paper leaves open are
+settled here:
 
-- *Leaves.* A node is partitioned only where that is expected to cost less than to look at all its clauses, and so
-  that its parts hold ``config.AP_TREEsettings.part`` clauses on average: a smaller s-node has fewer cells than f.
-- *Replication.* Eq. 1 does not charge for clauses that stand in many cells. So each node has a budget: how many
-  postings its clauses may have, on average. A grid that puts them into r cells each is taken only if r is within the
-  root of the budget (else a coarser one is tried), and leaves its cells a budget of 1/r of it. So no tree is built with
-  more than ``config.AP_TREE_BUDGET`` postings a clause, and one grid does not use up what the next ones need.
+- *Leaves.* A node is partitioned only if that is expected to cost less than to verify all its clauses. Its parts hold
+  at least ``config.AP_TREE_PART`` clauses on average, so a small node has fewer than f parts.
+- *Replication.* Equation 1 does not charge for clauses that are in many cells. So each node has a budget: the most
+  postings that its clauses may have, on average. A grid that puts each clause into r cells on average is taken only if
+  r is at most the square root of the budget (otherwise a coarser grid is tried), and the budget of its cells is that of
+  the node divided by r. So a clause has at most ``config.AP_TREE_BUDGET`` postings on average, and no grid uses up what
+  the grids below it need.
 - *Large boxes.* A clause that reaches into more than ``config.AP_TREE_SPREAD`` cells goes to the dummy cell, like one
   that contains the node's region.
 """
@@ -71,18 +73,18 @@ _SAMPLE = config.AP_TREE_SAMPLE
 _LEAST_BUDGET = config.AP_TREE_LEAST_BUDGET
 _DP_WORDS = config.AP_TREE_DP_WORDS
 
-COST, KEYWORDS, SPACE_FIRST = 0, 1, 2  # which partition goes first where both pay
+COST, KEYWORDS, SPACE_FIRST = 0, 1, 2  # which partition is taken where both pay
 
 
 class Settings(NamedTuple):
-    """The parameters, as kernels take them."""
+    """The parameters, in the form that kernels take."""
 
     fanout: int  # f
     leaf: int  # θ_p
     optimal: bool
     priority: int
     visit: float  # v of the cost model
-    part: int  # clauses in a part, at least, on average
+    part: int  # the least clauses that a part may have, on average
 
 
 @kernel
@@ -97,11 +99,11 @@ def construct(
     top: int,
     limit: int,
 ) -> Any:
-    """Build the nodes on the stack, each with its clauses arena[a:b]; return the height of the stack that is left.
+    """Build the nodes on the stack, each over the clauses arena[a:b] (Algorithm 4); return the new stack height.
 
-    Ends when the stack is empty, when the tree's arrays have no room for another node, or when *limit* postings
-    have been written. The stack holds (node, a, b) by ascending a; a node's clauses are replaced by those of its
-    children.
+    A stack of (node, a, b), by ascending a, takes the place of the recursion; the clauses of a node are replaced by
+    those of its children. The kernel ends when the stack is empty, when the tree's arrays have no room for another
+    node, or when *limit* postings have been written.
     """
     nodes, used = tree.nodes, tree.used
     stop = used[USED_POSTINGS] + limit
@@ -121,31 +123,32 @@ def construct(
         flags = nodes[node, FLAGS]
         lows = highs = np.empty(0, np.int32)
         columns = rows = np.empty(0, np.float32)
-        words_cost = space_cost = np.inf
+        words_cost = space_cost = np.inf  # line 4
         if members.size >= settings.leaf:
-            if flags & WORDS:
+            if flags & WORDS:  # lines 5 and 6
                 lows, highs, words_cost = _cuts(
                     population, members, nodes[node, OFFSET], likelihood, settings
                 )
+            # Lines 7 and 8.
             skip = settings.priority == KEYWORDS and words_cost < members.size
             if flags & SPACE and not skip and tree.node_floats[node, BUDGET] > _LEAST_BUDGET:
                 columns, rows, space_cost = _grid(tree, population, members, node, likelihood, settings)
         nodes[node, BUILT] = members.size
         nodes[node, WEIGHT] = members.size
-        if not min(words_cost, space_cost) < members.size:
+        if not min(words_cost, space_cost) < members.size:  # lines 1 to 3, or neither partition pays
             fill_leaf(tree, population, members, node)
         elif words_cost < space_cost and not (settings.priority == SPACE_FIRST and space_cost < members.size):
-            _make_k_node(tree, node, lows, highs)
+            _make_k_node(tree, node, lows, highs)  # lines 9 to 16
             top = _descend(tree, population, node, arena, a, b, spare, stack, top)
         else:
-            _make_s_node(tree, node, columns, rows)
+            _make_s_node(tree, node, columns, rows)  # lines 17 to 24
             top = _descend(tree, population, node, arena, a, b, spare, stack, top)
     return top
 
 
 @kernel
 def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], node: int) -> None:
-    """Make a node a leaf with a posting for each of its members."""
+    """Make a node a leaf with a posting for each of its members (line 2 of Algorithm 4)."""
     nodes, floats, used = tree.nodes, tree.node_floats, tree.used
     postings, posting_boxes = tree.postings, tree.posting_boxes
     rows, boxes, marks = population.rows, population.boxes, population.marks
@@ -179,7 +182,7 @@ def _cuts(
     likelihood: Likelihood,
     settings: Settings,
 ) -> Any:
-    """Partition by the next keyword: return the least and greatest word of each cut, and the cost."""
+    """Partition by the next keyword: return the least and the greatest word of each cut, and the cost (3.3.2)."""
     offsets, words = population.offsets, population.words
     found = np.empty(members.size, np.int32)
     n = 0
@@ -223,7 +226,7 @@ def _cuts(
 
 @kernel
 def _grouped_optimum(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts: int) -> Any:
-    """Return the optimal cuts; of many words, over groups of neighbours of about the same weight."""
+    """Return the optimal cuts. Where words are many, neighbours are first grouped into groups of even weight."""
     groups = min(weights.size, max(_DP_WORDS, cuts))
     if groups == weights.size:
         return optimal_cuts(weights, hits, cuts)
@@ -246,12 +249,12 @@ def _grid(
     likelihood: Likelihood,
     settings: Settings,
 ) -> Any:
-    """Partition by space: return the inner borders of columns and of rows, and the cost."""
+    """Partition by space: return the inner borders of columns and of rows, and the cost (3.3.3)."""
     floats, boxes = tree.node_floats, population.boxes
     x0, y0 = floats[node, REGION], floats[node, REGION + 1]
     x1, y1 = floats[node, REGION + 2], floats[node, REGION + 3]
     none = np.empty(0, np.float32)
-    # What the heuristic looks at: some boxes, clipped to the region, and the sampled places in it.
+    # The heuristic looks at some of the boxes, clipped to the region, and at the sampled places in the region.
     step = max(members.size // _SAMPLE, 1)
     m = (members.size + step - 1) // step
     starts, ends, centres = (
@@ -259,7 +262,7 @@ def _grid(
         np.empty((2, m), np.float32),
         np.empty((2, m), np.float32),
     )
-    reach = np.zeros(2)  # of a box, on average, as a share of the region
+    reach = np.zeros(2)  # the mean width and height of a box, as shares of the region's
     for i in range(m):
         c = members[i * step]
         for d in range(2):
@@ -271,7 +274,7 @@ def _grid(
     limit = np.sqrt(floats[node, BUDGET])
     side = int(np.sqrt(min(float(settings.fanout), members.size / settings.part)))
     while side >= 2 and (1 + reach[0] * (side - 1)) * (1 + reach[1] * (side - 1)) > limit:
-        side -= 1  # even borders at equal distances would put the clauses into too many cells
+        side -= 1  # even a grid of equal cells would put the clauses into too many of them
     if side < 2:
         return none, none, np.inf
     for d in range(2):
@@ -295,7 +298,7 @@ def _grid(
         if nx * ny == 1:
             return none, none, np.inf
         edges = np.concatenate((columns, rows))
-        # Weights of cells by the corners of what each clause covers, summed over rows and columns afterwards.
+        # Count each clause at the corners of the cells that it covers; sums over rows and columns give the weights.
         corners = np.zeros((ny + 1, nx + 1), np.int64)
         whole = copies = 0
         for c in members:
@@ -336,7 +339,7 @@ def _grid(
 
 @kernel
 def dummy(boxes: NDArray[np.float32], c: int, floats: NDArray[np.float32], node: int, cells: int) -> Any:
-    """Tell whether a clause belongs in the dummy cell: it contains the region, or reaches into too many cells."""
+    """Tell whether a clause belongs in the dummy cell: it contains the region or reaches into too many cells."""
     return cells > _SPREAD or (
         boxes[c, 0] <= floats[node, REGION]
         and boxes[c, 1] <= floats[node, REGION + 1]
@@ -387,7 +390,11 @@ def _descend(
     stack: NDArray[np.int64],
     top: int,
 ) -> Any:
-    """Hand the clauses arena[a:b] of a new k-node or s-node to its children; return the height of the stack."""
+    """Hand the clauses arena[a:b] of a new k-node or s-node to its children; return the new stack height.
+
+    These are lines 11 to 16 of Algorithm 4 for a k-node, and lines 19 to 24 for an s-node. The last part is the
+    dummy cut or dummy cell.
+    """
     nodes, floats, edges = tree.nodes, tree.node_floats, tree.edges
     lows, children, built, weights, used = tree.lows, tree.children, tree.built, tree.weights, tree.used
     boxes, offsets, words = population.boxes, population.offsets, population.words

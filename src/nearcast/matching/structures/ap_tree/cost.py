@@ -1,8 +1,9 @@
-"""The cost model (section 3.3.1) and the partitions that it rates: keywords (3.3.2) and space (3.3.3).
+"""The cost model (section 3.3.1), and the partitions that it rates: by keywords (3.3.2) and by space (3.3.3).
 
-Eq. 1 expects a message to look at Σ w(B)·p(B) clauses: w(B) of them are in cut or cell B, which it visits with the
-probability p(B). A visit itself is a few reads from far memory, in which time many clauses could be looked at, so here
-a part costs (w(B) + v)·p(B), where v is ``config.AP_TREE_VISIT``.
+The numbers are those of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware
+Publish/Subscribe" (2015). By equation 1 a message is expected to verify Σ w(B)·p(B) clauses: a cut or cell B holds w(B)
+clauses, and the message visits it with probability p(B). But the visit itself waits for memory a few times, as long as
+it takes to verify many clauses. So here a part costs (w(B) + v)·p(B), where v is ``config.AP_TREE_VISIT``.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _TRIES = config.AP_TREE_BORDERS
 
 
 class Likelihood(NamedTuple):
-    """What messages are expected to be like."""
+    """How likely messages are to have words and to be at places: what p(B) is computed from (section 3.3.1)."""
 
-    words: NDArray[np.float32]  # by rank: how likely a message is to have the word
-    unseen: float  # the same for a word of a higher rank
-    places: NDArray[np.float32]  # [m, 2], a sample; none when only areas count
+    words: NDArray[np.float32]  # by rank: how likely a message is to have the word, p(w)
+    unseen: float  # the same for a word whose rank is beyond these
+    places: NDArray[np.float32]  # [m, 2], a sample; when it is empty, p(B) is the share of the area
 
 
 @kernel
@@ -42,7 +43,7 @@ def sums(values: NDArray[np.float64]) -> Any:
 def partition_cost(
     weights: NDArray[np.float64], hits: NDArray[np.float64], firsts: NDArray[np.int64], visit: float
 ) -> Any:
-    """Return Σ (w(B) + visit)·p(B) over cuts that begin at the words *firsts* (Eqs. 1 and 3 with visit = 0)."""
+    """Return Σ (w(B) + visit)·p(B) over cuts that begin at the words *firsts* (equations 1 and 3, plus visits)."""
     cost = 0.0
     for i in range(firsts.size):
         last = firsts[i + 1] if i + 1 < firsts.size else weights.size
@@ -56,19 +57,20 @@ def partition_cost(
 
 @kernel
 def optimal_cuts(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts: int) -> Any:
-    """Return where the cuts of least cost begin (Algorithm 2, by Eq. 2).
+    """Return where the cuts of least cost begin (Algorithm 2, by equation 2).
 
-    The cost of one cut, the product of two sums over it, satisfies the quadrangle inequality: the best place for
-    the last border never moves back when words are added at the end. So each row of the table is filled by halving,
-    and the whole takes O(f·|V|·log |V|) steps in place of O(f·|V|²).
+    The paper tries all places for the first cut; here it is the last cut, which comes to the same. The cost of a
+    cut is a product of two sums over it (equation 3), which satisfies the quadrangle inequality: the best
+    beginning of the last cut never moves back when words are added at the end. So each row of the table is filled
+    by divide and conquer, in O(f·|V|·log |V|) steps in all instead of the paper's O(f·|V|²).
     """
     n = weights.size
     weight, hit = sums(weights), sums(hits)
-    best = weight * hit  # of the first j words in one cut
+    best = weight * hit  # lines 1 and 2: the cost of the first j words in one cut (equation 3)
     next_best = np.empty(n + 1)
     begins = np.zeros((cuts + 1, n + 1), np.int32)  # of the last of c cuts over the first j words
     stack = np.empty((128, 4), np.int64)
-    for c in range(2, cuts + 1):
+    for c in range(2, cuts + 1):  # lines 3 to 6: the cost of the first j words in c cuts (equation 2)
         stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = c, n, c - 1, n - 1
         top = 1
         while top > 0:
@@ -89,6 +91,7 @@ def optimal_cuts(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts: 
             stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = j + 1, high, begin, last
             top += 1
         best, next_best = next_best, best
+    # Line 7: follow the best beginnings back from the last cut.
     firsts = np.zeros(cuts, np.int64)
     end = n
     for c in range(cuts, 1, -1):
@@ -99,14 +102,14 @@ def optimal_cuts(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts: 
 
 @kernel
 def evenly(weights: NDArray[np.float64], parts: int) -> Any:
-    """Return where parts of about the same weight begin; each has an entry, so there must be as many."""
+    """Return where parts of about the same weight begin. No part is empty: there must be at least as many weights."""
     firsts = np.zeros(parts, np.int64)
     left = weights.sum()
     at = 0
     for part in range(parts - 1):
         firsts[part] = at
         target, weight = left / (parts - part), 0.0
-        end = weights.size - (parts - part - 1)  # the parts behind must get something
+        end = weights.size - (parts - part - 1)  # each part behind needs an entry
         while at < end and (at == firsts[part] or weight + 0.5 * weights[at] <= target):
             weight += weights[at]
             at += 1
@@ -117,10 +120,10 @@ def evenly(weights: NDArray[np.float64], parts: int) -> Any:
 
 @kernel
 def heuristic_cuts(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts: int) -> Any:
-    """Return where cuts begin that are even by weight first, and then improved border by border (Algorithm 3)."""
+    """Return where cuts begin that have even weights at first and are then improved border by border (Algorithm 3)."""
     weight, hit = sums(weights), sums(hits)
-    firsts = evenly(weights, cuts)
-    for i in range(1, cuts):
+    firsts = evenly(weights, cuts)  # line 1
+    for i in range(1, cuts):  # lines 2 to 5: move the border between two neighbouring cuts to its best place
         left = firsts[i - 1]
         right = firsts[i + 1] if i + 1 < cuts else weights.size
         least = np.inf
@@ -138,8 +141,8 @@ def heuristic_cuts(weights: NDArray[np.float64], hits: NDArray[np.float64], cuts
 def share(places: NDArray[np.float32], low: float, high: float, from_: float, to: float) -> Any:
     """Return how likely a message between *low* and *high* is to lie in the strip [from_, to).
 
-    By the sampled places in the node (ascending), to which the strip's share of the extent is added as if it had
-    been seen on a few more.
+    The estimate rests on the sampled *places* in the node (ascending) and, as if they were a few messages more, on
+    the strip's share of the extent.
     """
     seen = np.searchsorted(places, np.float32(to)) - np.searchsorted(places, np.float32(from_))
     extent = (min(to, high) - max(from_, low)) / (high - low) if high > low else 1.0
@@ -156,7 +159,7 @@ def _strip_cost(
     from_: float,
     to: float,
 ) -> Any:
-    """Return w·p of the strip [from_, to): boxes that reach into it, times its share of the messages."""
+    """Return w·p of the strip [from_, to): how many boxes reach into it, times its share of the messages."""
     weight = np.searchsorted(starts, np.float32(to)) - np.searchsorted(ends, np.float32(from_))
     return weight * share(places, low, high, from_, to)
 
@@ -173,9 +176,9 @@ def strips(
 ) -> Any:
     """Return the inner borders of at most *count* strips between *low* and *high* (section 3.3.3, one dimension).
 
-    Borders first stand where they divide the centres of boxes evenly; then each moves to the best of the places
-    between its neighbours where a box begins or has just ended. All arrays are ascending. Of many such
-    places every so-manieth is tried.
+    At first the borders divide the centres of boxes evenly. Then each moves to the best place between its neighbours,
+    among the places where a box begins or has just ended; where these are many, only some of them are tried, at even
+    distances. All arrays are ascending.
     """
     borders = np.empty(count - 1, np.float32)
     for i in range(count - 1):

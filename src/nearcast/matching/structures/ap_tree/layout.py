@@ -1,14 +1,22 @@
-"""The AP-Tree in memory: flat arrays of nodes, slots, edges and postings (section 3.2.2 of the paper).
+"""The AP-Tree in memory: flat arrays of nodes, slots, edges and postings.
 
-A *node* is a row of 32-bit fields. A k-node and an s-node own a run of *slots*, one for each cut or cell and a last
-one for the dummy cut or dummy cell; a slot names its child and counts the clauses that went through it, when the node
-was built and now. The cuts of a k-node are intervals of word ranks, in order; the last one is *open*: it is empty when
-the node is built, begins after all its words and takes those that come later. Its clauses are still to be divided by
-that word, so that they can be when they have become many. An s-node owns a run of *edges*: the
-inner borders of its columns, then those of its rows; a cell holds its low borders, and the outermost cells have no
-end. A leaf owns a run of *postings*: box, clause row, signature and the two rarest words, by ascending row.
+The nodes are those of section 3.2.2 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware
+Publish/Subscribe" (2015).
 
-Boxes, borders and places are float32. Rounding keeps order, so what touches still touches when all are rounded.
+A *node* is a row of 32-bit fields. Every k-node and s-node owns a run of *slots*: one for each cut or cell, and a last
+one for the dummy cut or dummy cell. A slot refers to a child, and counts the clauses below it: those when the node was
+built, and those now.
+
+The cuts of a k-node are intervals of word ranks, in order. Its last cut is *open*: it begins after all words that the
+node was built with, is empty at first, and takes the words that come later. The clauses in it can still be divided by
+that word, once they are many.
+
+An s-node owns a run of *edges*: the inner borders of its columns, then those of its rows. A cell includes its low
+borders, and the outermost cells extend without end.
+
+A leaf owns a run of *postings*, by ascending row: box, clause row, signature and the two rarest words.
+
+Boxes, borders and places are float32. Rounding keeps their order, so boxes that touch still touch after rounding.
 """
 
 from __future__ import annotations
@@ -30,23 +38,23 @@ __all__ = [
     "rank_words", "ranked", "room_for", "strip_of",
 ]  # fmt: skip
 
-# Fields of a node. Some are read as float32.
+# Fields of a node. Some of them are read as float32.
 KIND = 0
 START = 1  # leaf: first posting; s-node: first edge
 SIZE = 2  # leaf: postings, dead ones included; k-node: cuts, the open one included; s-node: columns
-ROOM = 3  # leaf: postings that there is room for; s-node: rows
+ROOM = 3  # leaf: the most postings that fit; s-node: rows
 SLOTS = 4  # k-node and s-node: first slot
-DEAD = 4  # leaf: removed postings that still stand there
+DEAD = 4  # leaf: tombstones, postings that were removed but still take room
 BOUNDS = 5  # leaf: a box (float32) around the boxes of its postings
 OFFSET = 9  # how many keywords of a clause the k-nodes above have looked at (N_l - 1 in the paper)
-FLAGS = 10  # whether its clauses can still be partitioned by WORDS, by SPACE
+FLAGS = 10  # whether its clauses can still be partitioned by WORDS (the paper's kP) and by SPACE (sP)
 DEPTH = 11
 WEIGHT = 12  # living clauses
 BUILT = 13  # clauses when the node was built
-CHANGES = 14  # clauses that came and went since
-CHECKED = 15  # changes at the last look at its divergence
+CHANGES = 14  # insertions and removals since the node was built
+CHECKED = 15  # the changes when its divergence was last computed
 BUDGET = 16  # postings that a clause may have below, on average (float32)
-REGION = 17  # the box (float32) that its cells divide
+REGION = 17  # the box (float32) that the node's grid divides (N_r in the paper)
 WIDTH = 21
 
 LEAF, K_NODE, S_NODE, FREE = 0, 1, 2, 3  # kinds
@@ -60,13 +68,13 @@ NO_WORD = 2**31 - 1  # in place of a word that a clause does not have
 # Counters of a tree.
 USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS = 0, 1, 2, 3
 WASTED = 4  # postings that belong to no leaf any more
-DEEPEST = 5  # the greatest depth that a node ever had
+DEEPEST = 5  # the greatest depth that any node has had
 
 _AHEAD = config.AP_TREE_AHEAD
 
 
 class Tree(NamedTuple):
-    """The arrays, each with room to grow; what is read both as int32 and as float32 comes as two views."""
+    """The arrays, each with room to grow. Arrays that hold both int32 and float32 have a view for each."""
 
     nodes: NDArray[np.int32]  # [n, WIDTH]; the root is node 0
     node_floats: NDArray[np.float32]
@@ -82,7 +90,7 @@ class Tree(NamedTuple):
 
 
 class Population(NamedTuple):
-    """Clauses on their way into the tree."""
+    """The clauses that are to be inserted, removed or looked up."""
 
     rows: NDArray[np.int32]  # ascending
     boxes: NDArray[np.float32]
@@ -102,8 +110,8 @@ def rank_words(
 ) -> Any:
     """Write the ranks of the words codes[first:last] to *out* from *at* on, ascending; return their signature.
 
-    Words are ranked by decreasing frequency when the tree is built; a word that came later ranks after all of them,
-    by its code. A signature has a bit for each word, of 32 that words share.
+    Words are ranked by decreasing frequency when the tree is built; a word that comes later ranks after all of them,
+    by its code. A signature is the union of the words' bits; there are 32 bits, and words share them.
     """
     signature = 0
     for k in range(last - first):
@@ -141,8 +149,8 @@ def ranked(
 ) -> None:
     """Write the words of each clause as ascending ranks, and its marks.
 
-    The marks of a *bare* clause (one with no forbidden words and no tests) of at most two words say all about its
-    words. Where they do not, the rarest word is written as its complement, which is negative.
+    If a clause is *bare* (it has no forbidden words and no tests) and has at most two words, its marks are all there is
+    to check besides its box. For any other clause the rarest word is written as its complement, which is negative.
     """
     for i in range(offsets.size - 1):
         first, last = offsets[i], offsets[i + 1]
@@ -157,8 +165,8 @@ def ranked(
 
 @kernel
 def cut_of(lows: NDArray[np.int32], first: int, last: int, word: int) -> Any:
-    """Return the slot of the cut that a word belongs to: the last one that begins at it or before, else first - 1."""
-    # Without branches on what is found: which half it is in cannot be predicted.
+    """Return the slot of a word's cut: the last cut that begins at the word or before; first - 1 if there is none."""
+    # The search has no branches on the values that it compares, because they could not be predicted.
     left = last - first
     while left > 1:
         half = left >> 1
@@ -171,7 +179,7 @@ def cut_of(lows: NDArray[np.int32], first: int, last: int, word: int) -> Any:
 
 @kernel
 def strip_of(edges: NDArray[np.float32], first: int, strips: int, value: Any) -> Any:
-    """Return the column (or row) of a coordinate, among *strips* whose inner borders begin at edge *first*."""
+    """Return the column (or row) of a coordinate, among *strips* of them whose inner borders begin at edge *first*."""
     low, high = 0, strips - 1
     while low < high:
         middle = (low + high + 1) >> 1
@@ -184,13 +192,17 @@ def strip_of(edges: NDArray[np.float32], first: int, strips: int, value: Any) ->
 
 @kernel
 def room_for(size: int) -> Any:
-    """Return the room of a new leaf: an eighth more than it needs, so that the next clauses move nothing."""
+    """Return the room of a new leaf: an eighth more than it needs, so that it need not move for the next clauses."""
     return size + (size >> 3) + 1
 
 
 @kernel
 def open_child(tree: Tree, parent: int, slot: int, child: int) -> None:
-    """Make *child* an empty leaf in a slot of *parent*: what can still be partitioned, where, and how often."""
+    """Make *child* an empty leaf in a slot of *parent*, with its offset, flags, region and budget.
+
+    The offset and the flags are the arguments l, kP and sP of the recursive calls of Algorithm 4 (lines 13, 16, 21
+    and 24).
+    """
     nodes, floats, edges = tree.nodes, tree.node_floats, tree.edges
     columns, rows = nodes[parent, SIZE], nodes[parent, ROOM]
     number = slot - nodes[parent, SLOTS]
@@ -204,11 +216,11 @@ def open_child(tree: Tree, parent: int, slot: int, child: int) -> None:
         floats[child, BOUNDS + k] = np.inf if k < 2 else -np.inf
     floats[child, BUDGET] = floats[parent, BUDGET]
     if nodes[parent, KIND] == K_NODE:
-        if number == columns:
+        if number == columns:  # the dummy cut
             flags &= ~WORDS
         elif number < columns - 1:
             nodes[child, OFFSET] += 1
-    elif number == columns * rows:
+    elif number == columns * rows:  # the dummy cell
         flags &= ~SPACE
     else:
         column, row = number % columns, number // columns

@@ -1,17 +1,18 @@
-"""Maintenance (section 3.3.5): insert and remove in place, and tell which nodes need more than that.
+"""Maintenance (section 3.3.5): insert and remove clauses in place, and list the nodes that need more than that.
 
-A clause goes down to its leaves and is appended there, or its postings become tombstones (boxes of NaN, which touch
-nothing). On the way, slots count what came and went. A node is put on the list of those to look at when
+The section is that of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe"
+(2015). A clause goes down the tree to its leaves. There it is inserted, or its postings become tombstones: their boxes
+are set to NaN, which touches nothing. The slots on the way count the clauses. A node is listed when
 
-- it is a leaf of more than θ_p clauses that has grown by half since it was built: to be split, if that pays;
-- it is a k-node or an s-node of less than θ_p clauses, after some changes: to become a leaf;
-- it covers ``config.AP_TREE_COVER`` of all clauses or has doubled, and a part of its own have come or gone since the
-  last look: to be built anew if most of them are in the open cut, or if the divergence of its weights exceeds θ_KL.
+- it is a leaf of more than θ_p clauses that has grown by half since it was built: it is split, if that pays;
+- it is a k-node or an s-node of fewer than θ_p clauses, and many changed: it becomes a leaf;
+- it holds ``config.AP_TREE_COVER`` of all clauses or has doubled, and a part of its clauses have changed since it was
+  last looked at: it is rebuilt if most of its clauses are in the open cut, or if the divergence of its weights exceeds
+  θ_KL.
 
-Even when nothing drifts, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average, after so many
-changes. What exceeds twice the mean (small parts diverge by more than that) by less than three standard deviations is
-not taken for a drift. Nor does the open cut of a k-node count: it grows as long as there are new words, and what is
-below it is split by itself.
+Even without a drift, weights diverge by chance: by (parts - 1)·changes/(2·w·w_old) on average. Small parts diverge by
+more, so the mean is doubled, and three standard deviations are added; only what exceeds this counts as drift. The open
+cut of a k-node does not count: it grows as long as new words come, and the nodes below it split by themselves.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from nearcast.matching.structures.ap_tree.layout import (
 
 __all__ = ["SLOT", "STEP", "add", "audit", "divergence", "drop", "repack", "route", "take_out"]
 
-# Columns of a way: which clause, and the step that it takes.
+# Columns of a way, whose rows are steps: the clause, the parent, the slot in the parent, and the node in the slot.
 CLAUSE, PARENT, SLOT, NODE, STEP = 0, 1, 2, 3, 4
 
 _START = config.POSTING_START
@@ -74,10 +75,10 @@ _TOMBSTONES = config.AP_TREE_TOMBSTONES
 
 @kernel
 def route(tree: Tree, population: Population, first: int, last: int, way: NDArray[np.int32]) -> Any:
-    """Write the steps that the clauses *first* to *last* take down the tree, level by level; return how many.
+    """Write the steps that the clauses from *first* to *last* take down the tree, level by level; return how many.
 
-    A step leads to a node: that of a slot of its parent, or -1 where that slot is empty. The first ones lead to the
-    root. Returns -1 when there is no room. The clauses go down side by side, so that the waits for nodes overlap.
+    A step leads to the node in a slot of its parent, which is -1 if the slot is empty. The first steps lead to the
+    root. Returns -1 when *way* is too short. The clauses go down side by side, so that the waits for nodes overlap.
     """
     nodes, floats, lows, children, edges = tree.nodes, tree.node_floats, tree.lows, tree.children, tree.edges
     boxes, offsets, words = population.boxes, population.offsets, population.words
@@ -122,7 +123,7 @@ def route(tree: Tree, population: Population, first: int, last: int, way: NDArra
 
 @kernel
 def _prefetch_node(nodes: NDArray[np.int32], node: int) -> None:
-    """Begin to load the two cache lines (at most three) that a node stands in."""
+    """Begin to load the cache lines of a node: two, at most three."""
     prefetch(nodes, node)
     prefetch(nodes.reshape(-1), node * WIDTH + 15)
 
@@ -137,7 +138,7 @@ def _note(
     list_: NDArray[np.int32],
     listed: int,
 ) -> Any:
-    """Count a change of a node, and list it when it is to be looked at; return the length of the list."""
+    """Count a change of a node, and list the node if it needs a look; return the length of the list."""
     nodes[node, WEIGHT] += change
     nodes[node, CHANGES] += 1
     weight, built, changes = nodes[node, WEIGHT], nodes[node, BUILT], nodes[node, CHANGES]
@@ -166,9 +167,9 @@ def add(
     list_: NDArray[np.int32],
     listed: int,
 ) -> Any:
-    """Insert clauses along the steps from *begin* on; return (next, nodes listed) when done or when an array is full.
+    """Insert clauses along the steps from *begin* on, until done or an array is full; return (next step, nodes listed).
 
-    *leaf* is θ_p, *large* how many clauses a node must cover to be looked at for its divergence.
+    *leaf* is θ_p. *large* is the least number of clauses for which the divergence of a node is computed.
     """
     nodes, floats, children, weights, used = (
         tree.nodes,
@@ -219,9 +220,10 @@ def add(
 
 @kernel
 def _place_for(tree: Tree, node: int, row: int) -> Any:
-    """Make a place for a row in a leaf that has room, where postings are by ascending row; return it, to be written.
+    """Make a place for a row in a leaf that has room, and return it; the caller writes the posting.
 
-    New rows come last. One that was given out again has its place further to the front, maybe on its own tombstone.
+    Postings are by ascending row, so new rows come last. A row that was given out again belongs further to the front,
+    perhaps on its own tombstone.
     """
     nodes, postings = tree.nodes, tree.postings
     start, end = nodes[node, START], nodes[node, START] + nodes[node, SIZE]
@@ -240,9 +242,9 @@ def _place_for(tree: Tree, node: int, row: int) -> Any:
 
 @kernel
 def _widen(tree: Tree, node: int) -> Any:
-    """Make room in a full leaf: that of its tombstones if they are many, else more room at the end of the pool.
+    """Make room in a full leaf: remove its tombstones if they are many, or else move it to the end of the pool.
 
-    Tells whether the pool had that room.
+    Returns False if the pool is too short for that.
     """
     nodes, postings, used = tree.nodes, tree.postings, tree.used
     start, size, at = nodes[node, START], nodes[node, SIZE], nodes[node, START]
@@ -290,7 +292,7 @@ def drop(
     list_: NDArray[np.int32],
     listed: int,
 ) -> Any:
-    """Remove clauses along all the steps of a way, from *begin* = 0; return (how many, nodes listed)."""
+    """Remove clauses along all the steps of a way; *begin* is 0. Return (the number of steps, nodes listed)."""
     nodes, weights, posting_boxes = tree.nodes, tree.weights, tree.posting_boxes
     leaves, spans, rows = _spans(tree, population, way)
     _find(tree.postings, spans, rows)
@@ -302,7 +304,7 @@ def drop(
         nodes[leaves[i], DEAD] += 1
         for k in range(4):
             posting_boxes[spans[i, 0], k] = np.nan
-    for node in leaves:  # when all are found and marked, for this moves postings
+    for node in leaves:  # only after all are marked, because this moves postings
         if nodes[node, DEAD] * _TOMBSTONES > nodes[node, SIZE]:
             start = nodes[node, START]
             nodes[node, SIZE] = _copy_living(
@@ -314,7 +316,7 @@ def drop(
 
 @kernel
 def _spans(tree: Tree, population: Population, way: NDArray[np.int32]) -> Any:
-    """Return, for each step that leads to a leaf: the leaf, its first and last posting, and the clause row."""
+    """Return for each step to a leaf: the leaf, its first and last posting, and the clause row."""
     nodes, clause_rows = tree.nodes, population.rows
     leaves, rows = np.empty(len(way), np.int32), np.empty(len(way), np.int32)
     spans = np.empty((len(way), 2), np.int32)
@@ -331,9 +333,9 @@ def _spans(tree: Tree, population: Population, way: NDArray[np.int32]) -> Any:
 
 @kernel
 def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[np.int32]) -> None:
-    """Narrow spans of postings, each by ascending row, to where the given rows stand, or would stand.
+    """Narrow each span of postings, which are by ascending row, to where the given row is or would be.
 
-    All are halved by turns, so that the waits for their middles overlap.
+    The binary searches take turns, so that their waits for memory overlap.
     """
     for i in range(rows.size):
         prefetch(postings, (spans[i, 0] + spans[i, 1]) >> 1)
@@ -344,7 +346,9 @@ def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[n
             low, high = spans[i, 0], spans[i, 1]
             if low < high:
                 middle = (low + high) >> 1
-                after = postings[middle, ROW] < rows[i]  # counts as 0 or 1: it cannot be predicted
+                after = (
+                    postings[middle, ROW] < rows[i]
+                )  # used as 0 or 1, since a branch on it could not be predicted
                 low += (middle + 1 - low) * after
                 high -= (high - middle) * (1 - after)
                 prefetch(postings, (low + high) >> 1)
@@ -354,14 +358,14 @@ def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[n
 
 @kernel
 def divergence(tree: Tree, node: int) -> Any:
-    """Return D_KL(w_old | w) of the weights of a node's parts, less what chance explains."""
+    """Return D_KL(w_old | w) of the weights of a node's parts (section 3.3.5), less what chance explains."""
     nodes, built, weights = tree.nodes, tree.built, tree.weights
     first, size = nodes[node, SLOTS], nodes[node, SIZE]
     by_words = nodes[node, KIND] == K_NODE
     end = first + (size if by_words else size * nodes[node, ROOM]) + 1
     opened = end - 2 if by_words else end
     parts = end - first - by_words
-    # Every part counts for half a clause more than it has, so that an empty one makes no infinity.
+    # Half a clause is added to every part, so that an empty one does not make the divergence infinite.
     old = now = 0.5 * parts
     for slot in range(first, end):
         if slot != opened:
@@ -379,9 +383,10 @@ def divergence(tree: Tree, node: int) -> Any:
 
 @kernel
 def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.int32]) -> Any:
-    """Write the living clause rows below a node, as often as they stand there, and free all nodes below it.
+    """Write the rows of all living postings below a node, and free all nodes below it; return how many rows there are.
 
-    Returns how many rows there are; when they do not fit, their number is negative and nothing was freed.
+    A clause with several postings is written several times. If the rows do not fit into *out*, nothing is freed and
+    the number is returned as a negative one.
     """
     nodes, children, used = tree.nodes, tree.children, tree.used
     postings, posting_boxes = tree.postings, tree.posting_boxes
@@ -422,7 +427,7 @@ def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.in
 
 @kernel
 def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
-    """Copy the tree to new arrays without free nodes and tombstones; children stand together."""
+    """Copy the tree to new arrays, without free nodes and tombstones, and with the children of a node side by side."""
     nodes, children = tree.nodes, tree.children
     new_nodes, new_children, used = out.nodes, out.children, out.used
     used[:] = 0
@@ -433,7 +438,7 @@ def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
     top = 1
     while top > 0:
         top -= 1
-        node = stack[top]  # a new number; its fields still name old places
+        node = stack[top]  # its number in the new arrays; its fields still refer to the old ones
         size, first, start = new_nodes[node, SIZE], new_nodes[node, SLOTS], new_nodes[node, START]
         if new_nodes[node, KIND] == LEAF:
             at = used[USED_POSTINGS]
@@ -474,7 +479,7 @@ def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
 
 @kernel
 def audit(tree: Tree, population: Population, way: NDArray[np.int32]) -> Any:
-    """Return how many steps lead to no leaf with the clause in it, and how many to leaves."""
+    """Return how many steps end where the clause should be but is not, and how many lead to leaves."""
     nodes, postings, posting_boxes = tree.nodes, tree.postings, tree.posting_boxes
     leaves, spans, rows = _spans(tree, population, way)
     _find(postings, spans, rows)

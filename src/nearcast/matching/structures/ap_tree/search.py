@@ -1,14 +1,22 @@
-"""Matching (section 3.2.3, Algorithm 1), for points and for areas.
+"""Matching: Algorithm 1 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree" (2015, section 3.2.3), for points and areas.
 
-A point goes into one cell of an s-node, an area into all that it touches, where it may meet a clause more than
-once. It takes it in one cell only: in that of the lower left corner of what the clause and the area share. So in each
-column but the area's first it leaves out the clauses that began further left, and in each row but the first those that
-began further below. All that it carries down is a least xmin and a least ymin.
+The comments in :func:`match_probes` name the lines of Algorithm 1 where they happen. The loop differs from the paper
+in four ways:
 
-What a message reads lies far apart, so it is asked for before it is needed: nodes when they are put on the stack,
-leaves while others are being found, the clauses of candidates all at once. And most candidates need no clause: the
-posting tells all its words if there are no more than two, and a message that meets the box as float32, not just on
-its border, also meets the box.
+- *A stack takes the place of the recursion.* An entry holds the arguments of a call: the node N and the position η
+  of the first message word that still counts. A node is prefetched when it is put on the stack.
+- *Leaves are scanned several at a time.* Nodes and postings lie far apart in memory, and each read would wait for the
+  one before. So line 2 does not run when a leaf is found: its postings are prefetched while the search goes on, and
+  once ``config.AP_TREE_LEAVES`` leaves are found, or the stack is empty, all of them are scanned.
+- *Line 2 verifies in two steps.* The scan compares boxes and signatures, and keeps candidates. They are decided on
+  when the whole tree has been searched, with all their clauses prefetched. Most candidates need no clause: a posting
+  holds the two rarest words of its clause, which may be all it has; and a message that overlaps the box as float32,
+  by more than a border, also overlaps the exact box.
+- *A message may be an area.* A point is in one cell of an s-node (line 12), an area goes into every cell that it
+  touches, and may meet a clause in several of them. It takes the clause only in the cell that contains the lower
+  left corner of what the two share. So in every column but the area's first it skips the clauses that begin left of
+  the column, and in every row but its first those that begin below the row. An entry of the stack holds this as
+  the least xmin and the least ymin that a clause may have.
 """
 
 from __future__ import annotations
@@ -52,19 +60,19 @@ _LINE = 16  # 32-bit numbers in a cache line
 
 
 class Searched(NamedTuple):
-    """What a search reads."""
+    """The arrays that a search reads."""
 
     clauses: Clauses
     tree: Tree
-    ranks: NDArray[np.int32]  # of each word
-    room: int  # nodes that can wait to be visited at a time
+    ranks: NDArray[np.int32]  # by word
+    room: int  # the most nodes that can be on the stack
 
 
 @kernel
 def match_probes(
     searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
-    """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`."""
+    """Match the probes from *start* to *stop* (Algorithm 1); see :class:`~nearcast.matching.structure.View`."""
     clauses, tree, ranks, room = searched
     ends, out = answers
     nodes, bounds, lows, highs, children = tree[:5]
@@ -74,9 +82,9 @@ def match_probes(
     for p in range(start, stop):
         most = max(most, keyword_offsets[p + 1] - keyword_offsets[p])
     words = np.empty(most, np.int32)
-    waiting = np.empty((room, 2), np.int32)  # node, and the first word that counts (η)
-    least = np.empty((room, 2), np.float32)  # xmin and ymin from which clauses count
-    leaves = np.empty((_LEAVES, 2), np.int32)  # start, size
+    waiting = np.empty((room, 2), np.int32)  # the stack: a node N, and the first word that counts (η)
+    least = np.empty((room, 2), np.float32)  # the least xmin and ymin that a clause may have
+    leaves = np.empty((_LEAVES, 2), np.int32)  # found and not yet scanned: start, size
     leaves_least = np.empty((_LEAVES, 2), np.float32)
     for p in range(start, stop):
         last = filled
@@ -85,15 +93,18 @@ def match_probes(
         missing = np.int32(~signature)
         xmin, ymin = np.float32(probe_boxes[p, 0]), np.float32(probe_boxes[p, 1])
         xmax, ymax = np.float32(probe_boxes[p, 2]), np.float32(probe_boxes[p, 3])
+        # The first call of Algorithm 1: N is the root, and every word counts.
         waiting[0, 0], waiting[0, 1] = 0, 0
         least[0, 0], least[0, 1] = -np.inf, -np.inf
         top, found = 1, 0
         while top > 0 or found > 0:
             if top == 0 or found == _LEAVES:
+                # Line 2, first step: scan the leaves found so far, and keep the candidates.
                 for k in range(found):
                     begin, size = leaves[k, 0], leaves[k, 1]
                     left, below = leaves_least[k, 0], leaves_least[k, 1]
-                    if 2 * (last + size) - filled > out.size:  # candidates, and those of them in doubt
+                    # There must be room for all candidates, and once more for those whose clauses must be read.
+                    if 2 * (last + size) - filled > out.size:
                         return p
                     for at in range(begin, begin + size):
                         out[last] = at
@@ -113,6 +124,7 @@ def match_probes(
             left, below = least[top, 0], least[top, 1]
             kind, size, first = nodes[node, KIND], nodes[node, SIZE], nodes[node, SLOTS]
             if kind == LEAF:
+                # Lines 1 to 3: the leaf is put aside for the scan, unless no box in it can overlap the message.
                 if (
                     bounds[node, BOUNDS] <= xmax
                     and bounds[node, BOUNDS + 1] <= ymax
@@ -126,16 +138,20 @@ def match_probes(
                     leaves_least[found, 0], leaves_least[found, 1] = left, below
                     found += 1
             elif kind == K_NODE:
+                # Lines 4 to 8: words and cuts are both in order, so a cut is new (line 7) if it is after the last one.
                 slot = first - 1
                 for i in range(eta, total):
                     word = words[i]
-                    cut = cut_of(lows, max(slot, first), first + size, word)
+                    cut = cut_of(lows, max(slot, first), first + size, word)  # line 6
                     if cut > slot and cut >= first and word <= highs[cut]:
                         slot = cut
-                        beyond = i + (cut < first + size - 1)  # below the open cut, the word counts again
+                        # Line 8: η is i + 1. Below the open cut it is i, for that cut does not use up the word.
+                        beyond = i + (cut < first + size - 1)
                         top = _push(nodes, children[cut], beyond, left, below, waiting, least, top)
+                # Lines 9 and 10: the dummy cut.
                 top = _push(nodes, children[first + size], eta, left, below, waiting, least, top)
             else:
+                # Lines 11 to 13: the cell of a point, or all cells that an area touches.
                 rows, edge = nodes[node, ROOM], nodes[node, START]
                 x0, x1 = strip_of(edges, edge, size, xmin), strip_of(edges, edge, size, xmax)
                 y0 = strip_of(edges, edge + size - 1, rows, ymin)
@@ -146,7 +162,9 @@ def match_probes(
                         side = left if x == x0 else max(left, edges[edge + x - 1])
                         child = children[first + y * size + x]
                         top = _push(nodes, child, eta, side, floor, waiting, least, top)
+                # Lines 14 and 15: the dummy cell.
                 top = _push(nodes, children[first + size * rows], eta, left, below, waiting, least, top)
+        # Line 2, second step: decide on the candidates by their postings alone where that is enough.
         kept, doubtful = filled, last
         for i in range(filled, last):
             at = out[i]
@@ -163,6 +181,7 @@ def match_probes(
             else:
                 out[doubtful] = postings[at, ROW]
                 doubtful += 1
+        # For the others, the clauses decide.
         _prefetch_clauses(clauses, out, last, doubtful)
         doubtful = keep_satisfied(clauses, probes, p, out, last, doubtful)
         for i in range(last, doubtful):
@@ -184,7 +203,7 @@ def _push(
     least: NDArray[np.float32],
     top: int,
 ) -> Any:
-    """Put a node, if there is one, on the stack; return the new height."""
+    """Put a call for a node, if there is one, on the stack; return the new height of the stack."""
     if node < 0:
         return top
     prefetch(nodes, node)
@@ -195,13 +214,13 @@ def _push(
 
 @kernel
 def _has(words: NDArray[np.int32], total: int, word: int) -> Any:
-    """Tell whether a word is among the message's words[:total], or none at all."""
+    """Tell whether a word is among the message's words[:total], or is ``NO_WORD``."""
     return word == NO_WORD or has(words, 0, total, word)
 
 
 @kernel
 def _prefetch_clauses(clauses: Clauses, rows: NDArray[np.int32], first: int, last: int) -> None:
-    """Begin to load what decides on the candidates rows[first:last]."""
+    """Begin to load the boxes and keywords of the candidates rows[first:last]."""
     boxes, keyword_runs, keywords = clauses.boxes, clauses.keyword_runs, clauses.keywords
     for i in range(first, last):
         prefetch(keyword_runs, rows[i])
