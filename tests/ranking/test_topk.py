@@ -630,6 +630,14 @@ def test_memory_does_not_grow_with_messages_that_have_left():
     assert sum(top.stats()["memory"].values()) < 1.5 * used
 
 
+def test_memory_does_not_grow_with_every_k_that_was_ever_asked_for():
+    """The room of a buffer that is gone serves others of about its size."""
+    top = TopK(CountWindow(10), space=PLANE)
+    for k in range(1, 1001):
+        top.unsubscribe(one(top, k=k))
+    assert top.stats()["memory"]["buffers"] < 2_000_000
+
+
 def test_the_cost_model_has_a_minimum_between_few_and_many():
     """Equation 13: with k entries it re-evaluates all the time, with many it pays for each of them."""
     best = best_size(20)

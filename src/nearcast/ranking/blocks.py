@@ -30,6 +30,7 @@ from nearcast import config
 from nearcast.columns.parts import nested, part_of
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
+from nearcast.kernels.slabs import END, size_class
 from nearcast.ranking.curve import z_order
 from nearcast.ranking.finder import PAIRS, Finder, Found, wider
 from nearcast.ranking.pool import (
@@ -52,6 +53,7 @@ from nearcast.ranking.pool import (
     remove,
     summarize,
     take_headers,
+    take_postings,
 )
 from nearcast.ranking.scoring import Metric, score, tail_of
 
@@ -87,7 +89,7 @@ class Blocks(Finder):
 
     def stats(self) -> dict[str, Any]:
         """Figures about the blocks."""
-        return {"blocks": int(self._pool.blocks.sum()), "postings": int(self._pool.used[1])}
+        return {"blocks": int(self._pool.blocks.sum()), "posting_slots": int(self._pool.posting_slabs[END])}
 
     def add(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
         """Insert few rows; lay many out together with those that are there."""
@@ -144,8 +146,8 @@ class Blocks(Finder):
         pool = self._pool
         mine = asked.words[asked.starts[row] : asked.starts[row] + asked.counts[row]]
         known = mine[mine < len(pool.room)]
-        headers = int(pool.used[0]) + 2 * int(pool.room[known].sum()) + GROUP * len(mine)
-        postings = int(pool.used[1]) + len(mine) * (2 * BLOCK + 4)
+        headers = int(pool.header_slabs[END]) + 2 * int(pool.room[known].sum()) + GROUP * len(mine)
+        postings = int(pool.posting_slabs[END]) + len(mine) * (2 * BLOCK + 4)
         if words > len(pool.first) or headers > len(pool.at) or postings > len(pool.owners):
             self._pool = grown_pool(
                 pool, words + words // 4, headers + headers // 2, postings + postings // 2
@@ -168,7 +170,7 @@ class Blocks(Finder):
 
 def _owners(pool: Pool) -> NDArray[np.int32]:
     """Return the rows that have postings."""
-    out = np.empty(int(pool.size[: int(pool.used[0])].sum()) if int(pool.used[0]) else 0, np.int32)
+    out = np.empty(int(pool.size[: int(pool.header_slabs[END])].sum()), np.int32)
     return np.unique(out[: _collect_owners(pool, out)])
 
 
@@ -204,7 +206,7 @@ def _insert_rows(
     posting = np.empty(FIELDS, np.float32)
     for at in range(begin, len(rows)):
         row = rows[at]
-        headers, postings = pool.used[0], pool.used[1]
+        headers, postings = pool.header_slabs[END], pool.posting_slabs[END]
         for i in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
             headers += 2 * pool.room[asked.words[i]] + GROUP
             postings += 2 * BLOCK + 4
@@ -270,22 +272,15 @@ def _lay_out(
             end += 1
         count = end - begin
         blocks = 1 if count <= BLOCK else (4 * count + 3 * BLOCK - 1) // (3 * BLOCK)
-        room = 1
-        while room < blocks:
-            room *= 2
+        room = 1 << size_class(blocks)
         first = take_headers(pool, room)
         pool.first[word], pool.blocks[word], pool.room[word] = first, blocks, room
         for block in range(blocks):
             low, high = begin + block * count // blocks, begin + (block + 1) * count // blocks
-            capacity = 4
-            while capacity < high - low:
-                capacity *= 2
-            if blocks > 1:
-                capacity = BLOCK
+            capacity = BLOCK if blocks > 1 else max(4, 1 << size_class(high - low))
             header = first + block
-            pool.at[header], pool.capacity[header] = pool.used[1], capacity
+            pool.at[header], pool.capacity[header] = take_postings(pool, capacity), capacity
             pool.size[header] = high - low
-            pool.used[1] += capacity
             for i in range(high - low):
                 _posting(asked, owners[low + i], word, idf, scale, posting)
                 pool.owners[pool.at[header] + i] = owners[low + i]

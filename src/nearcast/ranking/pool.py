@@ -2,7 +2,7 @@
 
 A posting is a word of a subscription. The postings of a word are divided into *blocks* of at most
 ``config.RANKING_BLOCK``, neighbours in space together; the headers of a word's blocks are side by side, field by field,
-so that a search runs over them without a miss. All arrays are pools; places are given back to a list for each size.
+so that a search runs over them without a miss. Headers and postings are pools of :mod:`~nearcast.kernels.slabs`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.slabs import END, allot, empty_slabs, release, size_class
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,12 +40,14 @@ __all__ = [
     "summarize",
     "summarize_groups",
     "take_headers",
+    "take_postings",
 ]
 
 BLOCK = config.RANKING_BLOCK
 LEVELS = config.RANKING_LEVELS
 GROUP = config.RANKING_GROUP
-CLASSES = 24  # of sizes, each twice the one before
+LARGEST = 24  # a word has room for up to 2^LARGEST headers
+BLOCK_CLASS, GROUP_CLASS = BLOCK.bit_length() - 1, GROUP.bit_length() - 1  # both are powers of 2
 #: Fields of a posting, float32: the place in units of the farthest distance; α; (1 - α) / length of the subscription's
 #: vector; the sum of the squared weights of its words from this one on, in order of frequency; θ.
 X, Y, Z, ALPHA, SHARE, TAIL, THRESHOLD = range(7)
@@ -71,9 +74,8 @@ class Pool(NamedTuple):
     owners: NDArray[np.int32]
     fields: NDArray[np.float32]  # block by block, in a block field by field
     # bookkeeping
-    free_headers: NDArray[np.int64]  # by class: the first free place, which names the next
-    free_postings: NDArray[np.int64]
-    used: NDArray[np.int64]  # headers and postings in use: the next ones that nobody had
+    header_slabs: NDArray[np.int64]  # the allocator of headers; free rooms are linked by `at`
+    posting_slabs: NDArray[np.int64]  # that of postings; free rooms are linked by `owners`
     knots: NDArray[np.float64]  # [LEVELS]: 1 / length of a message's vector, ascending, from 0 to the most
 
 
@@ -92,9 +94,8 @@ def empty_pool(words: int, headers: int, postings: int, knots: NDArray[np.float6
         np.empty((LEVELS, headers // GROUP + 1), np.float32),
         np.empty(postings, np.int32),
         np.empty(FIELDS * postings, np.float32),
-        np.full(CLASSES, -1, np.int64),
-        np.full(CLASSES, -1, np.int64),
-        np.zeros(2, np.int64),
+        empty_slabs(LARGEST),
+        empty_slabs(BLOCK_CLASS),
         knots,
     )
 
@@ -110,14 +111,14 @@ def grown_pool(pool: Pool, words: int, headers: int, postings: int) -> Pool:
     for name in ("boxes", "reach", "group_boxes", "group_reach"):
         old = getattr(pool, name)
         getattr(new, name)[:, : old.shape[1]] = old
-    for name in ("free_headers", "free_postings", "used"):
+    for name in ("header_slabs", "posting_slabs"):
         getattr(new, name)[:] = getattr(pool, name)
     return new
 
 
 def pool_arrays(pool: Pool) -> dict[str, NDArray[Any]]:
     """Return the part of each array that is in use."""
-    headers, postings = pool.used.tolist()
+    headers, postings = int(pool.header_slabs[END]), int(pool.posting_slabs[END])
     lengths = dict.fromkeys(("boxes", "reach", "at", "capacity", "size"), headers)
     lengths |= dict.fromkeys(("group_boxes", "group_reach"), headers // GROUP + 1)
     lengths |= {"owners": postings, "fields": FIELDS * postings}
@@ -125,54 +126,25 @@ def pool_arrays(pool: Pool) -> dict[str, NDArray[Any]]:
 
 
 @kernel
-def _class(size: int) -> Any:
-    """Return the smallest k with 2 ** k >= size."""
-    k = 0
-    while (1 << k) < size:
-        k += 1
-    return k
+def take_headers(pool: Pool, count: int) -> Any:
+    """Return the first of *count* headers side by side; groups do not cross lists."""
+    return allot(pool.header_slabs, pool.at, size_class(count), GROUP_CLASS)
 
 
 @kernel
-def take_headers(pool: Pool, size: int) -> Any:
-    """Return a place for so many headers side by side."""
-    k = _class(size)
-    place = pool.free_headers[k]
-    if place >= 0:
-        pool.free_headers[k] = pool.at[place]
-        return place
-    place = pool.used[0]
-    if 1 << k >= GROUP:  # groups do not cross lists
-        place = (place + GROUP - 1) // GROUP * GROUP
-    pool.used[0] = place + (1 << k)
-    return place
+def _give_headers(pool: Pool, first: int, room: int) -> None:
+    release(pool.header_slabs, pool.at, first, room, GROUP_CLASS)
 
 
 @kernel
-def _give_headers(pool: Pool, place: int, size: int) -> None:
-    if size > 0:
-        k = _class(size)
-        pool.at[place] = pool.free_headers[k]
-        pool.free_headers[k] = place
+def take_postings(pool: Pool, capacity: int) -> Any:
+    """Return where a block of so many postings begins."""
+    return allot(pool.posting_slabs, pool.owners, size_class(capacity), BLOCK_CLASS)
 
 
 @kernel
-def _take_postings(pool: Pool, size: int) -> Any:
-    k = _class(size)
-    place = pool.free_postings[k]
-    if place >= 0:
-        pool.free_postings[k] = np.int64(pool.owners[place]) - 1
-        return place
-    place = pool.used[1]
-    pool.used[1] += 1 << k
-    return place
-
-
-@kernel
-def _give_postings(pool: Pool, place: int, size: int) -> None:
-    k = _class(size)
-    pool.owners[place] = np.int32(pool.free_postings[k] + 1)
-    pool.free_postings[k] = place
+def _give_postings(pool: Pool, at: int, capacity: int) -> None:
+    release(pool.posting_slabs, pool.owners, at, capacity, BLOCK_CLASS)
 
 
 @kernel
@@ -273,7 +245,7 @@ def _open(pool: Pool, header: int, capacity: int) -> None:
     """Give a header an empty block."""
     pool.capacity[header] = capacity
     pool.size[header] = 0
-    pool.at[header] = _take_postings(pool, capacity)
+    pool.at[header] = take_postings(pool, capacity)
 
 
 @kernel
@@ -407,6 +379,10 @@ def remove(pool: Pool, word: int, owner: int, x: float, y: float, z: float) -> A
     for level in range(LEVELS):
         pool.reach[level, header] = pool.reach[level, end]
     pool.blocks[word] -= np.int32(1)
+    if pool.blocks[word] == 0:
+        _give_headers(pool, pool.first[word], pool.room[word])
+        pool.room[word] = 0
+        return True
     _summarize_group(pool, word, header // GROUP)
     _summarize_group(pool, word, end // GROUP)
     return True
