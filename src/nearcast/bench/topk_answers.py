@@ -47,7 +47,7 @@ class RankedAnswers:
 def digest(top: TopK) -> Digest:
     """Return the digest of all results: messages and scores to the last bit, in their order."""
     held = (
-        top._results.buffers.held
+        top._results.buffers.table
     )  # row by row through results() a million would take longer than the trial
     rows = top._subscribers.rows
     counts = np.minimum(held.counts[:rows], held.sizes[:rows]).astype(np.int64)
