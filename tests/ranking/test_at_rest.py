@@ -17,11 +17,11 @@ from nearcast import (
 )
 from nearcast.ranking.blocks import Blocks, _find, _insert_rows
 from nearcast.ranking.choices import FINDERS, POLICIES
+from nearcast.ranking.message_ids import _settle
+from nearcast.ranking.message_index import MessageIndex
 from nearcast.ranking.policies import CostBased
-from nearcast.ranking.recall import Recall
-from nearcast.ranking.replacing import _settle
 from nearcast.ranking.rivals.policies import KMax
-from nearcast.ranking.seek import scan, search
+from nearcast.ranking.segments import scan, search
 from nearcast.ranking.updates import _tell
 from nearcast.ranking.upkeep import arrive, expire, refill, withdraw
 
@@ -97,7 +97,7 @@ def test_it_goes_on_where_it_was(index, buffer, window, tmp_path, monkeypatch):
     live([top], world)
     top.unsubscribe(list(top._ids)[:20])
     top.save(tmp_path / "first")
-    monkeypatch.setattr(Recall, "best", None)  # nothing is evaluated
+    monkeypatch.setattr(MessageIndex, "best", None)  # nothing is evaluated
     opened = [TopK.open(tmp_path / "first", threads=threads) for threads in (1, 2)]
     monkeypatch.undo()
     same_state(top, opened[0])
@@ -182,7 +182,7 @@ def test_what_cannot_be_saved_or_opened(tmp_path):
         """An index that nobody can find again."""
 
     for own in ({"buffer": Mine()}, {"index": Own}):
-        with pytest.raises(InputError, match="only what has a name"):
+        with pytest.raises(InputError, match="because it has no name"):
             TopK(CountWindow(1), **own).save(tmp_path / "saved")
     saved = TopK(CountWindow(1)).save(tmp_path / "saved")
     with pytest.raises(IndexFileError, match="exists already"):

@@ -14,15 +14,15 @@ def test_holders_are_those_of_arrival_and_those_of_evaluations():
         counts = rng.integers(0, 50, 4)
         rows = rng.integers(0, 1000, counts.sum()).astype(np.int32)
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        holders.arrive(offsets, rows)
+        holders.note_arrivals(offsets, rows)
         for i in range(4):
             held[number + i] = rows[offsets[i] : offsets[i + 1]].tolist()
         found, rows = rng.integers(begin, number + 4, 30), rng.integers(0, 1000, 30).astype(np.int32)
-        holders.find(found, rows)
+        holders.note_evaluations(found, rows)
         for message, row in zip(found.tolist(), rows.tolist()):
             held[message].append(row)
         end = max(begin, number - 80) if number % 3 else begin
-        messages, rows = holders.taken(begin, end)
+        messages, rows = holders.pop(begin, end)
         for message in range(begin, end):
             assert sorted(rows[messages == message].tolist()) == sorted(held.pop(message))
         assert set(messages.tolist()) <= set(range(begin, end))

@@ -114,7 +114,7 @@ def test_no_rounding_loses_a_result(space):
 
 
 def test_words_with_many_blocks_are_searched_in_groups():
-    """Laid out, inserted and removed: a word has far more than two groups of blocks."""
+    """StaticFinder out, inserted and removed: a word has far more than two groups of blocks."""
     world = World(seed=5, vocabulary=3)
     tops = [world.top(index="scan"), world.top(index="blocks")]
     warm, first, more, last = (

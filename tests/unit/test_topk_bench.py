@@ -22,7 +22,7 @@ from nearcast.bench.topk_workloads import ranking_scene
 from nearcast.cli import app
 from nearcast.ranking.blocks import Blocks
 from nearcast.ranking.choices import FINDERS
-from nearcast.ranking.finder import Found
+from nearcast.ranking.finder import Hits
 from nearcast.ranking.windows import CountWindow, TimeWindow
 
 SIZES = ("--subscriptions", 300, "--window", 400, "--messages", 200, "--k", 5, "--repeat", 1, "--seed", 2)
@@ -37,7 +37,7 @@ class Forgetful(Blocks):
         found = super().find(*arguments)
         gone = len(found.rows) // 2
         offsets = np.maximum(found.offsets - gone, 0)
-        return Found(offsets, found.rows[gone:], found.scores[gone:], found.counters)
+        return Hits(offsets, found.rows[gone:], found.scores[gone:], found.counters)
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_naive_results_catch_what_all_have_in_common(tiny, monkeypatch):
     assert topk.RankingTrial(stream, cell, start, math.inf).turn(start.top, answers) == []
     row = next(row for row in range(300) if len(start.top.results(row)[0]) == 5)
     assert topk_answers._wrong(stream, start.top, row, 200) is None
-    held = start.top._results.buffers.held
+    held = start.top._results.buffers.table
     held.scores[held.starts[row]] += 1e-9
     assert "has the score" in topk_answers._wrong(stream, start.top, row, 200)
     held.scores[held.starts[row]] -= 1e-9

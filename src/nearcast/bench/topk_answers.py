@@ -47,7 +47,7 @@ class RankedAnswers:
 def digest(top: TopK) -> Digest:
     """Return the digest of all results: messages and scores to the last bit, in order."""
     # Reading a million rows one by one through results() would take longer than the trial.
-    held = top._results.buffers.held
+    held = top._results.buffers.table
     rows = top._subscribers.rows
     counts = np.minimum(held.counts[:rows], held.sizes[:rows]).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(counts)])

@@ -1,4 +1,4 @@
-"""Messages in the order in which they arrive."""
+"""New messages, in the order in which they arrive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nearcast.clock import Clock
     from nearcast.columns.coding import Coding
-    from nearcast.ranking.replacing import Bearers
+    from nearcast.ranking.message_ids import MessageIds
     from nearcast.ranking.windows import Messages, Window
 
 __all__ = ["Arrivals", "check_batch"]
@@ -28,85 +28,87 @@ __all__ = ["Arrivals", "check_batch"]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Messages, the first to arrive first. The words of one are ``words[offsets[i]:offsets[i + 1]]``, ascending."""
+    """Messages in order of arrival. The words of message i are ``words[offsets[i]:offsets[i + 1]]``, ascending."""
 
     places: NDArray[np.float64]  # [messages, 3]
     offsets: NDArray[np.int64]
     words: NDArray[np.int32]
-    times: NDArray[np.int64]  # when they count as published
-    said: NDArray[np.int64]  # when they say that they were published; NOT_GIVEN where they do not
-    ids: NDArray[np.int64]  # integers, or codes of names
-    codes: NDArray[np.int32] | None  # of the ids; None: they have none, and are named by their numbers
+    times: NDArray[np.int64]  # when each counts as published
+    given_times: NDArray[np.int64]  # the published_at of each, or NOT_GIVEN
+    ids: NDArray[np.int64]  # integers, or codes of strings
+    codes: (
+        NDArray[np.int32] | None
+    )  # of the ids; None where messages have no ids and are called by their numbers
 
     def __len__(self) -> int:
-        return len(self.said)
+        return len(self.given_times)
 
     @classmethod
     def of(
-        cls, batch: MessageBatch, window: Window, clock: Clock | None, messages: Messages, bearers: Bearers
+        cls, batch: MessageBatch, window: Window, clock: Clock | None, messages: Messages, ids: MessageIds
     ) -> Arrivals:
-        """Return the messages of a batch, in order, on their way to those that are there.
+        """Return the messages of a batch in the order in which they join *messages*.
 
-        Those that do not say when they were published are published now. Those without ids are named by their numbers.
+        A message without a published_at is published now. Messages without ids are called by their numbers.
         """
-        said = np.full(len(batch), NOT_GIVEN) if batch.published_at is None else batch.published_at
-        times = np.where(said == NOT_GIVEN, _now(said, window, clock, messages), said)
-        number, codes = messages.end, bearers.coded(batch)
+        given_times = np.full(len(batch), NOT_GIVEN) if batch.published_at is None else batch.published_at
+        times = np.where(given_times == NOT_GIVEN, _now(given_times, window, clock, messages), given_times)
+        number, codes = messages.end, ids.coded(batch)
         new = cls(
             places_of(batch.probes.boxes[:, :2], batch.space),
             batch.probes.keyword_offsets,
             batch.probes.keywords,
             times,
-            said,
+            given_times,
             np.arange(number, number + len(batch)) if codes is None else _ids(batch.ids, codes),
             codes,
         )
-        order = _order(times, said, batch.ids)
+        order = _order(times, given_times, batch.ids)
         if order is None:
             return new
         ordered = new.take(order)
         return ordered if codes is not None else replace(ordered, ids=new.ids)
 
     def take(self, rows: NDArray[np.int64]) -> Arrivals:
-        """Return some of them, in the order of *rows*."""
+        """Return the messages at *rows*, in that order."""
         offsets, words = ragged_take(self.offsets, self.words, rows)
         return Arrivals(
             self.places[rows],
             offsets,
             words,
             self.times[rows],
-            self.said[rows],
+            self.given_times[rows],
             self.ids[rows],
             None if self.codes is None else self.codes[rows],
         )
 
 
 def check_batch(batch: MessageBatch, coding: Coding) -> None:
-    """Raise where messages cannot be ranked."""
+    """Raise unless the messages of a batch can be ranked."""
     if not isinstance(batch, MessageBatch):
         raise InputError(f"publish takes a MessageBatch, not {shown(batch)}")
     if batch.space != coding.space:
         raise ColumnError(f"the messages are in {batch.space!r}, the subscriptions in {coding.space!r}")
     if batch.vocabulary is not None and not batch.coding.fits(coding):
         raise ColumnError(
-            "the words of the messages are coded otherwise; make the batch with like=top, learn=True"
+            "the words of the messages have the codes of another vocabulary; make the batch with like=top, learn=True"
         )
     boxes = batch.probes.boxes
     if len(boxes) != len(batch) or not np.array_equal(boxes[:, :2], boxes[:, 2:]):
-        raise ColumnError("a message that is ranked is at a point; an area has no distance")
+        raise ColumnError("a message to be ranked must be at a point, not an area: an area has no distance")
 
 
-def _now(said: NDArray[np.int64], window: Window, clock: Clock | None, messages: Messages) -> int:
-    """Return when messages are published that do not say; without a clock, together with the newest one."""
+def _now(given_times: NDArray[np.int64], window: Window, clock: Clock | None, messages: Messages) -> int:
+    """Return the time of messages without a published_at: by the clock or, without one, that of the newest message."""
     if clock is not None:
         return clock.now()
-    untimed = np.flatnonzero(said == NOT_GIVEN)
+    untimed = np.flatnonzero(given_times == NOT_GIVEN)
     if len(untimed) and isinstance(window, TimeWindow):
         raise ColumnError(
-            f"message {untimed[0]} does not say when it was published, and a window of time must know; "
+            f"message {untimed[0]} does not say when it was published, and a TimeWindow must know; "
             "give published_at, or give TopK a clock"
         )
-    return max(messages.newest, int(said.max(initial=NOT_GIVEN)))
+    return max(messages.newest, int(given_times.max(initial=NOT_GIVEN)))
 
 
 def _ids(ids: Any, codes: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -115,17 +117,18 @@ def _ids(ids: Any, codes: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def _order(
-    times: NDArray[np.int64], said: NDArray[np.int64], ids: pa.Array | None
+    times: NDArray[np.int64], given_times: NDArray[np.int64], ids: pa.Array | None
 ) -> NDArray[np.int64] | None:
-    """Return the order in which messages arrive; None: as they are.
+    """Return the order in which messages arrive, or None if that is the order of their rows.
 
-    By time. At the same time the later row is newer, so that it wins a tie; but of messages that say when they were
-    published the one with the smaller id is, whatever order they came in, and they are older than those that do not.
+    They arrive by time. Messages of one time arrive in this order: first those with a published_at, the one with the
+    smaller id last, whatever order their rows are in; then the others, row by row. Of equal scores the later arrival
+    ranks higher.
     """
     if (np.diff(times) > 0).all():
         return None
     rows = np.arange(len(times))
-    given = said != NOT_GIVEN
+    given = given_times != NOT_GIVEN
     if ids is not None and given.any():
         rank = pc.rank(ids, tiebreaker="dense").to_numpy().astype(np.int64)
         rows = np.where(given, -1 - rank, rows)

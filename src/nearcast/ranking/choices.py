@@ -1,4 +1,4 @@
-"""How subscriptions are found, and how much buffers hold: what there is to choose from. The results are the same."""
+"""The indexes and the kinds of buffer to choose from, by name. The results are the same with all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINDERS: Registry[type[Finder]] = Registry(
         "blocks": "nearcast.ranking.blocks:Blocks",
         "igpt": "nearcast.ranking.igpt:IGPT",
         "ciq": "nearcast.ranking.rivals.ciq:CIQ",
-        "scan": "nearcast.ranking.finder:Scan",
+        "scan": "nearcast.ranking.finder:ScanFinder",
     }
 )
 POLICIES: Registry[type[Policy]] = Registry(
@@ -32,13 +32,13 @@ POLICIES: Registry[type[Policy]] = Registry(
 
 
 def finder_of(index: Any, metric: Metric) -> Finder:
-    """Return a finder: by its name, or from what makes one."""
+    """Return the finder of a given name, or the one that a callable makes."""
     made: Finder = index(metric) if callable(index) else _known(index, FINDERS, "index")(metric)
     return made
 
 
 def policy_of(buffer: Any) -> Policy:
-    """Return a policy: itself, or by its name."""
+    """Return the policy of a given name, or the policy that is given."""
     if isinstance(buffer, Policy):
         return buffer
     made: Policy = _known(buffer, POLICIES, "buffer")()
@@ -46,11 +46,11 @@ def policy_of(buffer: Any) -> Policy:
 
 
 def check_named(finder: Finder, policy: Policy) -> None:
-    """Raise where one of them could not be found again by its name."""
+    """Raise unless both could be found again by their names."""
     for one, known in ((finder, FINDERS), (policy, POLICIES)):
         if known.get(one.name) is not type(one):
             raise InputError(
-                f"{shown(one)} cannot be saved, only what has a name: {', '.join(known)}; save with one of these"
+                f"{shown(one)} cannot be saved, because it has no name; use one of {', '.join(known)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""The Z-curve through places: neighbours on it are neighbours in space."""
+"""The Z-curve: places that are close on it are close in space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["z_order"]
 
 
 def z_order(places: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Return the position of places of three dimensions on a Z-curve through the cube that holds them."""
+    """Return the positions of three-dimensional places on a Z-curve through the cube that contains them all."""
     low = places.min(axis=0, initial=np.inf)
     extent = max(float((places.max(axis=0, initial=-np.inf) - low).max(initial=0.0)), 1e-300)
     out = np.empty(len(places), np.uint64)
@@ -25,7 +25,7 @@ def z_order(places: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 @kernel
 def _spread(value: int) -> Any:
-    """Return the lowest 20 bits of a number with two zeros between each two."""
+    """Return the lowest 20 bits of a number, with two zeros between neighbouring bits."""
     x = np.uint64(value)
     x = (x | (x << np.uint64(32))) & np.uint64(0x1F00000000FFFF)
     x = (x | (x << np.uint64(16))) & np.uint64(0x1F0000FF0000FF)

@@ -1,4 +1,4 @@
-"""What finds the subscriptions that a message concerns: the interface, and the scan."""
+"""The interface of an index over subscriptions, and the simplest one: a scan."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns.parts import Arrays
-    from nearcast.ranking.subscribers import Asked
-    from nearcast.ranking.windows import Stored
+    from nearcast.ranking.subscribers import SubscriptionTable
+    from nearcast.ranking.windows import MessageTable
 
-__all__ = ["PAIRS", "Finder", "Found", "Scan", "joined", "wider"]
+__all__ = ["PAIRS", "Finder", "Hits", "ScanFinder", "joined", "wider"]
 
-PAIRS = 4096  # room for subscriptions, at first
+PAIRS = 4096  # hits that there is room for at first
 
 
-class Found(NamedTuple):
-    """Subscriptions that messages concern: those of message i are rows[offsets[i]:offsets[i + 1]], with scores."""
+class Hits(NamedTuple):
+    """The subscriptions that messages affect: those of message i are ``rows[offsets[i]:offsets[i + 1]]``."""
 
     offsets: NDArray[np.int64]
     rows: NDArray[np.int32]
     scores: NDArray[np.float64]
-    counters: NDArray[np.int64]  # blocks or cells looked at, those not skipped, postings in them, candidates
+    counters: NDArray[np.int64]  # blocks or cells, those not skipped, postings in these, candidates
 
 
-def joined(parts: Sequence[Found]) -> Found:
-    """Return what was found for messages and for those that follow."""
+def joined(parts: Sequence[Hits]) -> Hits:
+    """Return the hits of consecutive runs of messages as one."""
     counts = np.concatenate([np.diff(part.offsets) for part in parts])
-    return Found(
+    return Hits(
         np.concatenate([[0], np.cumsum(counts)]),
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.scores for part in parts]),
@@ -45,9 +45,9 @@ def joined(parts: Sequence[Found]) -> Found:
 
 
 class Finder(ABC):
-    """An index over subscriptions; exact: all of those whose score with a message is at least their θ, and only these.
+    """An index over subscriptions: it finds exactly those for which a message scores at least their threshold θ.
 
-    It is told of every change. Threads may call :meth:`find` at the same time, between changes.
+    It is told of every change. Between changes, several threads may call :meth:`find` at the same time.
     """
 
     name: ClassVar[str]
@@ -56,83 +56,111 @@ class Finder(ABC):
         self.metric = metric
 
     @abstractmethod
-    def add(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
-        """Take rows that are new."""
+    def add(
+        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Index new rows."""
 
     @abstractmethod
-    def drop(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
-        """Forget rows, which are still in *asked*."""
+    def drop(
+        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Forget rows; *subscriptions* still has them."""
 
     @abstractmethod
-    def changed(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
-        """Learn new thresholds of rows."""
+    def update(
+        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Take note of new thresholds of rows."""
 
     def tune(self, lengths: NDArray[np.float64], idf: NDArray[np.float64]) -> None:  # noqa: B027  nothing by default
-        """Learn from the messages in the window, by the lengths of their vectors."""
+        """Adapt to the messages in the window, given the lengths of their vectors."""
 
     @abstractmethod
     def find(
-        self, asked: Asked, stored: Stored, begin: int, end: int, idf: NDArray[np.float64], room: int
-    ) -> Found:
-        """Return the subscriptions that the messages *begin* to *end* concern.
+        self,
+        subscriptions: SubscriptionTable,
+        messages: MessageTable,
+        begin: int,
+        end: int,
+        idf: NDArray[np.float64],
+        room: int,
+    ) -> Hits:
+        """Return the subscriptions that the messages *begin* to *end* affect.
 
-        With *room* of them, no further message is looked at.
+        Once there are *room* hits, the search stops after the current message.
         """
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
-        """Return the flat arrays that :meth:`restore` takes; none: the index is built anew."""
+        """Return the flat arrays that :meth:`restore` takes; without any, it builds the index again."""
         return {}
 
     def restore(
-        self, arrays: Arrays, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]
+        self,
+        arrays: Arrays,
+        subscriptions: SubscriptionTable,
+        rows: NDArray[np.int32],
+        idf: NDArray[np.float64],
     ) -> None:
-        """Take the index over *rows* that these arrays came from."""
-        self.add(asked, rows, idf)
+        """Become the index over *rows* that these arrays were taken from."""
+        self.add(subscriptions, rows, idf)
 
     @property
     def nbytes(self) -> int:
-        """Memory."""
+        """Memory in bytes."""
         return 0
 
     def stats(self) -> dict[str, Any]:
-        """Figures about the structure."""
+        """Figures about the index."""
         return {}
 
 
 @kernel
 def wider(array: Any, least: int) -> Any:
-    """Return a copy of an array with room for *least* entries, and some more."""
+    """Return a copy of an array with room for at least *least* entries."""
     more = np.empty(least + least // 2, array.dtype)
     more[: len(array)] = array
     return more
 
 
-class Scan(Finder):
-    """Score every subscription: no structure, time proportional to their number."""
+class ScanFinder(Finder):
+    """Score every subscription, in time proportional to their number."""
 
     name = "scan"
 
-    def add(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
-        """Nothing to do."""
+    def add(
+        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Do nothing: there is no index."""
 
-    def drop(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
-        """Nothing to do: a freed row has no words."""
+    def drop(
+        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Do nothing: a freed row has no words."""
 
-    def changed(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
-        """Nothing to do."""
+    def update(
+        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        """Do nothing: there is no index."""
 
     def find(
-        self, asked: Asked, stored: Stored, begin: int, end: int, idf: NDArray[np.float64], room: int
-    ) -> Found:
-        """Score them all."""
-        offsets, rows, scores = _scan(asked, stored, begin, end, idf, self.metric, room)
-        return Found(offsets, rows, scores, np.zeros(4, np.int64))
+        self,
+        subscriptions: SubscriptionTable,
+        messages: MessageTable,
+        begin: int,
+        end: int,
+        idf: NDArray[np.float64],
+        room: int,
+    ) -> Hits:
+        """Score every subscription with every message."""
+        offsets, rows, scores = _scan(subscriptions, messages, begin, end, idf, self.metric, room)
+        return Hits(offsets, rows, scores, np.zeros(4, np.int64))
 
 
 @kernel
 def _scan(
-    asked: Asked,
-    stored: Stored,
+    subscriptions: SubscriptionTable,
+    messages: MessageTable,
     begin: int,
     end: int,
     idf: NDArray[np.float64],
@@ -143,9 +171,9 @@ def _scan(
     rows, scores = np.empty(PAIRS, np.int32), np.empty(PAIRS)
     found, done = 0, 0
     while done < end - begin and found < room:
-        for row in range(asked.rows):
-            value, rarest = score(asked, row, stored, begin + done - stored.base, idf, metric)
-            if rarest >= 0 and value >= asked.thresholds[row]:
+        for row in range(subscriptions.rows):
+            value, rarest = score(subscriptions, row, messages, begin + done - messages.base, idf, metric)
+            if rarest >= 0 and value >= subscriptions.thresholds[row]:
                 if found == len(rows):
                     rows, scores = wider(rows, found + 1), wider(scores, found + 1)
                 rows[found], scores[found] = row, value

@@ -1,7 +1,7 @@
-"""How rare words are: a snapshot of document frequencies, by which words weigh.
+"""Document frequencies: how rare words are, and so how much each of them weighs.
 
-Scores are comparable, and can be computed again, because the snapshot does not change while messages flow. A new one
-is a new :class:`~nearcast.ranking.TopK`.
+They are a snapshot that does not change while messages flow, so scores can be compared and computed again. Other
+frequencies need another :class:`~nearcast.ranking.TopK`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ __all__ = ["DocumentFrequencies"]
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """In how many of *documents* messages each word occurs; *counts* by code, or one for each of *words*.
+    """In how many of *documents* messages each word occurs.
+
+    *counts* are by code, or one for each of *words*. A word that was never seen is as rare as one seen once, as the
+    third one here:
 
     >>> snapshot = DocumentFrequencies([10, 990], documents=1_000, version="2026-11")
-    >>> snapshot.idf(3).round(2)  # the third word was not seen: it is as rare as if it had been seen once
+    >>> snapshot.idf(3).round(2)
     array([4.62, 0.7 , 6.91])
     """
 
     counts: NDArray[np.int64]
     documents: int
     version: str = ""
-    words: tuple[str, ...] | None = (
-        None  # normalised, that the codes stand for; None: the codes are the caller's
-    )
+    #: The normalised words that the codes stand for; None where the codes are the caller's own.
+    words: tuple[str, ...] | None = None
 
     def __init__(
         self, counts: Any, documents: int, version: str = "", words: Iterable[str] | None = None
@@ -52,13 +54,13 @@ class DocumentFrequencies:
         if len(counted) and (counted.min() < 0 or counted.max() > documents):
             wrong = counted[(counted < 0) | (counted > documents)][0]
             raise ColumnError(
-                f"a word is in {wrong} of {documents} documents; it must be from 0 to {documents}"
+                f"a word is in {wrong} of {documents} documents; a count must be from 0 to {documents}"
             )
         if words is not None:
             words = _normalised(words)
             if len(words) != len(counted):
                 raise ColumnError(
-                    f"there are {len(counted):,} counts and {len(words):,} words; give one count each"
+                    f"there are {len(counted):,} counts and {len(words):,} words; give one count for each word"
                 )
         object.__setattr__(self, "counts", counted)
         object.__setattr__(self, "documents", int(documents))
@@ -69,11 +71,11 @@ class DocumentFrequencies:
     def of(cls, batch: MessageBatch, version: str = "") -> DocumentFrequencies:
         """Count the words of a batch.
 
-        Of a batch from a table or from objects the words themselves are kept, so that they weigh the same wherever the
-        snapshot is used. Codes of the caller's are counted as they are.
+        If the batch was made from a table or from objects, the snapshot keeps the words themselves, so they weigh the
+        same wherever it is used. If it was made from the caller's codes, the codes are counted.
         """
         if not isinstance(batch, MessageBatch):
-            raise InputError(f"frequencies are counted in a MessageBatch, not in {shown(batch)}")
+            raise InputError(f"words are counted in a MessageBatch, not in {shown(batch)}")
         found = batch.probes.keywords
         if len(batch.owners) > len(batch):  # an area of several boxes has its words in each of them
             _, found = ragged_take(batch.probes.keyword_offsets, found, batch.probe_offsets[:-1])
@@ -84,7 +86,7 @@ class DocumentFrequencies:
     def coded(
         cls, counts: NDArray[np.int64], documents: int, version: str, vocabulary: Vocabulary | None
     ) -> DocumentFrequencies:
-        """Return the frequencies of the first words of a vocabulary, which are normalised, or else of bare codes."""
+        """Return the frequencies of the first words of a vocabulary or, without one, of codes."""
         snapshot = cls(counts, documents, version)
         if vocabulary is not None:
             object.__setattr__(snapshot, "words", tuple(vocabulary.words[: len(counts)].to_pylist()))
@@ -93,7 +95,7 @@ class DocumentFrequencies:
     def idf(self, size: int) -> NDArray[np.float64]:
         """Return the weights of the first *size* codes: ``ln(1 + documents / frequency)``."""
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-            raise ColumnError(f"a number of codes is a whole number from 0, not {shown(size)}")
+            raise ColumnError(f"the number of codes must be a whole number from 0, not {shown(size)}")
         counts = np.zeros(size, np.int64)
         known = min(size, len(self.counts))
         counts[:known] = self.counts[:known]
@@ -102,9 +104,9 @@ class DocumentFrequencies:
 
 
 def _normalised(words: Iterable[str]) -> tuple[str, ...]:
-    """Return words as they stand in messages; each must be one keyword, and another one than the others."""
+    """Return words as they stand in messages; each must be a single keyword, and no two the same."""
     if isinstance(words, str) or not isinstance(words, Iterable):
-        raise ColumnError(f"words must be several strings, not {shown(words)}")
+        raise ColumnError(f"words must be a list of strings, not {shown(words)}")
     seen: dict[str, str] = {}
     for word in words:
         normal = keyword(word)

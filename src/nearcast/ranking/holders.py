@@ -1,4 +1,4 @@
-"""Which buffers hold a message: what has to be looked at when it leaves the window."""
+"""Which buffers hold a message: those to look at when it leaves the window (Algorithm 2, line 1)."""
 
 from __future__ import annotations
 
@@ -10,101 +10,125 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
+from nearcast.ranking.buffers import position_of, prefetch_entries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns.parts import Arrays
+    from nearcast.ranking.buffers import BufferTable
 
 __all__ = ["Holders"]
 
 
 class _Lists(NamedTuple):
-    """Lists of rows, linked: each message names the last node of its list, each node the one before it."""
+    """Linked lists of rows: each message points to the last node of its list, each node to the one before it."""
 
     heads: NDArray[np.int32]
-    counts: NDArray[np.int32]  # nodes of each message
+    counts: NDArray[np.int32]  # nodes in the list of each message
     rows: NDArray[np.int32]
     links: NDArray[np.int32]
-    free: NDArray[np.int64]  # the first free node, and how many nodes were ever used
+    free: NDArray[np.int64]  # the first free node or -1, and the number of nodes ever used
 
 
 class Holders:
-    """For each message of the window the rows whose buffers it entered; some may have let it go since.
+    """For each message of the window, the rows whose buffers it entered. Some may have dropped it since.
 
-    Those that it entered when it arrived lie side by side, message after message. Those that found it later, in an
-    evaluation, are in a linked list.
+    The rows of the buffers that it entered on arrival lie side by side, message by message. The rows that found it
+    later, in an evaluation, are in a linked list. :meth:`sweep` removes nodes of these lists that are of no use.
     """
 
     def __init__(self) -> None:
-        self._base = 0  # the first message that is known
-        self._ends = GrowableArray(np.empty(0, np.int64), borrowed=False)  # of what each message entered
+        self._base = 0  # the first message in memory
+        self._ends = GrowableArray(
+            np.empty(0, np.int64), borrowed=False
+        )  # where the entries of each message end
         self._entered = GrowableArray(np.empty(0, np.int32), borrowed=False)  # rows, message after message
-        self._before = 0  # how many came before these
-        self._taken = 0  # how many were taken
+        self._before = 0  # how many rows came before those in memory
+        self._taken = 0  # how many rows were popped
         self._heads = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._counts = GrowableArray(np.empty(0, np.int32), borrowed=False)
-        self._rows = np.empty(1024, np.int32)
-        self._links = np.empty(1024, np.int32)
+        self._rows = GrowableArray(np.empty(0, np.int32), borrowed=False)
+        self._links = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._free = np.array([-1, 0])
-        self._live = 0  # nodes that are in lists
+        self._live = 0  # nodes in lists
+        self._marks = np.empty(0, np.int64)  # by row: the last list that a sweep found it in
+        self._sweep = np.zeros(2, np.int64)  # the next message to sweep, and how many lists were swept
 
     @property
     def nbytes(self) -> int:
-        """Memory."""
+        """Memory in bytes."""
         return sum(
             part.nbytes
-            for part in (self._ends, self._entered, self._heads, self._counts, self._rows, self._links)
+            for part in (
+                self._ends,
+                self._entered,
+                self._heads,
+                self._counts,
+                self._rows,
+                self._links,
+                self._marks,
+            )
         )
 
     def _lists(self) -> _Lists:
-        return _Lists(self._heads.values, self._counts.values, self._rows, self._links, self._free)
+        return _Lists(
+            self._heads.values, self._counts.values, self._rows.values, self._links.values, self._free
+        )
 
-    def arrive(self, offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
-        """Note the next messages: number i entered the buffers of ``rows[offsets[i]:offsets[i + 1]]``."""
+    def note_arrivals(self, offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Note new messages: the i-th entered the buffers of ``rows[offsets[i]:offsets[i + 1]]``."""
         self._ends.extend(self._before + len(self._entered.values) + offsets[1:])
         self._entered.extend(rows)
         self._heads.fill(len(offsets) - 1, -1)
         self._counts.fill(len(offsets) - 1, 0)
 
-    def find(self, messages: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
-        """Note that an evaluation put *messages* into the buffers of *rows*, one each."""
-        if len(rows) >= config.RANKING_BULK:  # the nodes of a list side by side
+    def note_evaluations(self, messages: NDArray[np.int64], rows: NDArray[np.int32]) -> None:
+        """Note that evaluations put ``messages[i]`` into the buffer of ``rows[i]``."""
+        if len(rows) >= config.RANKING_BULK:  # so that the nodes of a list are side by side
             order = np.argsort(messages, kind="stable")
             messages, rows = messages[order], rows[order]
-        needed = self._live = self._live + len(rows)  # nodes that are free come first
-        if needed > len(self._rows):
-            more = needed + needed // 2
-            self._rows, self._links = (
-                np.concatenate([part, np.empty(more - len(part), np.int32)])
-                for part in (self._rows, self._links)
-            )
+        needed = self._live = self._live + len(rows)  # free nodes are used first
+        for part in (self._rows, self._links):
+            part.fill(max(0, needed - len(part.values)), 0)
         _note(self._lists(), messages, rows, self._base)
 
-    def taken(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the holders of the messages *begin* to *end*, the oldest there are, and forget them."""
+    def pop(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the holders of the messages *begin* to *end*, the oldest of the window, and forget them."""
         numbers = np.arange(begin, end)
         ends = np.append(self._taken, self._ends.values[begin - self._base : end - self._base])
         entered = self._entered.values[ends[0] - self._before : ends[-1] - self._before]
-        messages, rows = self._found(numbers, np.repeat(numbers, np.diff(ends)), entered)
+        messages, rows = self._with_lists(numbers, np.repeat(numbers, np.diff(ends)), entered)
         self._taken = int(ends[-1])
         self._tidy(end)
         return messages, rows
 
-    def withdrawn(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the holders of any messages; those that they entered at their arrival are returned once more."""
+    def holders_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the holders of any messages. Rows from their arrival will be returned once more by :meth:`pop`."""
         places = numbers - self._base
         stops = self._ends.values[places]
         starts = np.where(places > 0, self._ends.values[places - 1], self._before)
         counts = stops - starts
         offsets = offsets_of(counts)
         picks = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1] - self._before, counts)
-        return self._found(numbers, np.repeat(numbers, counts), self._entered.values[picks])
+        return self._with_lists(numbers, np.repeat(numbers, counts), self._entered.values[picks])
+
+    def sweep(self, buffers: BufferTable, nodes: int) -> None:
+        """Look at about so many *nodes*, list by list in turn, and free those whose buffers do not hold the message.
+
+        So twice the number of nodes that may have become useless is enough to keep the useless ones fewer than the
+        others.
+        """
+        nodes = min(nodes, self._live + len(self._heads.values))
+        if len(self._marks) < len(buffers.counts):
+            self._marks = np.full(len(buffers.counts), -1)
+        self._live -= _sweep(self._lists(), buffers, self._base, nodes, self._marks, self._sweep)
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
-        """Learn the new *numbers* of messages by the old ones, counted from *first*; what has none is forgotten.
+        """Renumber messages: old number *first* + i becomes ``numbers[i]``, or is forgotten if that is -1.
 
-        The new ones are without gaps.
+        The new numbers have no gaps.
         """
         there, gone = numbers >= 0, first - self._base
         counts = np.diff(self._ends.values[gone:], prepend=self._taken)
@@ -124,24 +148,24 @@ class Holders:
             "entered": self._entered.values,
             "heads": self._heads.values,
             "counts": self._counts.values,
-            "rows": self._rows[:used],
-            "links": self._links[:used],
+            "rows": self._rows.values[:used],
+            "links": self._links.values[:used],
             "free": self._free,
             "span": np.array([self._base, self._before, self._taken]),
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Take the holders that these arrays came from."""
-        for name in ("ends", "entered", "heads", "counts"):
+        """Become the holders that these arrays were taken from."""
+        for name in ("ends", "entered", "heads", "counts", "rows", "links"):
             setattr(self, f"_{name}", GrowableArray(arrays[name], borrowed=False))
-        self._rows, self._links, self._free = arrays["rows"], arrays["links"], arrays["free"]
+        self._free = arrays["free"]
         self._base, self._before, self._taken = arrays["span"].tolist()
         self._live = int(arrays["counts"].sum())
 
-    def _found(
+    def _with_lists(
         self, numbers: NDArray[np.int64], messages: NDArray[np.int64], rows: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return pairs of *messages* and *rows*, and behind them those that found one of *numbers*; forget these."""
+        """Return pairs of *messages* and *rows*, then those in the lists of *numbers*, which are emptied."""
         lists = self._lists()
         known, found = len(rows), int(lists.counts[numbers - self._base].sum())
         all_messages, all_rows = np.empty(known + found, np.int64), np.empty(known + found, np.int32)
@@ -151,7 +175,7 @@ class Holders:
         return all_messages, all_rows
 
     def _tidy(self, end: int) -> None:
-        """Free the memory of messages before *end*, when they are more than the others."""
+        """Free the memory of messages before *end*, once they outnumber the others."""
         gone = end - self._base
         if gone <= len(self._ends.values) // 2 + 1024:
             return
@@ -164,6 +188,7 @@ class Holders:
 
 @kernel
 def _note(lists: _Lists, messages: NDArray[np.int64], rows: NDArray[np.int32], base: int) -> None:
+    """Add each row to the list of its message."""
     heads, counts, nodes, links, free = lists
     for i in range(len(rows)):
         node = free[0]
@@ -186,6 +211,7 @@ def _take(
     messages: NDArray[np.int64],
     rows: NDArray[np.int32],
 ) -> None:
+    """Write the lists of messages to *messages* and *rows*, and free their nodes."""
     heads, counts, nodes, links, free = lists
     count = 0
     for message in numbers:
@@ -198,3 +224,51 @@ def _take(
             links[node] = free[0]
             free[0] = node
             node = following
+
+
+@kernel
+def _sweep(
+    lists: _Lists,
+    buffers: BufferTable,
+    base: int,
+    nodes: int,
+    marks: NDArray[np.int64],
+    state: NDArray[np.int64],
+) -> Any:
+    """Free nodes of rows whose buffers do not hold the message, or that are in the list already; return how many."""
+    heads, counts, rows, links, free = lists
+    starts, held, scores, keys = buffers.starts, buffers.counts, buffers.scores, buffers.keys
+    freed = 0
+    while nodes > 0:
+        message = max(state[0], base)
+        if message >= base + len(heads):
+            message = base
+        state[0], state[1] = message + 1, state[1] + 1
+        nodes -= 1
+        # Three rounds, so that cache misses overlap.
+        node = heads[message - base]
+        while node >= 0:
+            prefetch(starts, rows[node])
+            node = links[node]
+        node = heads[message - base]
+        while node >= 0:
+            prefetch_entries(scores, starts[rows[node]], held[rows[node]])
+            node = links[node]
+        before, node = np.int64(-1), heads[message - base]
+        while node >= 0:
+            row, following = rows[node], links[node]
+            nodes -= 1
+            if marks[row] != state[1] and position_of(keys, starts[row], held[row], message) >= 0:
+                marks[row] = state[1]
+                before = node
+            else:
+                if before < 0:
+                    heads[message - base] = following
+                else:
+                    links[before] = following
+                links[node] = free[0]
+                free[0] = node
+                counts[message - base] -= np.int32(1)
+                freed += 1
+            node = following
+    return freed

@@ -1,4 +1,4 @@
-"""What new subscriptions ask for, checked."""
+"""The checked arguments of new subscriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Requests"]
 
 
 class Requests(NamedTuple):
-    """Subscriptions, one each; the words of one are ``words[offsets[i]:offsets[i + 1]]``, ascending."""
+    """New subscriptions, by row; the words of row i are ``words[offsets[i]:offsets[i + 1]]``, ascending."""
 
     points: NDArray[np.float64]  # [subscriptions, 2]
     offsets: NDArray[np.int64]
@@ -31,13 +31,13 @@ class Requests(NamedTuple):
     def of(
         cls, points: Any, keyword_offsets: Any, keywords: Any, alpha: Any, k: Any, space: Space
     ) -> Requests:
-        """Return what is asked for, or raise."""
+        """Return the subscriptions, or raise where an argument is wrong."""
         xy = matrix(points, "points", 2)
         offsets, codes = code_sets(keyword_offsets, keywords, len(xy), "keyword")
         if len(xy) and (np.diff(offsets) == 0).any():
             row = int(np.flatnonzero(np.diff(offsets) == 0)[0])
             raise ColumnError(
-                f"subscription {row} has no keywords; only messages with one of them are ranked"
+                f"subscription {row} has no keywords; give at least one, since only messages with one are ranked"
             )
         alphas = _one_each(alpha, len(xy), np.float64, "alpha", 0.0, 1.0)
         sizes = _one_each(k, len(xy), np.int32, "k", 1, config.RANKING_MAX_K)
@@ -50,13 +50,15 @@ class Requests(NamedTuple):
 
 
 def _one_each(value: Any, count: int, kind: Any, name: str, low: float, high: float) -> NDArray[Any]:
-    """Return one number for each of *count* rows, checked."""
+    """Return one checked number for each of *count* rows."""
     try:
         array = np.broadcast_to(np.asarray(value), (count,))
     except ValueError:
-        raise ColumnError(f"{name} must be one number or {count:,}, not {shown(value)}") from None
+        raise ColumnError(
+            f"{name} must be one number, or one for each of {count:,} rows, not {shown(value)}"
+        ) from None
     if array.dtype.kind not in ("iu" if kind is np.int32 else "iuf"):
-        raise ColumnError(f"{name} must be numbers, not {shown(value)}")
+        raise ColumnError(f"{name} must be {'whole ' if kind is np.int32 else ''}numbers, not {shown(value)}")
     wrong = ~((array >= low) & (array <= high))
     if wrong.any():
         raise ColumnError(f"{name} must be from {low} to {high}, not {array[wrong][0]}")

@@ -1,4 +1,4 @@
-"""The results of all subscriptions: their buffers, who holds which message, and what a call has changed."""
+"""The results of all subscriptions: their buffers, who holds which message, and what a call changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.buffers import SHIFT, Buffers
 from nearcast.ranking.holders import Holders
 from nearcast.ranking.updates import Changes, Log
-from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, gain, refill, withdraw
+from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, log_gains, refill, withdraw
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns.parts import Arrays
-    from nearcast.ranking.finder import Found
+    from nearcast.ranking.finder import Hits
+    from nearcast.ranking.message_index import BestMessages
     from nearcast.ranking.policies import Policy
-    from nearcast.ranking.recall import Best
-    from nearcast.ranking.subscribers import Asked
+    from nearcast.ranking.subscribers import SubscriptionTable
 
 __all__ = ["Results"]
 
@@ -31,51 +31,59 @@ _NONE = np.empty(0, np.int32)
 
 
 class Results:
-    """What subscriptions have; changed by one call at a time, which begins with :meth:`begin`."""
+    """The buffers of all subscriptions. One call at a time changes them; it starts with :meth:`begin`."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.buffers = Buffers()
         self.holders = Holders()
         self._call = 0
-        self._logs: list[Log] = []  # of each thread: what the call has changed
+        self._logs: list[Log] = []  # what the call changed, one for each thread
 
     def open(self, rows: NDArray[np.int32], sizes: NDArray[np.int32]) -> None:
-        """Give new rows empty buffers for so many results."""
+        """Give new rows empty buffers, for k of *sizes*."""
         self.buffers.open(rows, sizes, self.policy)
 
+    def close(self, rows: NDArray[Any]) -> None:
+        """Free the buffers of rows."""
+        entries = int(self.buffers.table.counts[rows].sum())
+        self.buffers.close(rows)
+        self.holders.sweep(self.buffers.table, 2 * entries)
+
     def of(self, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the messages of a row, best first, and their scores."""
-        held = self.buffers.held
-        start = held.starts[row]
-        stop = start + min(held.counts[row], k)
-        return held.keys[start:stop] >> SHIFT, held.scores[start:stop].copy()
+        """Return the results of a row: messages, best first, and their scores."""
+        table = self.buffers.table
+        start = table.starts[row]
+        stop = start + min(table.counts[row], k)
+        return table.keys[start:stop] >> SHIFT, table.scores[start:stop].copy()
 
     def all_of(
         self, rows: NDArray[Any]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]]:
-        """Return all results of rows: the position of the row, the message, its score and its rank from 1."""
-        held = self.buffers.held
-        counts = np.minimum(held.counts[rows], held.sizes[rows]).astype(np.int64)
+        """Return the results of many rows: positions in *rows*, messages, scores and ranks from 1."""
+        table = self.buffers.table
+        counts = np.minimum(table.counts[rows], table.sizes[rows]).astype(np.int64)
         ranks = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        picks = np.repeat(held.starts[rows], counts) + ranks
+        picks = np.repeat(table.starts[rows], counts) + ranks
         positions = np.repeat(np.arange(len(rows)), counts)
-        return positions, held.keys[picks] >> SHIFT, held.scores[picks], (ranks + 1).astype(np.int32)
+        return positions, table.keys[picks] >> SHIFT, table.scores[picks], (ranks + 1).astype(np.int32)
 
     def begin(self, threads: int) -> None:
-        """Begin a call that changes results, by so many threads."""
+        """Begin a call that changes results, with so many threads."""
         if self._call == _LAST_CALL:
-            self.buffers.held.seen[:] = self._call = 0
+            self.buffers.table.last_call[:] = self._call = 0
         self._call += 1
         threads = max(1, threads)
         self._logs = self._logs[:threads] + [Log() for _ in range(threads - len(self._logs))]
         for log in self._logs:
             log.clear()
 
-    def take(self, asked: Asked, found: Found, first: int) -> tuple[int, NDArray[np.int32]]:
-        """Put messages, of which *first* is the oldest, into buffers.
+    def arrive(
+        self, subscriptions: SubscriptionTable, found: Hits, first: int
+    ) -> tuple[int, NDArray[np.int32]]:
+        """Put messages into the buffers of the rows that they affect; *first* is the number of the oldest message.
 
-        Return how many entries there are more, and the rows that have a new threshold.
+        Return how many entries were made, and the rows with a new threshold.
         """
         numbers = first + np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
         pairs = Pairs(numbers, found.rows, found.scores)
@@ -84,31 +92,35 @@ class Results:
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             raised = np.empty(len(pairs.rows) - begin, np.int32)
             events = self._logs[share.part].events
-            stop, count = arrive(self.buffers.held, asked, pairs, share, events, begin, entered, raised)
+            stop, count = arrive(
+                self.buffers.table, subscriptions, pairs, share, events, begin, entered, raised
+            )
             return stop, raised[:count]
 
         raised = self._shared(pairs.rows, work)
         so_far = np.concatenate([[0], np.cumsum(entered)])
-        self.holders.arrive(so_far[found.offsets], found.rows[entered])
+        self.holders.note_arrivals(so_far[found.offsets], found.rows[entered])
         return int(so_far[-1]), np.unique(raised)
 
-    def drop(self, begin: int, end: int) -> NDArray[np.int32]:
-        """Take the messages *begin* to *end* out of buffers; return the rows that need others (Algorithm 2)."""
-        messages, rows = self.holders.taken(begin, end)
+    def expire(self, begin: int, end: int) -> NDArray[np.int32]:
+        """Remove the messages *begin* to *end* from buffers; return the rows to re-evaluate (Algorithm 2)."""
+        messages, rows = self.holders.pop(begin, end)
         pairs = Pairs(messages, rows, np.empty(0))
 
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             short = np.empty(len(rows) - begin, np.int32)
-            stop, count = expire(self.buffers.held, pairs, share, self._logs[share.part].events, begin, short)
+            stop, count = expire(
+                self.buffers.table, pairs, share, self._logs[share.part].events, begin, short
+            )
             return stop, short[:count]
 
         return self._shared(rows, work)
 
     def withdraw(
-        self, asked: Asked, messages: NDArray[np.int64]
+        self, subscriptions: SubscriptionTable, messages: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Take messages out of buffers before their turn; return the rows that need others, and those with a new θ."""
-        numbers, rows = self.holders.withdrawn(messages)
+        """Remove messages from buffers out of turn; return the rows to re-evaluate, and those with a new threshold."""
+        numbers, rows = self.holders.holders_of(messages)
         pairs = Pairs(numbers, rows, np.empty(0))
         raised: list[NDArray[np.int32]] = []
 
@@ -116,7 +128,7 @@ class Results:
             short, higher = (np.empty(len(rows) - begin, np.int32) for _ in range(2))
             events = self._logs[share.part].events
             stop, needy, count = withdraw(
-                self.buffers.held, asked, pairs, share, events, begin, short, higher
+                self.buffers.table, subscriptions, pairs, share, events, begin, short, higher
             )
             raised.append(higher[:count])
             return stop, short[:needy]
@@ -130,51 +142,58 @@ class Results:
         return {"call": np.array([self._call]), **parts}
 
     def restore(self, arrays: Arrays) -> None:
-        """Take the results that these arrays came from."""
+        """Become the results that these arrays were taken from."""
         self._call = int(arrays["call"][0])
         self.buffers.restore(part_of(arrays, "buffers"))
         self.holders.restore(part_of(arrays, "holders"))
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
-        """Learn the new *numbers* of messages by the old ones, counted from *first*."""
+        """Renumber messages: old number *first* + i becomes ``numbers[i]``."""
         self.buffers.renumber(first, numbers)
         self.holders.renumber(first, numbers)
 
     def fill(
-        self, asked: Asked, rows: NDArray[np.int32], wanted: NDArray[np.int32], best: Best, *, told: bool
+        self,
+        subscriptions: SubscriptionTable,
+        rows: NDArray[np.int32],
+        wanted: NDArray[np.int32],
+        best: BestMessages,
+        *,
+        logged: bool,
     ) -> None:
-        """Fill the buffers of rows with the best messages of the window, of which so many were wanted.
+        """Fill the buffers of rows with the best messages of the window (Algorithm 2, lines 4 to 6).
 
-        *told*: what they have now and did not have before is a change.
+        *wanted* is how many messages the search was asked for. With *logged*, new results are logged as changes.
         """
-        while len(narrow := np.flatnonzero(self.buffers.held.rooms[rows] < best.counts)):
+        while len(narrow := np.flatnonzero(self.buffers.table.rooms[rows] < best.counts)):
             self.buffers.widen(rows[narrow])
-        held = self.buffers.held
-        before = held.counts[rows]
-        refill(held, asked, rows, wanted, self.policy.ratio(), best)
-        counts = held.counts[rows].astype(np.int64)
-        picks = np.repeat(held.starts[rows] - (np.cumsum(counts) - counts), counts)
+        table = self.buffers.table
+        before = table.counts[rows]
+        refill(table, subscriptions, rows, wanted, self.policy.ratio(), best)
+        counts = table.counts[rows].astype(np.int64)
+        picks = np.repeat(table.starts[rows] - (np.cumsum(counts) - counts), counts)
         picks += np.arange(len(picks))
-        self.holders.find(held.keys[picks] >> SHIFT, np.repeat(rows, counts))
+        self.holders.note_evaluations(table.keys[picks] >> SHIFT, np.repeat(rows, counts))
 
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             events = self._logs[share.part].events
-            return gain(self.buffers.held, rows, before, share, events, begin), _NONE
+            return log_gains(self.buffers.table, rows, before, share, events, begin), _NONE
 
-        if told:
+        if logged:
+            self.holders.sweep(self.buffers.table, 2 * len(picks))
             self._shared(rows, work)
 
     def changes(self) -> Changes:
-        """Return what the call has changed."""
-        held = self.buffers.held
-        return Changes.joined(side_by_side(lambda log: log.changes(held), self._logs, len(self._logs)))
+        """Return what the call changed."""
+        table = self.buffers.table
+        return Changes.joined(side_by_side(lambda log: log.changes(table), self._logs, len(self._logs)))
 
     def _shared(
         self, rows: NDArray[np.int32], work: Callable[[Share, int], tuple[int, NDArray[np.int32]]]
     ) -> NDArray[np.int32]:
-        """Let each thread work through rows; return those that they name.
+        """Let each thread work on its share of rows; return the rows that *work* returns.
 
-        A thread stops where there is no room; then it gets some, and goes on.
+        *work* stops at a row that it has no room for. It continues there once there is room.
         """
         parts = len(self._logs)
         named: list[Any] = []
@@ -183,10 +202,10 @@ class Results:
             done = side_by_side(lambda one: work(*one), todo, parts)
             named += [some for _, some in done]
             todo = [(share, stop) for (share, _), (stop, _) in zip(todo, done) if stop < len(rows)]
-            held = self.buffers.held
+            table = self.buffers.table
             for share, stop in todo:
                 row = rows[stop]
-                if held.counts[row] == held.rooms[row]:
+                if table.counts[row] == table.rooms[row]:
                     self.buffers.widen(np.array([row]))
-                self._logs[share.part].make_room(int(held.sizes[row]), held)
+                self._logs[share.part].make_room(int(table.sizes[row]), table)
         return np.concatenate(named)

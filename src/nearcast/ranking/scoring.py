@@ -1,8 +1,9 @@
-"""The score of a message for a subscription (Equation 1), the same to the last bit wherever it is computed.
+"""The score of a message for a subscription, the same to the last bit wherever it is computed.
 
-Places are points of three dimensions: in the plane (x, y, 0), on the globe a unit vector, so that the straight line
-through the earth gives the great circle. Words are sets of codes, ascending; a word weighs its inverse document
-frequency, divided by the length of the vector that the words of the message, or of the subscription, make.
+This is Equation 1 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over Sliding Window"
+(2017). Places are three-dimensional points: (x, y, 0) in the plane, a unit vector on the globe, where the straight line
+through the earth gives the great circle. Words are sets of codes, ascending. The weight of a word is its inverse
+document frequency, divided by the length of the vector that the words of the message, or of the subscription, form.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.geometry import Space
-    from nearcast.ranking.subscribers import Asked
-    from nearcast.ranking.windows import Stored
+    from nearcast.ranking.subscribers import SubscriptionTable
+    from nearcast.ranking.windows import MessageTable
 
 __all__ = ["Metric", "common", "lengths", "metric_of", "nearness", "places_of", "score", "tail_of"]
 
 
 class Metric(NamedTuple):
-    """How far two places are from each other: what kernels need to know of a space."""
+    """What kernels need to know of a space to measure distances."""
 
     radius: float  # of the globe; 0 in the plane
     max_distance: float  # where nearness ends
-    slack: float  # by which bounds in single precision are widened
+    slack: float  # by how much bounds in single precision are widened
 
 
 def metric_of(space: Space, max_distance: float | None) -> Metric:
-    """Return the metric of a space; the farthest distance in it is the default of *max_distance*."""
+    """Return the metric of a space; by default, *max_distance* is the largest distance in it."""
     if isinstance(space, Geographic):
         radius = extent = config.EARTH_RADIUS_M
         farthest = math.pi * radius
@@ -46,12 +47,12 @@ def metric_of(space: Space, max_distance: float | None) -> Metric:
     far = farthest if max_distance is None else max_distance
     if isinstance(far, bool) or not isinstance(far, int | float) or not 0 < far < math.inf:
         raise InputError(f"max_distance must be a positive number, not {shown(far)}")
-    # Places are rounded in proportion to the numbers that they are, scores in proportion to 1.
+    # The rounding error of a place grows with its coordinates, that of a score does not exceed a fixed one.
     return Metric(radius, float(far), config.RANKING_SLACK + config.RANKING_ROUNDING * extent / far)
 
 
 def places_of(points: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
-    """Return points (x, y) of a space as places of three dimensions."""
+    """Return the points (x, y) of a space as three-dimensional places."""
     if isinstance(space, Geographic):
         lon, lat = np.radians(points[:, 0]), np.radians(points[:, 1])
         return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
@@ -60,7 +61,7 @@ def places_of(points: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
 
 @kernel
 def nearness(squared: float, metric: Metric) -> Any:
-    """Return SSim of Equation 1: 1 at the same place, 0 at the farthest distance and beyond."""
+    """Return SSim of Equation 1: 1 at the same place, 0 at the largest distance and beyond."""
     distance = math.sqrt(squared)
     if metric.radius > 0.0:
         distance = 2.0 * metric.radius * math.asin(min(1.0, 0.5 * distance))
@@ -69,7 +70,7 @@ def nearness(squared: float, metric: Metric) -> Any:
 
 @kernel
 def common(
-    asked: NDArray[np.int32],
+    subscriptions: NDArray[np.int32],
     start: int,
     stop: int,
     given: NDArray[np.int32],
@@ -77,10 +78,10 @@ def common(
     end: int,
     idf: NDArray[np.float64],
 ) -> Any:
-    """Return the sum of the squared weights of the common words, and the rarest of them (-1 where there is none)."""
+    """Return the sum of the squared weights of the common words, and the rarest of them (-1 if there are none)."""
     total, rarest = 0.0, -1
     while start < stop and at < end:
-        one, other = asked[start], given[at]
+        one, other = subscriptions[start], given[at]
         if one == other:
             weight = idf[one]
             total += weight * weight
@@ -92,36 +93,43 @@ def common(
 
 
 @kernel
-def score(asked: Asked, row: int, stored: Stored, m: int, idf: NDArray[np.float64], metric: Metric) -> Any:
+def score(
+    subscriptions: SubscriptionTable,
+    row: int,
+    messages: MessageTable,
+    m: int,
+    idf: NDArray[np.float64],
+    metric: Metric,
+) -> Any:
     """Return Equation 1 for a subscription and row *m* of the messages, and the rarest common word (-1 for none)."""
-    start = asked.starts[row]
+    start = subscriptions.starts[row]
     total, rarest = common(
-        asked.words,
+        subscriptions.words,
         start,
-        start + asked.counts[row],
-        stored.words,
-        stored.starts[m],
-        stored.stops[m],
+        start + subscriptions.counts[row],
+        messages.words,
+        messages.starts[m],
+        messages.stops[m],
         idf,
     )
-    x = asked.places[row, 0] - stored.places[m, 0]
-    y = asked.places[row, 1] - stored.places[m, 1]
-    z = asked.places[row, 2] - stored.places[m, 2]
-    alpha = asked.alphas[row]
-    words = total / (asked.lengths[row] * stored.lengths[m])
+    x = subscriptions.places[row, 0] - messages.places[m, 0]
+    y = subscriptions.places[row, 1] - messages.places[m, 1]
+    z = subscriptions.places[row, 2] - messages.places[m, 2]
+    alpha = subscriptions.alphas[row]
+    words = total / (subscriptions.lengths[row] * messages.lengths[m])
     return alpha * nearness(x * x + y * y + z * z, metric) + (1.0 - alpha) * words, rarest
 
 
 @kernel
-def tail_of(asked: Asked, row: int, word: int, idf: NDArray[np.float64]) -> Any:
-    """Return the sum of the squared weights of a subscription's words from *word* on, the rarest first.
+def tail_of(subscriptions: SubscriptionTable, row: int, word: int, idf: NDArray[np.float64]) -> Any:
+    """Return the sum of the squared weights of a subscription's words from *word* on, in the order rarest first.
 
-    Divided by the two lengths it is the most that these words can contribute to TSim: the bound of Theorem 1, exact
-    where the message has them all.
+    Divided by the two lengths, it is the most that these words can contribute to TSim. Theorem 1 bounds the same by
+    maxwt · wtsum (Equations 3 and 4); this bound is exact if the message has all of them.
     """
     mine, tail = idf[word], 0.0
-    for at in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
-        other = asked.words[at]
+    for at in range(subscriptions.starts[row], subscriptions.starts[row] + subscriptions.counts[row]):
+        other = subscriptions.words[at]
         if idf[other] < mine or (idf[other] == mine and other >= word):
             tail += idf[other] * idf[other]
     return tail
@@ -131,7 +139,7 @@ def tail_of(asked: Asked, row: int, word: int, idf: NDArray[np.float64]) -> Any:
 def lengths(
     offsets: NDArray[np.int64], codes: NDArray[np.int32], idf: NDArray[np.float64], out: NDArray[np.float64]
 ) -> None:
-    """Write the length of the vector of weights of each row of words; 1 for a row without words."""
+    """Write the length of the vector that each row of words forms; 1 for a row without words."""
     for row in range(len(offsets) - 1):
         total = 0.0
         for at in range(offsets[row], offsets[row + 1]):

@@ -1,4 +1,7 @@
-"""The table of subscriptions (Figure 5): place, words, preference, k, and the score that a message must reach."""
+"""The subscription table: place, words, α, k and θ of each subscription.
+
+Figure 5 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over Sliding Window" (2017).
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ if TYPE_CHECKING:
     from nearcast.geometry import Space
     from nearcast.ranking.requests import Requests
 
-__all__ = ["Asked", "Subscribers"]
+__all__ = ["Subscribers", "SubscriptionTable"]
 
 
-#: A row of the table is one cache line: scoring a candidate costs one miss, and one for its words.
+#: A row is one cache line: verifying a candidate costs one cache miss, and one more for its words.
 _RECORD = np.dtype(
     [
         ("places", np.float64, 3),
@@ -34,54 +37,54 @@ _RECORD = np.dtype(
 )
 
 
-class Asked(NamedTuple):
-    """The subscriptions, as kernels see them. A score below the threshold θ cannot be a result, now or later."""
+class SubscriptionTable(NamedTuple):
+    """The subscriptions, as kernels see them. A message that scores below θ cannot become a result."""
 
     places: NDArray[np.float64]  # [rows, 3]
     alphas: NDArray[np.float64]
-    lengths: NDArray[np.float64]  # of the vectors of weights
-    thresholds: NDArray[np.float64]
+    lengths: NDArray[np.float64]  # of the vectors of word weights
+    thresholds: NDArray[np.float64]  # θ
     starts: NDArray[np.int64]  # into the words
     counts: NDArray[np.int32]
     sizes: NDArray[np.int32]  # k
-    words: NDArray[np.int32]  # of a row ascending
-    rows: int  # that were ever given out; behind them is room
+    words: NDArray[np.int32]  # ascending within a row
+    rows: int  # how many rows were ever in use; the arrays may be longer
 
 
 class Subscribers:
-    """Rows of subscriptions; a row that was freed is given out again."""
+    """The rows of subscriptions. A row that was freed is used again."""
 
     def __init__(self) -> None:
         self._table = _growable(np.empty(0, _RECORD))
         self._words = _growable(np.empty(0, np.int32))
         self._alive = _growable(np.empty(0, np.bool_))
         self._free: list[int] = []
-        self._waste = 0  # words of rows that are free
+        self._waste = 0  # how many of the words belong to freed rows
 
     def __len__(self) -> int:
         return len(self._alive.values) - len(self._free)
 
     @property
     def rows(self) -> int:
-        """Rows that were ever given out."""
+        """How many rows were ever in use."""
         return len(self._alive.values)
 
     @property
     def nbytes(self) -> int:
-        """Memory."""
+        """Memory in bytes."""
         return self._table.nbytes + self._words.nbytes + self._alive.nbytes
 
     @property
-    def asked(self) -> Asked:
+    def table(self) -> SubscriptionTable:
         """The arrays, for kernels."""
-        return Asked._make([*self._table.columns(), self._words.values, self.rows])
+        return SubscriptionTable._make([*self._table.columns(), self._words.values, self.rows])
 
     def all(self) -> NDArray[np.int32]:
-        """Return the rows that there are."""
+        """Return the rows in use, ascending."""
         return np.flatnonzero(self._alive.values).astype(np.int32)
 
     def add(self, new: Requests, space: Space, idf: NDArray[np.float64]) -> NDArray[np.int32]:
-        """Take subscriptions; return their rows."""
+        """Add subscriptions; return their rows."""
         count = len(new.points)
         again = [self._free.pop() for _ in range(min(count, len(self._free)))]
         fresh = np.arange(self.rows, self.rows + count - len(again))
@@ -119,14 +122,14 @@ class Subscribers:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Take the rows that these arrays came from."""
+        """Become the table that these arrays were taken from."""
         self._table = _growable(arrays["table"].view(_RECORD))
         self._words, self._alive = _growable(arrays["words"]), _growable(arrays["alive"])
         self._free = arrays["free"].tolist()
         self._waste = len(arrays["words"]) - int(arrays["table"]["counts"].sum())
 
     def _pack(self) -> None:
-        """Leave the words of freed rows behind."""
+        """Drop the words of freed rows."""
         starts, counts = self._table.values["starts"], self._table.values["counts"]
         total = int(counts.sum())
         offsets = np.cumsum(counts) - counts

@@ -1,4 +1,8 @@
-"""Top-k over a sliding window: for each subscription the k most relevant messages, always right."""
+"""``TopK``: for each subscription, the k best messages of a sliding window, kept up to date.
+
+The framework (section 4, Figure 3) of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over
+Sliding Window" (2017). Beyond the paper, a message can replace another one under the same id.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,9 @@ from nearcast.geometry.spaces import checked_space
 from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.arrivals import Arrivals, check_batch
 from nearcast.ranking.choices import POLICIES, check_named, finder_of, policy_of
-from nearcast.ranking.finder import Found, joined
-from nearcast.ranking.recall import Recall
-from nearcast.ranking.replacing import Bearers
+from nearcast.ranking.finder import Hits, joined
+from nearcast.ranking.message_ids import MessageIds
+from nearcast.ranking.message_index import MessageIndex
 from nearcast.ranking.requests import Requests
 from nearcast.ranking.results import Results
 from nearcast.ranking.scoring import Metric, lengths, metric_of
@@ -51,8 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TopK"]
 
-_KIND = "top-k"  # of directory
-# What finders count: blocks or leaves, those not skipped, postings in these, and subscriptions that were verified.
+_KIND = "top-k"  # the kind of a saved directory
+#: What finders count: blocks or leaves, those not skipped, postings in these, and subscriptions verified.
 _COUNTERS = ("leaves", "leaves_visited", "postings_visited", "candidates")
 _COUNTED = ("messages", "expired", "replaced", *_COUNTERS, "entered", "re_evaluations", "initialised")
 
@@ -60,16 +64,16 @@ _COUNTED = ("messages", "expired", "replaced", *_COUNTERS, "entered", "re_evalua
 class TopK:
     """The k best messages of a window for each of many subscriptions.
 
-    A message is scored for a subscription by ``α · (1 - distance / max_distance) + (1 - α) · cosine``, the cosine of
-    their words weighted by rarity; it must have at least one of the subscription's words. Of equal scores the newer
-    message is better.
+    The score of a message for a subscription is ``α · (1 - distance / max_distance) + (1 - α) · cosine``, where the
+    cosine is that of their words, weighted by rarity. A message must have at least one of the subscription's words. Of
+    equal scores, the newer message ranks higher.
 
     >>> from nearcast import Planar
     >>> top = TopK(CountWindow(1000), space=Planar(0, 0, 10, 10))
     >>> top.subscribe([[1, 1]], [0, 2], [7, 8], alpha=0.5, k=2, ids=["anna"])
     <Deliveries: 0>
     >>> batch = MessageBatch.from_arrays([[1, 1], [9, 9]], [0, 1, 2], [7, 8], space=top.space)
-    >>> [(told.subscription_id, told.change, told.message_id, told.rank) for told in top.publish(batch)]
+    >>> [(change.subscription_id, change.change, change.message_id, change.rank) for change in top.publish(batch)]
     [('anna', '+', 0, 1), ('anna', '+', 1, 2)]
     >>> messages, scores = top.results("anna")
     >>> messages.tolist(), scores.round(2).tolist()
@@ -82,18 +86,18 @@ class TopK:
     space
         WGS84, or a plane.
     max_distance
-        Where nearness ends, in the unit of the space; its largest distance by default.
+        The distance at which nearness becomes 0, in the unit of the space; by default its largest distance.
     document_frequency
-        How rare words are; without it all weigh the same.
+        How rare words are; without it, all words weigh the same.
     clock
-        Tells the time of messages that do not say when they were published, for a window of time.
+        Gives the time of messages without a published_at; needed for a :class:`TimeWindow` if there are any.
     subscription_ids, message_ids
-        ``str`` or ``int``: what ids are. Unless given, the first ids decide, and later ones must be of their type.
+        The type of ids, ``str`` or ``int``. Unless given, the first ids decide; later ones must be of the same type.
     threads
-        How many share the work of a call.
+        How many threads share the work of a call.
     index, buffer
-        How subscriptions are found, and how much their buffers hold: names in :mod:`~nearcast.ranking.choices`, or what
-        makes a finder, and a policy. For measurements; the results are the same.
+        How subscriptions are found and how much their buffers hold, for measurements; the results are the same. Names
+        of :mod:`~nearcast.ranking.choices`, or a callable that makes a finder, and a policy.
     """
 
     def __init__(
@@ -115,23 +119,23 @@ class TopK:
         self.window, self.space = window, checked_space(space)
         self._run_by(clock, threads)
         self._metric = metric_of(self.space, max_distance)
-        #: What batches of tables are made like: ``MessageBatch.from_arrow(table, like=top, learn=True)``.
+        #: The coding of words, for ``MessageBatch.from_arrow(table, like=top, learn=True)``.
         self.coding = Coding.new(self.space)
         self._weights = Weights(self.coding, document_frequency)
         self._subscribers = Subscribers()
         self._ids = Ids("subscription", id_kind(subscription_ids, "subscription_ids"))
-        self._taken = 0  # subscriptions that ever came
+        self._taken = 0  # how many subscriptions ever came
         self._messages = Messages()
-        self._bearers = Bearers(id_kind(message_ids, "message_ids"))
+        self._message_ids = MessageIds(id_kind(message_ids, "message_ids"))
         self._finder = finder_of(index, self._metric)
         self._results = Results(policy_of(buffer))
-        self._recall = Recall(self._metric)
-        self._chunk = 1  # messages that arrive before the old ones leave
+        self._message_index = MessageIndex(self._metric)
+        self._chunk = 1  # how many messages arrive before old ones leave
         self._counted = dict.fromkeys(_COUNTED, 0)
         self._seconds = dict.fromkeys(("arrivals", "expiries", "initialisations"), 0.0)
 
     def __len__(self) -> int:
-        """How many subscriptions there are."""
+        """Return the number of subscriptions."""
         return len(self._subscribers)
 
     def __repr__(self) -> str:
@@ -159,81 +163,84 @@ class TopK:
         k: Any,
         ids: Any = None,
     ) -> Deliveries:
-        """Take subscriptions and find their results in the window, which are what is returned: all ``+``, best first.
+        """Add subscriptions; return their results in the window, all ``+``, best first.
 
         Parameters
         ----------
         points
             float64[n, 2]: x, y (longitude, latitude).
         keyword_offsets, keywords
-            int64[n + 1] and int32: codes of the words; at least one each.
+            int64[n + 1] and int32: the codes of the words, at least one for each subscription.
         words
-            Or the words themselves: a list for each subscription.
+            The words themselves instead, a list for each subscription.
         alpha
-            How much nearness counts, against words: from 0 to 1, one number or one each.
+            How much nearness counts against words, from 0 to 1: one number, or one for each subscription.
         k
-            How many results: from 1, one number or one each.
+            How many results, from 1: one number, or one for each subscription.
         ids
-            What they are called by: strings or integers, none of them in use. Without ids they are numbered from 0,
-            in the order in which they ever came.
+            Strings or integers that are not in use. Subscriptions without ids are numbered from 0, in the order in
+            which they came.
         """
         if words is not None:
             if keywords is not None or keyword_offsets is not None:
-                raise InputError("give either the codes of keywords or words, not both")
+                raise InputError("give either keyword codes or words, not both")
             keyword_offsets, keywords = self._weights.coded(words)
-        asked = Requests.of(points, keyword_offsets, keywords, alpha, k, self.space)
-        count = len(asked.points)
+        subscriptions = Requests.of(points, keyword_offsets, keywords, alpha, k, self.space)
+        count = len(subscriptions.points)
         names = id_array(np.arange(self._taken, self._taken + count) if ids is None else ids, count, "ids")
         self._ids.check_new(names)
-        self._weights.learn(asked.words)
-        rows = self._subscribers.add(asked, self.space, self._idf)
+        self._weights.learn(subscriptions.words)
+        rows = self._subscribers.add(subscriptions, self.space, self._idf)
         self._ids.put(names, rows)
         self._taken += count
-        self._results.open(rows, asked.sizes)
+        self._results.open(rows, subscriptions.sizes)
         started = time.perf_counter()
-        self._evaluate(rows, told=False)
-        self._finder.add(self._subscribers.asked, rows, self._idf)
+        self._evaluate(rows, logged=False)
+        self._finder.add(self._subscribers.table, rows, self._idf)
         self._counted["initialised"] += len(rows)
         self._seconds["initialisations"] += time.perf_counter() - started
-        return self._standing(rows, "+", "subscribe")
+        return self._results_of(rows, "+", "subscribe")
 
     def unsubscribe(self, ids: Any) -> Deliveries:
-        """Forget subscriptions, one or several, by id; return what their results were, all ``-``."""
+        """Remove one or several subscriptions by id; return the results they had, all ``-``."""
         gone = np.unique(self._ids.rows(ids))
-        told = self._standing(gone, "-", "unsubscribe")
-        self._finder.drop(self._subscribers.asked, gone.astype(np.int32), self._idf)
-        self._results.buffers.close(gone)
+        had = self._results_of(gone, "-", "unsubscribe")
+        self._finder.drop(self._subscribers.table, gone.astype(np.int32), self._idf)
+        self._results.close(gone)
         self._subscribers.drop(gone)
         self._ids.drop(gone)
-        return told
+        return had
 
     def results(self, id: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Return the ids of a subscription's messages, best first, and their scores."""
+        """Return the results of a subscription: the ids of messages, best first, and their scores."""
         row = self._ids.row(id)
         if row < 0:
             raise UnknownError(f"there is no subscription {shown(id)}")
-        numbers, scores = self._results.of(row, int(self._subscribers.asked.sizes[row]))
-        kind: Any = np.int64 if self._bearers.words is None else object
+        numbers, scores = self._results.of(row, int(self._subscribers.table.sizes[row]))
+        kind: Any = np.int64 if self._message_ids.words is None else object
         return np.array(self._named(numbers).to_pylist(), kind), scores
 
     # --- Messages --------------------------------------------------------------------------------------------------
 
     def publish(self, batch: MessageBatch) -> Deliveries:
-        """Take messages, let old ones leave the window, and return what changed.
+        """Add messages to the window, let old ones leave it, and return the changes in the results.
 
-        A message whose id is that of a message in the window replaces it, or is no news where place, words and time of
-        publication are the same; one without an id is new. ``rank`` is from 1: where a message is now, or where it was.
-        Without what goes, and with what comes, the results before are those after. The reason is ``publish`` for a new
-        message and for what it puts out; ``expire`` for a message that has left the window and for an older one that
-        moves up, and ``replace`` where that is because of a message that was replaced.
+        A message with the id of another one in the window replaces it, or changes nothing if place, words and
+        published_at are the same. A message without an id is always new.
+
+        To get the new results of a subscription, remove the messages marked ``-`` from its earlier ones and add those
+        marked ``+``. ``rank`` counts from 1: the new rank for ``+``, the earlier one for ``-``. The reason is
+        ``publish`` for a new message and for those that it displaces, ``expire`` for a message that has left the window
+        and for an older one that moves up, and ``replace`` for a message that was replaced and for an older one that
+        moves up because of that.
         """
         check_batch(batch, self.coding)
         self._begin()
         arrived = self._messages.end
-        new = Arrivals.of(batch, self.window, self._clock, self._messages, self._bearers)
+        new = Arrivals.of(batch, self.window, self._clock, self._messages, self._message_ids)
         self._weights.learn(new.words)
         if new.codes is not None:
-            new, replaced = self._bearers.arriving(new, self._messages, self.window)
+            new, replaced = self._message_ids.arriving(new, self._messages, self.window)
             if len(replaced):
                 self._withdraw(replaced)
         long = np.empty(len(new))
@@ -244,28 +251,28 @@ class TopK:
             started = time.perf_counter()
             self._messages.append(new, long, part)
             self._arrive(part.stop - part.start)
-            self._recall.follow(self._messages)
+            self._message_index.follow(self._messages)
             self._seconds["arrivals"] += time.perf_counter() - started
             self._leave(self._first())
             begin = part.stop
-        return self._told(arrived)
+        return self._changes(arrived)
 
     def expire(self, now: int | np.integer[Any] | datetime | str | None = None) -> Deliveries:
-        """Let the messages leave a window of time that are too old at *now* (the clock's time by default)."""
+        """Let messages that are too old at *now*, by default the clock's time, leave a :class:`TimeWindow`."""
         at: int | None = None
         if now is not None:
             at = microseconds(int(now) if isinstance(now, np.integer) else now, "now")
         elif self._clock is not None:
             at = self._clock.now()
         elif isinstance(self.window, TimeWindow):
-            raise InputError("say what time it is, expire(now), or give TopK a clock")
+            raise InputError("a TimeWindow must know what time it is; call expire(now), or give TopK a clock")
         self._begin()
         if at is not None and isinstance(self.window, TimeWindow):
             self._leave(self._messages.before(at - self.window.microseconds + 1))
-        return self._told(self._messages.end)
+        return self._changes(self._messages.end)
 
     def _first(self) -> int:
-        """Return the oldest message that stays after an arrival."""
+        """Return the number of the oldest message that stays in the window after an arrival."""
         if isinstance(self.window, CountWindow):
             return self._messages.last(self.window.size)
         return max(
@@ -274,79 +281,83 @@ class TopK:
         )
 
     def _arrive(self, count: int) -> None:
-        """Put the newest *count* messages into the buffers that they concern."""
-        messages, asked = self._messages, self._subscribers.asked
+        """Put the newest *count* messages into the buffers of the subscriptions that they affect (Algorithm 1)."""
+        messages, subscriptions = self._messages, self._subscribers.table
         self._finder.tune(messages.lengths, self._idf)
         begin, end = messages.end - count, messages.end
         pieces = [(at, min(end, at + config.RANKING_PIECE)) for at in range(begin, end, config.RANKING_PIECE)]
 
-        def search(piece: tuple[int, int]) -> list[Found]:
+        def search(piece: tuple[int, int]) -> list[Hits]:
             at, stop = piece
             parts = []
             while at < stop:
                 parts.append(
-                    self._finder.find(asked, messages.stored, at, stop, self._idf, config.RANKING_PAIRS)
+                    self._finder.find(
+                        subscriptions, messages.table, at, stop, self._idf, config.RANKING_PAIRS
+                    )
                 )
                 at += len(parts[-1].offsets) - 1
             return parts
 
         found = joined([one for piece in side_by_side(search, pieces, self.threads) for one in piece])
-        entered, changed = self._results.take(asked, found, begin)
+        entered, changed = self._results.arrive(subscriptions, found, begin)
         if len(changed):
-            self._finder.changed(asked, changed, self._idf)
+            self._finder.update(subscriptions, changed, self._idf)
         self._counted["entered"] += entered
         for name, counted in zip(_COUNTERS, found.counters.tolist()):
             self._counted[name] += counted
         self._counted["messages"] += count
-        # While buffers fill, a message concerns everybody: then few at a time, since thresholds rise between chunks.
+        # While buffers fill up, a message affects everybody. Small chunks are better then, since θ rises between them.
         self._chunk = min(
             config.RANKING_CHUNK, max(1, config.RANKING_PAIRS * count // max(1, len(found.rows)))
         )
 
     def _leave(self, number: int) -> None:
-        """Let the messages before *number* leave the window, and re-evaluate who needs others (Algorithm 2)."""
+        """Let the messages before *number* leave; re-evaluate subscriptions with too few results (Algorithm 2)."""
         started = time.perf_counter()
         messages = self._messages
         if number > messages.first:
-            needy = self._results.drop(messages.first, number)
+            needy = self._results.expire(messages.first, number)
             self._counted["expired"] += messages.leave(number)
             self._re_evaluate(needy)
         self._seconds["expiries"] += time.perf_counter() - started
 
     def _withdraw(self, numbers: NDArray[np.int64]) -> None:
-        """Take messages that others replace out of the window, and re-evaluate who had them among the results."""
+        """Withdraw messages that are replaced; re-evaluate the subscriptions that had them among their results."""
         started = time.perf_counter()
-        asked = self._subscribers.asked
-        needy, raised = self._results.withdraw(asked, numbers)
+        subscriptions = self._subscribers.table
+        needy, raised = self._results.withdraw(subscriptions, numbers)
         self._messages.withdraw(numbers)
         if len(raised):
-            self._finder.changed(asked, raised, self._idf)
+            self._finder.update(subscriptions, raised, self._idf)
         self._re_evaluate(needy)
         self._counted["replaced"] += len(numbers)
         self._seconds["arrivals"] += time.perf_counter() - started
 
     def _re_evaluate(self, rows: NDArray[np.int32]) -> None:
-        """Find other results for rows that have too few."""
+        """Find new results for rows that have too few."""
         if len(rows):
-            self._evaluate(rows, told=True)
-            self._finder.changed(self._subscribers.asked, rows, self._idf)
+            self._evaluate(rows, logged=True)
+            self._finder.update(self._subscribers.table, rows, self._idf)
             self._counted["re_evaluations"] += len(rows)
 
-    def _evaluate(self, rows: NDArray[np.int32], *, told: bool) -> None:
-        """Fill the buffers of rows from the window; *told*: in a call that returns what changes."""
-        asked = self._subscribers.asked
+    def _evaluate(self, rows: NDArray[np.int32], *, logged: bool) -> None:
+        """Fill the buffers of rows from the window; with *logged*, new results are changes of the current call."""
+        subscriptions = self._subscribers.table
         for begin in range(0, len(rows), config.RANKING_EVALUATED):
             part = rows[begin : begin + config.RANKING_EVALUATED]
-            wanted = self._results.buffers.held.wanted[part]
-            best = self._recall.best(asked, part, wanted, self._messages, self._idf, self.threads)
-            self._results.fill(asked, part, wanted, best, told=told)
+            wanted = self._results.buffers.table.wanted[part]
+            best = self._message_index.best(
+                subscriptions, part, wanted, self._messages, self._idf, self.threads
+            )
+            self._results.fill(subscriptions, part, wanted, best, logged=logged)
 
     # --- At rest ---------------------------------------------------------------------------------------------------
 
     def save(self, directory: str | Path) -> Path:
         """Write everything to a new directory of flat arrays, which appears whole or not at all; return its path.
 
-        That is: subscriptions, messages, results and what finds them; not the clock, the threads and the figures.
+        Subscriptions, messages, results and indexes are saved; the clock, the threads and the figures are not.
         """
         document, arrays = self._at_rest()
         return write(directory, _KIND, arrays, document)
@@ -355,9 +366,9 @@ class TopK:
     def open(
         cls, directory: str | Path, *, clock: Clock | None = None, threads: int = 1, verify: bool = False
     ) -> TopK:
-        """Open what was saved: it goes on where it was. The arrays are mapped, nothing is evaluated.
+        """Open a saved directory, and continue where it was saved. Arrays are mapped; nothing is evaluated.
 
-        *clock* and *threads* as in the constructor; *verify* as in :func:`~nearcast.open_index`.
+        *clock* and *threads* are as in the constructor, *verify* is as in :func:`~nearcast.open_index`.
         """
         document, arrays = read(directory, _KIND, verify=verify)
         with restoring(directory):
@@ -366,7 +377,7 @@ class TopK:
         return top
 
     def _at_rest(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what :meth:`_restored` takes: plain values, and arrays."""
+        """Return the plain values and the arrays that :meth:`_restored` takes."""
         policy = self._results.policy
         check_named(self._finder, policy)
         document = {
@@ -376,7 +387,7 @@ class TopK:
             "buffer": [policy.name, asdict(policy)],
             "weights": self._weights.document(),
             "chunk": self._chunk,
-            "ids": [self._ids.kind_name, self._bearers.kind_name],
+            "ids": [self._ids.kind_name, self._message_ids.kind_name],
             "taken": self._taken,
         }
         arrays = nested(
@@ -384,9 +395,9 @@ class TopK:
             subscribers=self._subscribers.at_rest(),
             ids=self._ids.arrays(),
             messages=self._messages.at_rest(),
-            bearers=self._bearers.at_rest(),
+            message_ids=self._message_ids.at_rest(),
             results=self._results.at_rest(),
-            recall=self._recall.at_rest(),
+            message_index=self._message_index.at_rest(),
             finder=self._finder.at_rest(),
         )
         return document, arrays
@@ -407,28 +418,28 @@ class TopK:
         top._subscribers.restore(part_of(arrays, "subscribers"))
         top._ids = Ids.restored("subscription", kinds[0], part_of(arrays, "ids"))
         top._messages.restore(part_of(arrays, "messages"))
-        top._bearers.restore(kinds[1], part_of(arrays, "bearers"))
+        top._message_ids.restore(kinds[1], part_of(arrays, "message_ids"))
         top._results.restore(part_of(arrays, "results"))
-        top._recall.restore(part_of(arrays, "recall"))
-        asked, rows = top._subscribers.asked, top._subscribers.all()
-        top._finder.restore(part_of(arrays, "finder"), asked, rows, top._idf)
+        top._message_index.restore(part_of(arrays, "message_index"))
+        subscriptions, rows = top._subscribers.table, top._subscribers.all()
+        top._finder.restore(part_of(arrays, "finder"), subscriptions, rows, top._idf)
         return top
 
-    # --- Names, weights, figures -----------------------------------------------------------------------------------
+    # --- Indexes, figures, changes -----------------------------------------------------------------------------------
 
     def use_index(self, index: str | Callable[[Metric], Finder]) -> None:
-        """Find subscriptions by another index from now on, as in the constructor; figures begin anew."""
+        """Find subscriptions by another index from now on, as in the constructor; figures start again from 0."""
         self._finder = finder_of(index, self._metric)
-        self._finder.add(self._subscribers.asked, self._subscribers.all(), self._idf)
+        self._finder.add(self._subscribers.table, self._subscribers.all(), self._idf)
         self._finder.tune(self._messages.lengths, self._idf)
         self._counted = dict.fromkeys(self._counted, 0)
         self._seconds = dict.fromkeys(self._seconds, 0.0)
 
     def stats(self) -> dict[str, Any]:
-        """Return figures since the beginning, or since it was opened.
+        """Return figures since the beginning, or since a saved directory was opened.
 
-        Counts; the average time of an arriving and of an expired message (AMP and EMP in the paper), and of a new
-        subscription; buffers; memory in bytes.
+        Counts, the average times of an arriving message, of an expired message (AMP and EMP in the paper) and of a new
+        subscription, the average size of buffers, and memory in bytes.
         """
         results, rows = self._results, len(self)
         return {
@@ -447,45 +458,47 @@ class TopK:
                 "buffers": results.buffers.nbytes,
                 "holders": results.holders.nbytes,
                 "messages": self._messages.nbytes,
-                "ids": self._ids.nbytes + self._bearers.nbytes,
-                "message_index": self._recall.nbytes,
+                "ids": self._ids.nbytes + self._message_ids.nbytes,
+                "message_index": self._message_index.nbytes,
             },
             **self._finder.stats(),
-            **self._recall.stats(),
+            **self._message_index.stats(),
         }
 
     def _run_by(self, clock: Clock | None, threads: int) -> None:
-        """Take the clock and the threads to work with."""
+        """Check and set the clock and the number of threads."""
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise InputError(f"threads must be a whole number from 1, not {shown(threads)}")
         if clock is not None and not callable(getattr(clock, "now", None)):
-            raise InputError(f"clock must tell the time by now(), as SystemClock() does; not {shown(clock)}")
+            raise InputError(
+                f"clock must have a method now(), as SystemClock() does; {shown(clock)} has none"
+            )
         self.threads, self._clock = threads, clock
 
     def _begin(self) -> None:
-        """Begin a call that changes results: from here on the numbers of messages stay."""
+        """Begin a call that changes results; from here on, message numbers stay the same until the next call."""
         messages, first = self._messages, self._messages.first
         if messages.gaps > len(messages) + config.RANKING_GAPS:
             numbers = messages.close_gaps()
             self._results.renumber(first, numbers)
-            self._bearers.renumber(first, numbers)
-            self._recall.restart(messages)
+            self._message_ids.renumber(first, numbers)
+            self._message_index.restart(messages)
         messages.tidy()
-        self._bearers.tidy(messages)
+        self._message_ids.tidy(messages)
         self._results.begin(self.threads)
 
     def _named(self, numbers: NDArray[np.int64]) -> IdColumn:
-        return self._messages.ids(numbers, self._bearers.words)
+        return self._messages.ids(numbers, self._message_ids.words)
 
-    def _told(self, arrived: int) -> Deliveries:
-        """Return what the call has changed, in which messages from number *arrived* on came."""
+    def _changes(self, arrived: int) -> Deliveries:
+        """Return what the call changed; the messages from number *arrived* on came in it."""
         made = self._results.changes()
         reasons = made.reasons(self._messages, arrived)
         rows, messages = self._ids.column(made.rows), self._named(made.messages)
         return Deliveries(rows, messages, made.changes, reasons, made.scores, made.ranks)
 
-    def _standing(self, rows: NDArray[Any], change: str, reason: str) -> Deliveries:
-        """Return all results of rows as deliveries."""
+    def _results_of(self, rows: NDArray[Any], change: str, reason: str) -> Deliveries:
+        """Return all current results of rows as deliveries."""
         positions, messages, scores, ranks = self._results.all_of(rows)
         column = self._ids.column(rows[positions])
         return Deliveries(column, self._named(messages), change, reason, scores, ranks)

@@ -1,10 +1,12 @@
-"""What changed in the results, told as ``+`` and ``-``.
+"""What a call changed in the results, as ``+`` and ``-``.
 
-A message that enters a buffer or leaves it moves at most one message into the results and one out of them: an *event*,
-which is written down while the buffer is at hand. The events of a row in one call are chained. Most chains have one
-event, and that is what is told. In a longer one, what came and went again cancels out; then the results before are
-those after without what came and with what went, so that nobody has to remember them to know where a message was.
-What led to a change is told from that alone too, so that it does not depend on how a call was cut into pieces.
+A message that enters or leaves a buffer moves at most one message into the results and one out of them. That is an
+*event*, and it is logged while the buffer is at hand. The events of a row in one call form a chain. Most chains have
+one event, which is the change to report. In a longer chain, a message that came and went again cancels out. The earlier
+results then follow from the current ones: remove what came, and put back what went. So the earlier rank of a message
+can be computed although nobody kept a copy.
+
+The reason of a change follows from the net changes as well. So it does not depend on how a call was cut into pieces.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from nearcast import config
 from nearcast.columns.deliveries import CHANGES, REASONS
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
-from nearcast.ranking.buffers import AHEAD, SHIFT, Held, prefetch_entries
+from nearcast.ranking.buffers import AHEAD, SHIFT, BufferTable, prefetch_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,21 +30,23 @@ if TYPE_CHECKING:
 
 __all__ = ["NONE", "Changes", "Events", "Log", "chained"]
 
-NONE = -1  # no message, no earlier event
-SETTLED = -2  # no earlier event, but the ranks are to be found
-FEW = 64  # changes of a row that are sorted by insertion
+NONE = -1  # no message, or no earlier event
+SETTLED = -2  # no earlier event, and the ranks are not known yet
+FEW = 64  # up to so many changes of a row are sorted by insertion
 _COMES, _GOES = map(CHANGES.index, ("+", "-"))
 _PUBLISH, _REPLACE, _EXPIRE = map(REASONS.index, ("publish", "replace", "expire"))
 
 
 class Changes(NamedTuple):
-    """Rows of updates, subscription by subscription: first what goes, then what comes, each best first."""
+    """Changes, subscription by subscription: first the messages that go, then those that come, each best first."""
 
     rows: NDArray[np.int32]
     messages: NDArray[np.int64]
     changes: NDArray[np.int8]  # positions in CHANGES
     scores: NDArray[np.float64]
-    ranks: NDArray[np.int32]  # from 1: where it was, or where it is now
+    ranks: NDArray[
+        np.int32
+    ]  # from 1: the current rank of a message that comes, the earlier one of a message that goes
 
     @classmethod
     def joined(cls, parts: Sequence[Changes]) -> Changes:
@@ -50,10 +54,11 @@ class Changes(NamedTuple):
         return parts[0] if len(parts) == 1 else cls._make(map(np.concatenate, zip(*parts)))
 
     def reasons(self, messages: Messages, arrived: int) -> NDArray[np.int8]:
-        """Return what led to each, where messages from number *arrived* on came in this call.
+        """Return the reason of each change; the messages from number *arrived* on came in this call.
 
-        A message that is in the window no longer has expired, or was replaced; one that is was put out by better ones.
-        A new message was published; an older one has the place of one that expired or, where none did, was replaced.
+        A message that goes was replaced, has expired or, if it is still in the window, was displaced by better ones. A
+        message that comes was published in this call or moved up: because another one expired or, if none did, because
+        one was replaced.
         """
         going = self.changes == _GOES
         replaced = going & messages.is_withdrawn(self.messages)
@@ -69,17 +74,17 @@ class Changes(NamedTuple):
         return reasons
 
 
-#: Most of a cache line, written one after the other.
+#: One event, less than a cache line; events are written one after the other.
 _EVENT = np.dtype(
     [
         ("rows", np.int32),
         ("earlier", np.int32),
         ("lost", np.int64),
         ("lost_scores", np.float64),
-        ("won", np.int64),
-        ("won_scores", np.float64),
+        ("gained", np.int64),
+        ("gained_scores", np.float64),
         ("lost_ranks", np.int32),
-        ("won_ranks", np.int32),
+        ("gained_ranks", np.int32),
     ]
 )
 
@@ -87,15 +92,15 @@ _EVENT = np.dtype(
 class Events(NamedTuple):
     """Events of one call, as kernels see them."""
 
-    rows: NDArray[np.int32]  # -1 where the row has a later event
-    earlier: NDArray[np.int32]  # the event of the same row before this one
+    rows: NDArray[np.int32]  # -1 if the row has a later event
+    earlier: NDArray[np.int32]  # the previous event of the same row
     lost: NDArray[np.int64]  # the message that left the results, or NONE
     lost_scores: NDArray[np.float64]
-    won: NDArray[np.int64]  # the message that came into them, or NONE
-    won_scores: NDArray[np.float64]
+    gained: NDArray[np.int64]  # the message that entered them, or NONE
+    gained_scores: NDArray[np.float64]
     lost_ranks: NDArray[np.int32]  # from 1
-    won_ranks: NDArray[np.int32]
-    used: NDArray[np.int64]  # [1]: how many there are
+    gained_ranks: NDArray[np.int32]
+    used: NDArray[np.int64]  # [1]: how many events there are
 
 
 class Log:
@@ -111,25 +116,25 @@ class Log:
         return Events(**{name: self._table[name] for name in _EVENT.names or ()}, used=self._used)
 
     def clear(self) -> None:
-        """Begin another call; room that is not a lot is kept, since its memory is there already."""
+        """Begin another call; keep the room unless it is very large."""
         if len(self._table) > config.RANKING_EVENTS:
             self._table = self._table[: config.RANKING_EVENTS].copy()
         self._used[0] = 0
 
-    def make_room(self, needed: int, held: Held) -> None:
-        """Make room for so many events; when there are many, what those of a row come to takes their place."""
+    def make_room(self, needed: int, buffers: BufferTable) -> None:
+        """Make room for so many events; if there are many already, replace the chain of each row by its net changes."""
         if len(self._table) - self._used[0] >= needed:
             return
         if len(self._table) >= config.RANKING_EVENTS:
             old = self.events
             self._table, self._used = np.empty_like(self._table), np.zeros(1, np.int64)
-            _settle(old, held, self.events)
+            _settle(old, buffers, self.events)
         if len(self._table) - self._used[0] < max(needed, len(self._table) // 2):
             more = np.empty(len(self._table) + needed, _EVENT)
             self._table = np.concatenate([self._table, more])
 
-    def changes(self, held: Held) -> Changes:
-        """Return what became of the results."""
+    def changes(self, buffers: BufferTable) -> Changes:
+        """Return the net changes of all rows."""
         room = 2 * int(self._used[0])
         out = Changes(
             np.empty(room, np.int32),
@@ -138,7 +143,7 @@ class Log:
             np.empty(room),
             np.empty(room, np.int32),
         )
-        made = _tell(self.events, held, out)
+        made = _tell(self.events, buffers, out)
         return Changes._make(column[:made] for column in out)
 
 
@@ -147,28 +152,28 @@ def chained(
     rows: NDArray[np.int32],
     earlier: NDArray[np.int32],
     used: NDArray[np.int64],
-    seen: NDArray[np.int32],
-    last: NDArray[np.int32],
+    last_call: NDArray[np.int32],
+    last_event: NDArray[np.int32],
     call: int,
     row: int,
 ) -> Any:
-    """Return another event of a row, its latest."""
+    """Add an event to the chain of a row; return it."""
     event = used[0]
     used[0] += 1
     rows[event], earlier[event] = row, NONE
-    if seen[row] == call:
-        earlier[event] = last[row]
-        rows[last[row]] = NONE
-    seen[row], last[row] = call, event
+    if last_call[row] == call:
+        earlier[event] = last_event[row]
+        rows[last_event[row]] = NONE
+    last_call[row], last_event[row] = call, event
     return event
 
 
-# These take plain arrays, not Events and Held: to unpack those for each of many rows would cost more than the work.
+# These take plain arrays instead of Events: unpacking them for each of many rows would cost more than the work.
 
 
 @kernel
 def _length(earlier: NDArray[np.int32], head: int) -> Any:
-    """Return how many changes there are at most in the chain that ends with *head*."""
+    """Return the most changes that the chain which ends with *head* can have."""
     length, event = 0, np.int64(head)
     while event >= 0:
         length += 2
@@ -181,21 +186,21 @@ def _net(
     earlier: NDArray[np.int32],
     lost: NDArray[np.int64],
     lost_scores: NDArray[np.float64],
-    won: NDArray[np.int64],
-    won_scores: NDArray[np.float64],
+    gained: NDArray[np.int64],
+    gained_scores: NDArray[np.float64],
     head: int,
     scores: NDArray[np.float64],
     messages: NDArray[np.int64],
     changes: NDArray[np.int8],
 ) -> Any:
-    """Write what the chain that ends with *head* comes to, in the order of rank; return how many changes that are."""
+    """Write the net changes of the chain that ends with *head*, in order of rank; return how many there are."""
     n, event = 0, np.int64(head)
     while event >= 0:
         if lost[event] >= 0:
             scores[n], messages[n], changes[n] = lost_scores[event], lost[event], -1
             n += 1
-        if won[event] >= 0:
-            scores[n], messages[n], changes[n] = won_scores[event], won[event], 1
+        if gained[event] >= 0:
+            scores[n], messages[n], changes[n] = gained_scores[event], gained[event], 1
             n += 1
         event = np.int64(earlier[event])
     _by_rank(scores, messages, changes, n)
@@ -216,7 +221,7 @@ def _net(
 def _by_rank(
     scores: NDArray[np.float64], messages: NDArray[np.int64], changes: NDArray[np.int8], n: int
 ) -> None:
-    """Sort the first *n* by rank: by score, of equal scores the newer message first."""
+    """Sort the first *n* changes by rank: by score, and of equal scores the newer message first."""
     if n > FEW:
         order = np.argsort(-messages[:n], kind="mergesort")
         order = order[np.argsort(-scores[:n][order], kind="mergesort")]
@@ -232,11 +237,11 @@ def _by_rank(
 
 
 @kernel
-def _settle(events: Events, held: Held, out: Events) -> None:
-    """Write what events come to; rows whose results are as they were have none."""
+def _settle(events: Events, buffers: BufferTable, out: Events) -> None:
+    """Replace the chain of each row by its net changes; rows without any have no events any more."""
     old_rows, old_earlier, old_lost, old_lost_scores, old_won, old_won_scores, _, _, count = events
-    rows, earlier, lost, lost_scores, won, won_scores, _, _, used = out
-    seen, last = held.seen, held.last
+    rows, earlier, lost, lost_scores, gained, gained_scores, _, _, used = out
+    last_call, last_event = buffers.last_call, buffers.last_event
     scores, messages, changes = np.empty(FEW), np.empty(FEW, np.int64), np.empty(FEW, np.int8)
     for head in range(count[0]):
         row = old_rows[head]
@@ -253,30 +258,36 @@ def _settle(events: Events, held: Held, out: Events) -> None:
             old_earlier, old_lost, old_lost_scores, old_won, old_won_scores, head, scores, messages, changes
         )
         begin, losses, wins = used[0], 0, 0
-        for i in range(n):  # the i-th that goes beside the i-th that comes
+        for i in range(n):  # the i-th message that goes shares an event with the i-th that comes
             event = begin + (losses if changes[i] < 0 else wins)
             if event == used[0]:
                 rows[event], earlier[event] = NONE, event - 1 if event > begin else SETTLED
-                lost[event], won[event] = NONE, NONE
+                lost[event], gained[event] = NONE, NONE
                 used[0] += 1
             if changes[i] < 0:
                 lost[event], lost_scores[event] = messages[i], scores[i]
                 losses += 1
             else:
-                won[event], won_scores[event] = messages[i], scores[i]
+                gained[event], gained_scores[event] = messages[i], scores[i]
                 wins += 1
         if n > 0:
-            rows[used[0] - 1], last[row] = row, used[0] - 1
+            rows[used[0] - 1], last_event[row] = row, used[0] - 1
         else:
-            seen[row] = 0
+            last_call[row] = 0
 
 
 @kernel
-def _tell(events: Events, held: Held, out: Changes) -> Any:
-    """Write what became of the results; return how many rows that are."""
-    rows, earlier, lost, lost_scores, won, won_scores, lost_ranks, won_ranks, used = events
+def _tell(events: Events, buffers: BufferTable, out: Changes) -> Any:
+    """Write the net changes of all rows; return how many there are."""
+    rows, earlier, lost, lost_scores, gained, gained_scores, lost_ranks, gained_ranks, used = events
     out_rows, out_messages, out_changes, out_scores, out_ranks = out
-    starts, counts, sizes, now_scores, keys = held.starts, held.counts, held.sizes, held.scores, held.keys
+    starts, counts, sizes, now_scores, keys = (
+        buffers.starts,
+        buffers.counts,
+        buffers.sizes,
+        buffers.scores,
+        buffers.keys,
+    )
     scores, messages, changes = np.empty(FEW), np.empty(FEW, np.int64), np.empty(FEW, np.int8)
     count = 0
     for event in range(used[0]):
@@ -294,9 +305,9 @@ def _tell(events: Events, held: Held, out: Changes) -> Any:
                 out_rows[count], out_messages[count], out_changes[count] = row, lost[event], _GOES
                 out_scores[count], out_ranks[count] = lost_scores[event], lost_ranks[event]
                 count += 1
-            if won[event] >= 0:
-                out_rows[count], out_messages[count], out_changes[count] = row, won[event], _COMES
-                out_scores[count], out_ranks[count] = won_scores[event], won_ranks[event]
+            if gained[event] >= 0:
+                out_rows[count], out_messages[count], out_changes[count] = row, gained[event], _COMES
+                out_scores[count], out_ranks[count] = gained_scores[event], gained_ranks[event]
                 count += 1
             continue
         length = _length(earlier, event)
@@ -306,7 +317,7 @@ def _tell(events: Events, held: Held, out: Changes) -> Any:
                 np.empty(length, np.int64),
                 np.empty(length, np.int8),
             )
-        n = _net(earlier, lost, lost_scores, won, won_scores, event, scores, messages, changes)
+        n = _net(earlier, lost, lost_scores, gained, gained_scores, event, scores, messages, changes)
         end = count + n
         out_rows[count:end] = row
         start = starts[row]
@@ -341,9 +352,9 @@ def _rank(
     out_scores: NDArray[np.float64],
     out_ranks: NDArray[np.int32],
 ) -> None:
-    """Write the changes of a row, first what goes: merged with its results, from *start* to *stop*, they are ranked."""
+    """Write the changes of a row, first those that go; merging them with the results gives the ranks."""
     going, coming = 0, int(np.count_nonzero(changes < 0))
-    j, before = start, 0  # results after, and before
+    j, before = start, 0  # the position in the current results, and the rank in the earlier ones
     for i in range(len(scores)):
         while j < stop and (
             now_scores[j] > scores[i] or (now_scores[j] == scores[i] and keys[j] >> SHIFT > messages[i])

@@ -1,7 +1,12 @@
-"""Buffers while messages come and go: the loops over many of them.
+"""The upkeep of buffers while messages come and go: loops over many buffers at once.
 
-Each thread keeps the buffers of its own part of the rows, those with ``row % parts == part``. What will be needed is
-asked for some rows ahead: a buffer is eight cache lines somewhere in memory, and they are looked at once.
+Algorithm 2 and section 6.2.1 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over
+Sliding Window" (2017): :func:`arrive` is the first type of update in section 6.2.1, :func:`expire` is the second one
+and lines 1 to 3 of Algorithm 2, :func:`refill` is lines 4 to 6. Messages that are replaced, which :func:`withdraw`
+removes, are not in the paper.
+
+Each thread works on the buffers of its own rows, those with ``row % parts == part``. Memory is prefetched some rows
+ahead: a buffer is some cache lines anywhere in memory, and each is read once.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from nearcast.ranking.buffers import (
     AHEAD,
     EVERYTHING,
     SHIFT,
-    Held,
+    BufferTable,
     enter,
     fill,
     leave,
@@ -29,14 +34,14 @@ from nearcast.ranking.updates import NONE, Events, chained
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.ranking.recall import Best
-    from nearcast.ranking.subscribers import Asked
+    from nearcast.ranking.message_index import BestMessages
+    from nearcast.ranking.subscribers import SubscriptionTable
 
-__all__ = ["Pairs", "Share", "arrive", "expire", "gain", "refill", "withdraw"]
+__all__ = ["Pairs", "Share", "arrive", "expire", "log_gains", "refill", "withdraw"]
 
 
 class Pairs(NamedTuple):
-    """Messages and the rows that they concern, one each, in the order of messages."""
+    """Pairs of a message and a row that it affects, in order of messages."""
 
     messages: NDArray[np.int64]
     rows: NDArray[np.int32]
@@ -44,15 +49,15 @@ class Pairs(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one thread does."""
+    """The share of one thread in the work of a call."""
 
     part: int
     parts: int
-    call: int  # the number of the call that changes results
+    call: int  # the number of the call
 
 
 @kernel
-def _ask_ahead(
+def _prefetch_ahead(
     starts: NDArray[np.int64],
     counts: NDArray[np.int32],
     scores: NDArray[np.float64],
@@ -61,6 +66,7 @@ def _ask_ahead(
     part: int,
     parts: int,
 ) -> None:
+    """Prefetch the buffers of rows that come after row i."""
     if i + 2 * AHEAD < len(rows):
         row = rows[i + 2 * AHEAD]
         if row % parts == part:
@@ -73,8 +79,8 @@ def _ask_ahead(
 
 @kernel
 def arrive(
-    held: Held,
-    asked: Asked,
+    buffers: BufferTable,
+    subscriptions: SubscriptionTable,
     pairs: Pairs,
     share: Share,
     events: Events,
@@ -82,19 +88,32 @@ def arrive(
     entered: NDArray[np.bool_],
     raised: NDArray[np.int32],
 ) -> Any:
-    """Put messages into the buffers that they concern, from pair *begin* on; return where it stopped.
+    """Put messages into the buffers of the rows that they affect, from pair *begin* on.
 
-    It stops before a buffer without room, or where there is none for events. *entered* tells which pairs were taken,
-    *raised* begins with those rows, some more than once, that have a new threshold because their buffer was over its
-    limit; how many is returned too.
+    Mark the pairs that *entered* a buffer. If a buffer exceeds its limit, cut it, raise its threshold, and write the
+    row to *raised*, perhaps more than once. Stop if there is no room in a buffer or for an event. Return the pair at
+    which the work stopped, and the number of raised rows.
     """
-    starts, thresholds, rooms, counts, sizes, limits, wanted, dominators, seen, last, scores, keys = held
+    (
+        starts,
+        thresholds,
+        rooms,
+        counts,
+        sizes,
+        limits,
+        wanted,
+        dominators,
+        last_call,
+        last_event,
+        scores,
+        keys,
+    ) = buffers
     messages, rows, values = pairs
     part, parts, call = share
-    changed, earlier, lost, lost_scores, won, won_scores, lost_ranks, won_ranks, used = events
+    changed, earlier, lost, lost_scores, gained, gained_scores, lost_ranks, gained_ranks, used = events
     higher = 0
     for i in range(begin, len(rows)):
-        _ask_ahead(starts, counts, scores, rows, i, part, parts)
+        _prefetch_ahead(starts, counts, scores, rows, i, part, parts)
         row = rows[i]
         if row % parts != part or values[i] < thresholds[row]:
             continue
@@ -103,8 +122,8 @@ def arrive(
             return i, higher
         at = place_of(scores, start, count, values[i])
         if at < k:
-            event = chained(changed, earlier, used, seen, last, call, row)
-            won[event], won_scores[event], won_ranks[event] = messages[i], values[i], at + 1
+            event = chained(changed, earlier, used, last_call, last_event, call, row)
+            gained[event], gained_scores[event], gained_ranks[event] = messages[i], values[i], at + 1
             lost[event] = NONE
             if count >= k:
                 lost[event], lost_scores[event] = keys[start + k - 1] >> SHIFT, scores[start + k - 1]
@@ -113,7 +132,7 @@ def arrive(
         entered[i] = True
         if count > limits[row]:
             count = wanted[row]
-            thresholds[row] = asked.thresholds[row] = scores[start + count - 1]
+            thresholds[row] = subscriptions.thresholds[row] = scores[start + count - 1]
             raised[higher] = row
             higher += 1
         counts[row] = count
@@ -122,21 +141,21 @@ def arrive(
 
 @kernel
 def expire(
-    held: Held, pairs: Pairs, share: Share, events: Events, begin: int, short: NDArray[np.int32]
+    buffers: BufferTable, pairs: Pairs, share: Share, events: Events, begin: int, short: NDArray[np.int32]
 ) -> Any:
-    """Take messages out of the buffers that held them, from pair *begin* on (Algorithm 2, lines 1 to 3).
+    """Remove expired messages from the buffers that hold them, from pair *begin* on (Algorithm 2, lines 1 to 3).
 
-    Rows that need others are written to *short*, each once. Return where it stopped, where there was no room for
-    events, and how many are short.
+    Write the rows to re-evaluate to *short*, each once. Stop if there is no room for an event. Return the pair at which
+    the work stopped, and the number of short rows.
     """
-    starts, thresholds, counts, sizes = held.starts, held.thresholds, held.counts, held.sizes
-    seen, last, scores, keys = held.seen, held.last, held.scores, held.keys
+    starts, thresholds, counts, sizes = buffers.starts, buffers.thresholds, buffers.counts, buffers.sizes
+    last_call, last_event, scores, keys = buffers.last_call, buffers.last_event, buffers.scores, buffers.keys
     messages, rows, _ = pairs
     part, parts, call = share
-    changed, earlier, lost, lost_scores, won, won_scores, lost_ranks, won_ranks, used = events
+    changed, earlier, lost, lost_scores, gained, gained_scores, lost_ranks, gained_ranks, used = events
     needy = 0
     for i in range(begin, len(rows)):
-        _ask_ahead(starts, counts, scores, rows, i, part, parts)
+        _prefetch_ahead(starts, counts, scores, rows, i, part, parts)
         row = rows[i]
         if row % parts != part:
             continue
@@ -147,15 +166,15 @@ def expire(
         if at < k:
             if used[0] == len(changed):
                 return i, needy
-            event = chained(changed, earlier, used, seen, last, call, row)
+            event = chained(changed, earlier, used, last_call, last_event, call, row)
             lost[event], lost_scores[event], lost_ranks[event] = messages[i], scores[start + at], at + 1
-            won[event] = NONE
+            gained[event] = NONE
             if count > k:
-                won[event], won_scores[event] = keys[start + k] >> SHIFT, scores[start + k]
-                won_ranks[event] = k
+                gained[event], gained_scores[event] = keys[start + k] >> SHIFT, scores[start + k]
+                gained_ranks[event] = k
         leave(scores, keys, start, count, at)
         counts[row] = count - 1
-        if count == k and thresholds[row] != EVERYTHING:  # it had k just now: each row once
+        if count == k and thresholds[row] != EVERYTHING:  # it drops below k only once
             short[needy] = row
             needy += 1
     return len(rows), needy
@@ -163,8 +182,8 @@ def expire(
 
 @kernel
 def withdraw(
-    held: Held,
-    asked: Asked,
+    buffers: BufferTable,
+    subscriptions: SubscriptionTable,
     pairs: Pairs,
     share: Share,
     events: Events,
@@ -172,18 +191,19 @@ def withdraw(
     short: NDArray[np.int32],
     raised: NDArray[np.int32],
 ) -> Any:
-    """Take messages that do not leave in their turn out of the buffers that held them, from pair *begin* on.
+    """Remove messages that leave out of turn from the buffers that hold them, from pair *begin* on.
 
-    Such a message may have dominated others that were let go because of it; all of them rank behind it. So the buffer
-    is cut where it was. If k entries are left, the threshold is the score of the last one, and the row is written to
-    *raised*. Otherwise all results from there on are lost until the row, written to *short*, gets others. A row may be
-    written more than once. Return where it stopped for want of room for events, and how many are short and raised.
+    Such a message may have dominated others that were dropped because of it, and all of them rank behind it. So the
+    buffer is cut at its position. If k entries are left, θ becomes the score of the last one, and the row is written to
+    *raised*. Otherwise the results from there on are lost until the row, which is written to *short*, is re-evaluated.
+    A row may be written more than once. Stop if there is no room for events. Return the pair at which the work stopped,
+    and the numbers of short and raised rows.
     """
-    starts, thresholds, counts, sizes = held.starts, held.thresholds, held.counts, held.sizes
-    seen, last, scores, keys = held.seen, held.last, held.scores, held.keys
+    starts, thresholds, counts, sizes = buffers.starts, buffers.thresholds, buffers.counts, buffers.sizes
+    last_call, last_event, scores, keys = buffers.last_call, buffers.last_event, buffers.scores, buffers.keys
     messages, rows, _ = pairs
     part, parts, call = share
-    changed, earlier, lost, lost_scores, won, _, lost_ranks, _, used = events
+    changed, earlier, lost, lost_scores, gained, _, lost_ranks, _, used = events
     needy, higher = 0, 0
     for i in range(begin, len(rows)):
         row = rows[i]
@@ -198,13 +218,13 @@ def withdraw(
             if used[0] + end - at > len(changed):
                 return i, needy, higher
             for j in range(at, end):
-                event = chained(changed, earlier, used, seen, last, call, row)
+                event = chained(changed, earlier, used, last_call, last_event, call, row)
                 lost[event], lost_scores[event] = keys[start + j] >> SHIFT, scores[start + j]
-                lost_ranks[event], won[event] = j + 1, NONE
+                lost_ranks[event], gained[event] = j + 1, NONE
             short[needy] = row
             needy += 1
         else:
-            thresholds[row] = asked.thresholds[row] = scores[start + at - 1]
+            thresholds[row] = subscriptions.thresholds[row] = scores[start + at - 1]
             raised[higher] = row
             higher += 1
         counts[row] = at
@@ -213,36 +233,50 @@ def withdraw(
 
 @kernel
 def refill(
-    held: Held, asked: Asked, rows: NDArray[np.int32], wanted: NDArray[np.int32], ratio: float, best: Best
+    buffers: BufferTable,
+    subscriptions: SubscriptionTable,
+    rows: NDArray[np.int32],
+    wanted: NDArray[np.int32],
+    ratio: float,
+    best: BestMessages,
 ) -> None:
     """Fill buffers with the best messages of the window (Algorithm 2, lines 4 to 6).
 
-    The threshold is the score of the last of them or, where that is more, the share *ratio* of the k-th score.
+    θ is the score of the last of these messages or, if that is higher, *ratio* times the k-th score.
     """
     for i in range(len(rows)):
         row, count = rows[i], best.counts[i]
-        # With fewer than it asked for it has all that share a word with it: every newcomer that does is taken.
+        # Fewer than wanted are all the messages that share a word with it: every new one that does is a result.
         threshold = best.scores[i, count - 1] if count == wanted[i] else EVERYTHING
-        if ratio > 0.0 and count >= asked.sizes[row]:
-            threshold = max(threshold, ratio * best.scores[i, asked.sizes[row] - 1])
+        if ratio > 0.0 and count >= subscriptions.sizes[row]:
+            threshold = max(threshold, ratio * best.scores[i, subscriptions.sizes[row] - 1])
             while best.scores[i, count - 1] < threshold:
                 count -= 1
-        fill(held, row, best.scores[i], best.messages[i], count)
-        held.thresholds[row] = asked.thresholds[row] = threshold
+        fill(buffers, row, best.scores[i], best.messages[i], count)
+        buffers.thresholds[row] = subscriptions.thresholds[row] = threshold
 
 
 @kernel
-def gain(
-    held: Held,
+def log_gains(
+    buffers: BufferTable,
     rows: NDArray[np.int32],
     before: NDArray[np.int32],
     share: Share,
     events: Events,
     begin: int,
 ) -> Any:
-    """Write down what buffers that had too few results, *before* so many, have found; return where room ended."""
-    starts, counts, sizes, seen, last = held.starts, held.counts, held.sizes, held.seen, held.last
-    changed, earlier, lost, _, won, won_scores, _, won_ranks, used = events
+    """Log the new results of re-evaluated rows, which had ``before[i]`` results until then.
+
+    Stop if there is no room for the events of a row. Return the row at which the work stopped.
+    """
+    starts, counts, sizes, last_call, last_event = (
+        buffers.starts,
+        buffers.counts,
+        buffers.sizes,
+        buffers.last_call,
+        buffers.last_event,
+    )
+    changed, earlier, lost, _, gained, gained_scores, _, gained_ranks, used = events
     part, parts, call = share
     for i in range(begin, len(rows)):
         row = rows[i]
@@ -252,10 +286,10 @@ def gain(
         if used[0] + end - before[i] > len(changed):
             return i
         for at in range(before[i], end):
-            event = chained(changed, earlier, used, seen, last, call, row)
-            won[event], won_scores[event] = (
-                held.keys[starts[row] + at] >> SHIFT,
-                held.scores[starts[row] + at],
+            event = chained(changed, earlier, used, last_call, last_event, call, row)
+            gained[event], gained_scores[event] = (
+                buffers.keys[starts[row] + at] >> SHIFT,
+                buffers.scores[starts[row] + at],
             )
-            lost[event], won_ranks[event] = NONE, at + 1
+            lost[event], gained_ranks[event] = NONE, at + 1
     return len(rows)

@@ -34,21 +34,21 @@ class Weights:
             coding.words()[0].add(frequencies.words)
 
     def learn(self, codes: NDArray[np.int32]) -> None:
-        """Let every word have a weight."""
+        """Make sure that all of these codes have weights."""
         size = int(codes.max(initial=-1)) + 1
         if size > len(self.idf):
             self._weigh(size + size // 4)
 
     def coded(self, words: Sequence[Iterable[str]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return rows of words as codes: those that the text of a message would give."""
+        """Return rows of words as codes, normalised as the text of a message is."""
         if isinstance(words, str) or not isinstance(words, Sequence):
-            raise InputError(f"words must be a list of words for each subscription, not {shown(words)}")
+            raise InputError(f"words must be a list with the words of each subscription, not {shown(words)}")
         rows = [sorted(keywords(row)) for row in words]
         codes = self.coding.words()[0].add([word for row in rows for word in row])
         return offsets_of(np.array([len(row) for row in rows], np.int64)), codes
 
     def document(self) -> dict[str, Any]:
-        """Return what :meth:`restored` takes beside the arrays, in plain values."""
+        """Return the plain values that :meth:`restored` takes besides the arrays."""
         known = self.frequencies
         return {
             "coding": self.coding.document(),
@@ -58,7 +58,7 @@ class Weights:
             else {
                 "documents": known.documents,
                 "version": known.version,
-                "words": known.words is not None,  # they have the first codes
+                "words": known.words is not None,  # if so, they have the first codes
             },
         }
 
@@ -69,13 +69,13 @@ class Weights:
 
     @classmethod
     def restored(cls, document: dict[str, Any], arrays: Arrays) -> Weights:
-        """Return the weights that these came from."""
+        """Return the weights that these values and arrays were taken from."""
         weights = cls(Coding.restored(document["coding"], part_of(arrays, "coding")), None)
-        told = document["frequencies"]
-        if told is not None:
-            words = weights.coding.vocabulary if told["words"] else None
+        saved = document["frequencies"]
+        if saved is not None:
+            words = weights.coding.vocabulary if saved["words"] else None
             weights.frequencies = DocumentFrequencies.coded(
-                arrays["counts"], told["documents"], told["version"], words
+                arrays["counts"], saved["documents"], saved["version"], words
             )
         weights._weigh(document["codes"])
         return weights

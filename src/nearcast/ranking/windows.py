@@ -1,9 +1,12 @@
-"""Which messages are ranked: the last so many, or those of the last so many seconds (section 6.3).
+"""Windows: which messages are ranked, the last n or those of the last seconds.
 
-The window takes messages in the order in which they arrive, and they leave in this order. A message that is *late* (it
-says that it was published before one that has already come) counts as published with the newest one: nothing leaves
-the window before what arrived earlier, and the rank of a tie is the order of arrival. Only a message that another one
-under the same id replaces is *withdrawn* before its turn.
+Definition 3 and section 6.3 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over
+Sliding Window" (2017).
+
+Messages leave the window in the order in which they arrived. A *late* message, whose published_at is earlier than that
+of a message which has already arrived, counts as published at the time of the newest one. So nothing leaves before what
+arrived earlier, and ties are ranked by order of arrival. Only a message that is replaced under its id is *withdrawn*
+before its turn.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from nearcast.columns.parts import Arrays
     from nearcast.ranking.arrivals import Arrivals
 
-__all__ = ["CountWindow", "Messages", "Stored", "TimeWindow", "Window"]
+__all__ = ["CountWindow", "MessageTable", "Messages", "TimeWindow", "Window"]
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,13 @@ class CountWindow:
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size < 2**30:
             raise InputError(
-                f"a window holds a whole number of messages from 1 to {2**30 - 1:,}, not {shown(self.size)}"
+                f"a window must hold a whole number of messages from 1 to {2**30 - 1:,}, not {shown(self.size)}"
             )
 
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """The messages of the last *seconds*: one that was published at t is there until t + *seconds*, exclusive."""
+    """The messages of the last *seconds*: one published at t is in the window until just before t + *seconds*."""
 
     seconds: float
 
@@ -56,19 +59,19 @@ class TimeWindow:
             or not 1e-6 <= self.seconds < 1e12
         ):
             raise InputError(
-                f"a window lasts a number of seconds from a millionth to 10¹², not {shown(self.seconds)}"
+                f"a window must last a number of seconds from a millionth to 10¹², not {shown(self.seconds)}"
             )
 
     @property
     def microseconds(self) -> int:
-        """How long it lasts."""
+        """How long the window lasts, in microseconds."""
         return round(self.seconds * 1_000_000)
 
 
 Window = CountWindow | TimeWindow
 
 
-#: What is known of a message but its words: one cache line.
+#: A message without its words: one cache line.
 _RECORD = np.dtype(
     [
         ("places", np.float64, 3),
@@ -76,20 +79,21 @@ _RECORD = np.dtype(
         ("starts", np.int64),
         ("stops", np.int64),
         ("times", np.int64),
-        ("said", np.int64),
+        ("given_times", np.int64),
     ]
 )
 
 
-class Stored(NamedTuple):
-    """The messages in memory, as kernels see them; row 0 is message number ``base``."""
+class MessageTable(NamedTuple):
+    """The messages in memory, as kernels see them; row 0 is message number ``base``.
+
+    A message that was withdrawn stops where it starts: it has no words, so it shares none with any subscription.
+    """
 
     places: NDArray[np.float64]  # [rows, 3]
-    lengths: NDArray[np.float64]  # of the vectors of weights
+    lengths: NDArray[np.float64]  # of the vectors of word weights
     starts: NDArray[np.int64]  # into the words
-    stops: NDArray[
-        np.int64
-    ]  # the same as the start, once the message is withdrawn: it shares no word with anybody
+    stops: NDArray[np.int64]
     words: NDArray[np.int32]
     base: int
 
@@ -97,14 +101,14 @@ class Stored(NamedTuple):
 class Messages:
     """The messages of a window, numbered from 0 in the order of their arrival.
 
-    ``first`` is the number of the oldest that is in the window, ``end`` that of the next to come, ``newest`` the latest
-    time of any that has come.
+    ``first`` is the number of the oldest message in the window, ``end`` that of the next one to arrive, and ``newest``
+    the latest time of any message that has arrived.
     """
 
     def __init__(self) -> None:
         self.first = self.end = 0
         self.newest = int(NOT_GIVEN)
-        self.gaps = 0  # messages from first to end that were withdrawn
+        self.gaps = 0  # how many messages from first to end were withdrawn
         self._ids = GrowableArray(np.empty(0, np.int64), borrowed=False)
         self._base = 0
         self._table = GrowableArray(np.empty(0, _RECORD), borrowed=False)
@@ -116,40 +120,40 @@ class Messages:
 
     @property
     def nbytes(self) -> int:
-        """Memory."""
+        """Memory in bytes."""
         return sum(part.nbytes for part in (self._table, self._withdrawn, self._words, self._ids))
 
     @property
-    def stored(self) -> Stored:
+    def table(self) -> MessageTable:
         """The arrays, for kernels."""
         places, lengths, starts, stops, _, _ = self._table.columns()
-        return Stored(places, lengths, starts, stops, self._words.values, self._base)
+        return MessageTable(places, lengths, starts, stops, self._words.values, self._base)
 
     @property
     def times(self) -> NDArray[np.int64]:
-        """When each of :attr:`stored` counts as published: ascending."""
+        """When each message of :attr:`table` counts as published, ascending."""
         times: NDArray[np.int64] = self._table.columns()[4]
         return times
 
     @property
-    def said(self) -> NDArray[np.int64]:
-        """When each of :attr:`stored` says that it was published; NOT_GIVEN where it does not."""
-        said: NDArray[np.int64] = self._table.columns()[5]
-        return said
+    def given_times(self) -> NDArray[np.int64]:
+        """The published_at of each message of :attr:`table`, or NOT_GIVEN."""
+        given_times: NDArray[np.int64] = self._table.columns()[5]
+        return given_times
 
     @property
     def withdrawn(self) -> NDArray[np.bool_]:
-        """Which of :attr:`stored` were withdrawn."""
+        """Which messages of :attr:`table` were withdrawn."""
         return self._withdrawn.values
 
     @property
     def lengths(self) -> NDArray[np.float64]:
-        """The lengths of the vectors of those that are in the window."""
+        """The lengths of the vectors of the messages in the window."""
         lengths: NDArray[np.float64] = self._table.values["lengths"][self.first - self._base :]
         return lengths
 
     def append(self, new: Arrivals, lengths: NDArray[np.float64], part: slice) -> None:
-        """Take a part of *new* messages, whose vectors have these *lengths*."""
+        """Append a part of *new* messages, whose vectors have these *lengths*."""
         ids = new.ids[part]
         self._ids.extend(ids)
         offsets = new.offsets[part.start : part.stop + 1]
@@ -158,7 +162,7 @@ class Messages:
         table["starts"] = offsets[:-1] - offsets[0] + len(self._words.values)
         table["stops"] = offsets[1:] - offsets[0] + len(self._words.values)
         table["times"] = np.maximum.accumulate(np.maximum(new.times[part], self.newest))
-        table["said"] = new.said[part]
+        table["given_times"] = new.given_times[part]
         self._table.extend(table)
         self._withdrawn.fill(len(ids), value=False)
         self._words.extend(new.words[offsets[0] : offsets[-1]])
@@ -166,14 +170,14 @@ class Messages:
         self.newest = int(table["times"][-1])
 
     def withdraw(self, numbers: NDArray[np.int64]) -> None:
-        """Take messages of the window out of it before their turn."""
+        """Remove messages from the window before their turn."""
         rows = numbers - self._base
         self._withdrawn.values[rows] = True
         self._table.values["stops"][rows] = self._table.values["starts"][rows]
         self.gaps += len(numbers)
 
     def leave(self, number: int) -> int:
-        """Let the messages before *number* leave; return how many these are."""
+        """Let the messages before *number* leave the window; return how many did."""
         before = len(self)
         self.gaps -= int(
             np.count_nonzero(self._withdrawn.values[self.first - self._base : number - self._base])
@@ -182,34 +186,34 @@ class Messages:
         return before - len(self)
 
     def before(self, time: int) -> int:
-        """Return the number of the first message that was published at *time* or later."""
+        """Return the number of the first message published at *time* or later."""
         return self._base + int(np.searchsorted(self._table.values["times"], max(time, int(NOT_GIVEN))))
 
     def last(self, count: int) -> int:
-        """Return the number from which on the window has *count* messages, or that of the oldest where it has fewer."""
+        """Return the number of the oldest of the last *count* messages of the window, or of all if it has fewer."""
         if self.gaps == 0:
             return max(self.first, self.end - count)
         return self.first + int(_passed(self._withdrawn.values[self.first - self._base :], len(self) - count))
 
     def ids(self, numbers: NDArray[np.int64], words: pa.Array | None) -> IdColumn:
-        """Return the ids of messages that were there since the last :meth:`tidy`.
+        """Return the ids of messages that were in the window since the last :meth:`tidy`.
 
-        *words* are the names by code, None where ids are integers.
+        *words* are the strings by code, or None where ids are integers.
         """
         rows = numbers - self._base
         return IdColumn(rows, self._ids.values) if words is None else IdColumn(self._ids.values[rows], words)
 
     def is_withdrawn(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which messages were withdrawn, of those that were there since the last :meth:`tidy`."""
+        """Return which messages were withdrawn; they must have been in the window since the last :meth:`tidy`."""
         withdrawn: NDArray[np.bool_] = self._withdrawn.values[numbers - self._base]
         return withdrawn
 
     def recode(self, codes: NDArray[np.int64]) -> None:
-        """Learn the new *codes* of names by the old ones."""
+        """Recode string ids: old code i becomes ``codes[i]``."""
         self._ids = GrowableArray(codes[self._ids.values], borrowed=False)
 
     def tidy(self) -> None:
-        """Free the memory of messages that have left, when they are more than the others."""
+        """Free the memory of messages that have left the window, once they outnumber the others."""
         gone = self.first - self._base
         if gone > self.end - self.first + 1024:
             table = self._table.values[gone:].copy()
@@ -220,9 +224,9 @@ class Messages:
             self._hold(table, self._words.values[cut:].copy(), withdrawn, ids, self.first)
 
     def close_gaps(self) -> NDArray[np.int64]:
-        """Give the messages of the window other numbers, with none missing between them; the last keeps its own.
+        """Renumber the messages of the window so that no numbers are missing; the last message keeps its number.
 
-        Return the new numbers by the old ones, counted from ``first``; -1 for those that were withdrawn.
+        Return the new numbers: old number ``first`` + i becomes entry i, which is -1 if the message was withdrawn.
         """
         gone = self.first - self._base
         there = np.flatnonzero(~self._withdrawn.values[gone:])
@@ -249,7 +253,7 @@ class Messages:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Take the messages that these arrays came from."""
+        """Become the messages that these arrays were taken from."""
         self.first, self.end, self.newest, base = arrays["span"].tolist()
         table = arrays["table"].view(_RECORD)
         self._hold(table, arrays["words"], arrays["withdrawn"], arrays["ids"], base)
@@ -263,7 +267,7 @@ class Messages:
         ids: NDArray[Any],
         base: int,
     ) -> None:
-        """Have these messages in memory; the first of them is number *base*."""
+        """Hold these messages in memory; the first one has number *base*."""
         self._table = GrowableArray(table, borrowed=False)
         self._words = GrowableArray(words, borrowed=False)
         self._withdrawn = GrowableArray(withdrawn, borrowed=False)
@@ -273,7 +277,7 @@ class Messages:
 
 @kernel
 def _passed(withdrawn: NDArray[np.bool_], count: int) -> Any:
-    """Return how many messages one passes, the oldest first, until *count* that were not withdrawn are behind."""
+    """Return how many of the oldest messages contain *count* that were not withdrawn."""
     at = 0
     while count > 0:
         count -= not withdrawn[at]

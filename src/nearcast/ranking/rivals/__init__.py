@@ -1,1 +1,1 @@
-"""What the paper measures against: same interface, same tests, for benchmarks."""
+"""The competitors that the paper measures against, with the same interface and tests, for benchmarks."""

@@ -1,11 +1,13 @@
-"""CIQ: the covering-cell index of Chen et al. ([12] in the paper, Figure 2), without its decay of time.
+"""CIQ: the covering-cell index of Chen et al. ([12] in the paper), without its time decay.
 
-A quadtree divides the space. A subscription is put into cells that together cover all of it: those around its place are
-small, those far away are large. For each cell it has a bound, MinT: the least textual similarity that a message in this
-cell must have. A message goes down the tree to its place, and in each cell on the way the inverted file, ordered by
-subscription, is read document at a time: what reaches its MinT is verified.
+Described in section 2.2 and Figure 2 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe
+Over Sliding Window" (2017). A quadtree divides the space. Each subscription is assigned to cells that together cover
+the whole space: small ones around its place, large ones far away. For each of them it has a textual bound, MinT: the
+least textual similarity that a message in the cell must have. A message walks down the tree to its place. In each cell
+on the way, it reads the inverted file, which is ordered by subscription, document at a time, and verifies the
+subscriptions whose MinT it reaches.
 
-In space of three dimensions the tree has eight children instead of four; in the plane half of them are empty.
+On the globe, in three dimensions, a cell has eight children instead of four.
 """
 
 from __future__ import annotations
@@ -18,34 +20,34 @@ import numpy as np
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.ranking.finder import PAIRS, wider
-from nearcast.ranking.laid import Laid
 from nearcast.ranking.scoring import Metric, score
+from nearcast.ranking.static import StaticFinder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.ranking.subscribers import Asked
-    from nearcast.ranking.windows import Stored
+    from nearcast.ranking.subscribers import SubscriptionTable
+    from nearcast.ranking.windows import MessageTable
 
 __all__ = ["CIQ"]
 
 
 class _Index(NamedTuple):
-    """Cells by their number, inverted files by cell and word."""
+    """The inverted files of all cells, by cell and word."""
 
-    origin: NDArray[np.float64]  # the corner of the space, and its extent: [4]
-    keys: NDArray[np.int64]  # (cell, word) of each list, ascending
+    origin: NDArray[np.float64]  # [4]: the lowest corner of the space, and its extent
+    keys: NDArray[np.int64]  # cell and word of each list, ascending
     lists: NDArray[np.int64]  # [lists + 1]
-    covers: NDArray[np.int64]  # of each posting: the pair of subscription and cell
-    owners: NDArray[np.int32]  # of each pair, ascending in a cell
+    covers: NDArray[np.int64]  # the pair (subscription, cell) of each posting
+    owners: NDArray[np.int32]  # the subscription of each pair, ascending within a cell
     bounds: NDArray[np.float64]  # MinT of each pair
-    nearest: NDArray[np.float64]  # of each pair: how near a message in the cell can be
+    nearest: NDArray[np.float64]  # the largest SSim of a message in the cell, for each pair
     pairs: NDArray[np.int64]  # [rows + 1] into pair_of
     pair_of: NDArray[np.int64]
 
 
-class CIQ(Laid):
-    """Covering cells and document at a time; see the module."""
+class CIQ(StaticFinder):
+    """Covering cells, read document at a time; see the module."""
 
     name = "ciq"
 
@@ -55,11 +57,13 @@ class CIQ(Laid):
 
     @property
     def nbytes(self) -> int:
-        """Memory."""
+        """Memory in bytes."""
         return 0 if self._index is None else sum(array.nbytes for array in self._index)
 
-    def _lay_out(self, asked: Asked, rows: NDArray[np.int32], idf: NDArray[np.float64]) -> None:
-        places = asked.places * self._scale
+    def _lay_out(
+        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+    ) -> None:
+        places = subscriptions.places * self._scale
         low = places[rows].min(axis=0, initial=np.inf)
         extent = float((places[rows].max(axis=0, initial=-np.inf) - low).max(initial=0.0)) or 1.0
         origin = np.array([*low, extent * (1 + 1e-9)])
@@ -70,13 +74,13 @@ class CIQ(Laid):
         order = np.lexsort((owners, cells))
         cells, nearest, owners = cells[order], nearest[order], owners[order]
         by_row = np.argsort(owners, kind="stable")
-        counts = asked.counts[owners].astype(np.int64)
-        picks = np.repeat(asked.starts[owners] - (np.cumsum(counts) - counts), counts) + np.arange(
+        counts = subscriptions.counts[owners].astype(np.int64)
+        picks = np.repeat(subscriptions.starts[owners] - (np.cumsum(counts) - counts), counts) + np.arange(
             counts.sum()
         )
         covers = np.repeat(np.arange(len(owners)), counts)
-        keys = cells[covers] * (2**31) + asked.words[picks]
-        order = np.argsort(keys, kind="stable")  # in a list by pair, hence by subscription
+        keys = cells[covers] * (2**31) + subscriptions.words[picks]
+        order = np.argsort(keys, kind="stable")  # within a list by pair, and so by subscription
         keys, covers = keys[order], covers[order]
         firsts = np.flatnonzero(np.diff(keys, prepend=-1))
         self._index = _Index(
@@ -87,19 +91,19 @@ class CIQ(Laid):
             owners,
             np.empty(len(owners)),
             nearest,
-            np.searchsorted(owners[by_row], np.arange(asked.rows + 1)),
+            np.searchsorted(owners[by_row], np.arange(subscriptions.rows + 1)),
             by_row,
         )
-        _bound(self._index, asked, rows)
+        _bound(self._index, subscriptions, rows)
 
-    def _retune(self, asked: Asked, rows: NDArray[np.int32]) -> None:
+    def _retune(self, subscriptions: SubscriptionTable, rows: NDArray[np.int32]) -> None:
         if self._index is not None:
-            _bound(self._index, asked, rows)
+            _bound(self._index, subscriptions, rows)
 
     def _search(
         self,
-        asked: Asked,
-        stored: Stored,
+        subscriptions: SubscriptionTable,
+        messages: MessageTable,
         begin: int,
         end: int,
         idf: NDArray[np.float64],
@@ -112,8 +116,8 @@ class CIQ(Laid):
         found: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]] = _search(
             self._index,
             self._inside,
-            asked,
-            stored,
+            subscriptions,
+            messages,
             begin,
             end,
             idf,
@@ -128,7 +132,7 @@ class CIQ(Laid):
 
 @kernel
 def _child(origin: NDArray[np.float64], place: NDArray[np.float64], axes: int, depth: int) -> Any:
-    """Return the number of the cell of a given depth that a place is in; a place outside is moved to the border."""
+    """Return the cell of a given depth that contains a place; a place outside the space is moved to its border."""
     code = np.int64(0)
     for axis in range(axes):
         cell = int((place[axis] - origin[axis]) / origin[3] * (1 << depth))
@@ -139,7 +143,7 @@ def _child(origin: NDArray[np.float64], place: NDArray[np.float64], axes: int, d
 
 @kernel
 def _distance(origin: NDArray[np.float64], place: NDArray[np.float64], axes: int, code: int) -> Any:
-    """Return the distance from a place to a cell; a cell at the border of the space goes on for ever."""
+    """Return the distance from a place to a cell; cells at the border of the space extend to infinity."""
     depth = code >> 24
     width = origin[3] / (1 << depth)
     squared = 0.0
@@ -161,7 +165,7 @@ def _cover(
     levels: int,
     most: int,
 ) -> Any:
-    """Divide the cell that holds a subscription again and again: its siblings stay, large ones far away."""
+    """Cover the space for each row: divide the cell that contains it again and again, and keep the siblings."""
     cells, nearest = np.empty(len(rows) * most, np.int64), np.empty(len(rows) * most)
     at = 0
     for row in rows:
@@ -181,13 +185,13 @@ def _cover(
 
 
 @kernel
-def _bound(index: _Index, asked: Asked, rows: NDArray[np.int32]) -> None:
-    """Compute MinT of rows in each of their cells (Lemma 1 with the nearest place of the cell)."""
+def _bound(index: _Index, subscriptions: SubscriptionTable, rows: NDArray[np.int32]) -> None:
+    """Compute MinT of rows in each of their cells: λ_T of Equation 2, with the nearest place of the cell."""
     for row in rows:
-        alpha = asked.alphas[row]
+        alpha = subscriptions.alphas[row]
         for i in range(index.pairs[row], index.pairs[row + 1]):
             pair = index.pair_of[i]
-            gap = asked.thresholds[row] - alpha * index.nearest[pair] - 1e-9
+            gap = subscriptions.thresholds[row] - alpha * index.nearest[pair] - 1e-9
             index.bounds[pair] = (
                 gap / (1.0 - alpha) if gap > 0.0 and alpha < 1.0 else (np.inf if gap > 0.0 else 0.0)
             )
@@ -197,8 +201,8 @@ def _bound(index: _Index, asked: Asked, rows: NDArray[np.int32]) -> None:
 def _search(
     index: _Index,
     inside: NDArray[np.bool_],
-    asked: Asked,
-    stored: Stored,
+    subscriptions: SubscriptionTable,
+    messages: MessageTable,
     begin: int,
     end: int,
     idf: NDArray[np.float64],
@@ -214,21 +218,21 @@ def _search(
     place = np.empty(3)
     found, done = 0, 0
     while done < end - begin and found < room:
-        m = begin + done - stored.base
-        low, high = stored.starts[m], stored.stops[m]
+        m = begin + done - messages.base
+        low, high = messages.starts[m], messages.stops[m]
         cursors, ends = np.empty(high - low, np.int64), np.empty(high - low, np.int64)
         weights = np.empty(high - low)
         for axis in range(3):
-            place[axis] = stored.places[m, axis] * scale
+            place[axis] = messages.places[m, axis] * scale
         for depth in range(1, config.RANKING_CIQ_LEVELS + 1):
             cell = _child(index.origin, place, axes, depth)
             open_ = 0
             for i in range(low, high):
-                key = cell * np.int64(2**31) + stored.words[i]
+                key = cell * np.int64(2**31) + messages.words[i]
                 at = np.searchsorted(keys, key)
                 if at < len(keys) and keys[at] == key:
                     cursors[open_], ends[open_] = lists[at], lists[at + 1]
-                    weights[open_] = idf[stored.words[i]] * idf[stored.words[i]]
+                    weights[open_] = idf[messages.words[i]] * idf[messages.words[i]]
                     open_ += 1
             counters[0] += 1
             while open_ > 0:
@@ -249,13 +253,13 @@ def _search(
                     i += 1
                 row = owners[pair]
                 if (
-                    total < bounds[pair] * asked.lengths[row] * stored.lengths[m] * (1.0 - 1e-12)
+                    total < bounds[pair] * subscriptions.lengths[row] * messages.lengths[m] * (1.0 - 1e-12)
                     or not inside[row]
                 ):
                     continue
                 counters[3] += 1
-                value, rarest = score(asked, row, stored, m, idf, metric)
-                if rarest >= 0 and value >= asked.thresholds[row]:
+                value, rarest = score(subscriptions, row, messages, m, idf, metric)
+                if rarest >= 0 and value >= subscriptions.thresholds[row]:
                     if found == len(out_rows):
                         out_rows, out_scores = wider(out_rows, found + 1), wider(out_scores, found + 1)
                     out_rows[found], out_scores[found] = row, value

@@ -1,4 +1,7 @@
-"""Buffers of the rivals: kmax (Yi et al., [41] in the paper) and Skyband (Mouratidis et al., [29])."""
+"""The buffers that the paper compares with (section 6.1): kmax of Yi et al. [41] and Skyband of Mouratidis et al. [29].
+
+The paper is Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over Sliding Window" (2017).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ __all__ = ["KMax", "Skyband"]
 
 @dataclass(frozen=True)
 class KMax(Policy):
-    """The best k' messages, k <= k' <= kmax: filled to kmax, one less with each that leaves, no dominance."""
+    """The best k' messages, k <= k' <= kmax: filled up to kmax, one less with each that leaves, without dominance."""
 
     name = "kmax"
-    times: float = config.RANKING_KMAX  # kmax, in units of k
+    times: float = config.RANKING_KMAX  # kmax in units of k
 
     def wanted(self, k: int) -> int:
         """Return kmax."""
@@ -26,33 +29,33 @@ class KMax(Policy):
         return self.wanted(k)
 
     def dominators(self, k: int) -> int:
-        """Return more than there can be."""
+        """Return a number that is never reached."""
         return 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Skyband(Policy):
-    """The k-skyband of the messages that reach a share of the k-th score at the last re-evaluation.
+    """The k-skyband of the messages that reach a *share* of the k-th score of the last re-evaluation.
 
-    Where many do (a subscription to whatever is near), θ is the score of the best of these at which there are enough:
-    in the middle of a city a twentieth of the score is a thousand messages.
+    Where more than :meth:`wanted` messages reach it, θ is the score of the last wanted one instead: for a subscription
+    in the middle of a city that asks for whatever is near, a thousand messages lie within a twentieth of the score.
     """
 
     name = "skyband"
     share: float = config.RANKING_SKYBAND
 
     def wanted(self, k: int) -> int:
-        """Return how many are enough."""
+        """Return the most messages that a re-evaluation asks for."""
         return round(config.RANKING_SKYBAND_WANTED * k)
 
     def limit(self, k: int) -> int:
-        """Return more than there can be."""
+        """Return a number that is never reached."""
         return 2**31 - 2
 
     def room(self, k: int) -> int:
-        """Return room for as many."""
+        """Return room for the wanted messages."""
         return self.wanted(k)
 
     def ratio(self) -> float:
-        """Return the share of the k-th score that is the threshold."""
+        """Return θ as a share of the k-th score."""
         return self.share

@@ -1,8 +1,8 @@
-"""A message under an id that is there already.
+"""The ids of messages, and what happens when an id is published again.
 
-The same content (place, words, and the time of publication that it gives) under the same id is no news: nothing
-happens. Other content replaces it: what was there is withdrawn, and the message arrives like any other. An id whose
-message has left the window is free.
+The same content (place, words and published_at) under the same id changes nothing. Other content replaces the earlier
+message: that one is withdrawn, and the new one arrives like any other. Once a message has left the window, its id is
+free.
 """
 
 from __future__ import annotations
@@ -31,54 +31,52 @@ if TYPE_CHECKING:
     from nearcast.ranking.arrivals import Arrivals
     from nearcast.ranking.windows import Messages, Window
 
-__all__ = ["Bearers"]
+__all__ = ["MessageIds"]
 
 
 class _Content(NamedTuple):
-    """What messages say."""
+    """The content of messages."""
 
     places: NDArray[np.float64]  # [messages, 3]
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
     words: NDArray[np.int32]
-    said: NDArray[np.int64]
+    given_times: NDArray[np.int64]
 
 
-class Bearers(TypedIds):
-    """Which message of the window bears an id. Messages that came without an id bear none."""
+class MessageIds(TypedIds):
+    """Which message of the window has which id. Messages that came without ids are not in it."""
 
     def __init__(self, kind: pa.DataType | None = None) -> None:
         super().__init__("message", kind)
         self._codes = Vocabulary()
-        self._numbers = GrowableArray(
-            np.empty(0, np.int64), borrowed=False
-        )  # by code: the last to bear the id
+        # By the code of an id: the number of the last message that had it.
+        self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False)
 
     @property
     def nbytes(self) -> int:
-        """Memory."""
+        """Memory in bytes."""
         return self._codes.nbytes + self._numbers.nbytes
 
     def arriving(
         self, new: Arrivals, messages: Messages, window: Window
     ) -> tuple[Arrivals, NDArray[np.int64]]:
-        """Return which of *new* messages are to arrive, and the numbers of those in the window that they replace.
+        """Return the *new* messages that arrive, and the numbers of the messages in the window that they replace.
 
-        What the window holds afterwards is what it would hold if they came one by one. A new message that another one
-        of them replaces is left out.
+        The window ends up as if they had come one by one. A new message that another new one replaces is left out.
         """
         codes = new.codes
         assert codes is not None, "messages without ids replace nothing"
-        stored, new = messages.stored, replace(new, times=new.times.copy())
+        table, new = messages.table, replace(new, times=new.times.copy())
         arriving, replaced = np.zeros(len(new), np.bool_), np.empty(len(new), np.int64)
         count = _settle(
-            _Content(stored.places, stored.starts, stored.stops, stored.words, messages.said),
+            _Content(table.places, table.starts, table.stops, table.words, messages.given_times),
             messages.times,
             messages.withdrawn,
-            _Span(stored.base, messages.first, messages.end, len(messages), messages.newest),
+            _Span(table.base, messages.first, messages.end, len(messages), messages.newest),
             window.size if isinstance(window, CountWindow) else NEVER,
             -1 if isinstance(window, CountWindow) else window.microseconds,
-            _Content(new.places, new.offsets[:-1], new.offsets[1:], new.words, new.said),
+            _Content(new.places, new.offsets[:-1], new.offsets[1:], new.words, new.given_times),
             new.times,
             codes,
             self._numbers.values,
@@ -92,7 +90,7 @@ class Bearers(TypedIds):
         return new, replaced[:count]
 
     def tidy(self, messages: Messages) -> None:
-        """Forget the ids of messages that have left, when they are more than the others."""
+        """Forget the ids of messages that have left the window, once they outnumber the others."""
         if len(self._codes) > 2 * len(messages) + config.RANKING_GAPS:
             there = np.flatnonzero(self._numbers.values >= messages.first)
             if self.words is not None:
@@ -103,7 +101,7 @@ class Bearers(TypedIds):
             self._numbers = GrowableArray(self._numbers.values[there], borrowed=False)
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
-        """Learn the new *numbers* of messages by the old ones, counted from *first*."""
+        """Renumber messages: old number *first* + i becomes ``numbers[i]``."""
         there = self._numbers.values >= first
         self._numbers.values[~there] = -1
         self._numbers.values[there] = numbers[self._numbers.values[there] - first]
@@ -113,20 +111,20 @@ class Bearers(TypedIds):
         return {"numbers": self._numbers.values, **nested(codes=self._codes.arrays())}
 
     def restore(self, kind: str | None, arrays: Arrays) -> None:
-        """Take the ids that these arrays came from, of this :attr:`kind_name`."""
+        """Become the ids that these arrays were taken from, of this :attr:`kind_name`."""
         self._kind = kind_named(kind)
         self._codes = Vocabulary.from_arrays(part_of(arrays, "codes"))
         self._numbers = GrowableArray(arrays["numbers"], borrowed=False)
 
     @property
     def words(self) -> pa.Array | None:
-        """The names by code; None where ids are integers."""
+        """The strings by code; None where ids are integers."""
         return None if self.kind == pa.int64() else self._codes.words
 
     def coded(self, batch: MessageBatch) -> NDArray[np.int32] | None:
-        """Return a code for the id of each message, with a place among the numbers; None for messages without ids.
+        """Return a code for the id of each message, or None for messages without ids.
 
-        Raise where ids are of another type than those before them; what has no id is called by an integer.
+        Raise if the ids are of another type than earlier ones. Messages without ids are called by integers.
         """
         if batch.ids is None:
             if len(batch) and self.kind == pa.large_string():
@@ -142,13 +140,13 @@ class Bearers(TypedIds):
 
 
 class _Span(NamedTuple):
-    """Which messages are in the window."""
+    """Which messages are in memory and in the window."""
 
-    base: int  # the first in memory
-    first: int
-    end: int
-    there: int  # how many
-    newest: int
+    base: int  # the first message in memory
+    first: int  # the first message in the window
+    end: int  # the number of the next message
+    there: int  # how many messages the window has
+    newest: int  # the latest time
 
 
 @kernel
@@ -166,10 +164,11 @@ def _settle(
     arriving: NDArray[np.bool_],
     replaced: NDArray[np.int64],
 ) -> Any:
-    """Let *new* messages come one by one into a window of so many messages, lasting so many microseconds (-1: ever).
+    """Play the arrival of *new* messages one by one, and see which of them replace others.
 
-    Mark those that are *arriving* and not replaced by another one, with the *times* that they count as published at,
-    and write the numbers of those in the window that they have *replaced*; return how many these are.
+    The window has at most *size* messages and lasts *lasting* microseconds, or for ever if that is -1. Mark the
+    messages that are *arriving* and are not replaced by another new one, set the *times* at which they count as
+    published, and write the numbers of the messages in the window that they have *replaced*. Return how many these are.
     """
     base, first, end, there, newest = span
     gone = 0
@@ -206,8 +205,11 @@ def _settle(
 
 @kernel
 def _same(one: _Content, i: int, other: _Content, j: int) -> Any:
-    """Say whether a message and another one have the same content."""
-    if one.said[i] != other.said[j] or one.stops[i] - one.starts[i] != other.stops[j] - other.starts[j]:
+    """Return whether two messages have the same content."""
+    if (
+        one.given_times[i] != other.given_times[j]
+        or one.stops[i] - one.starts[i] != other.stops[j] - other.starts[j]
+    ):
         return False
     for axis in range(3):
         if one.places[i, axis] != other.places[j, axis]:

@@ -1,4 +1,4 @@
-"""The search in a segment of the message index: which of its messages are best for a subscription."""
+"""The search in one segment of the message index: it finds the best messages for a subscription."""
 
 from __future__ import annotations
 
@@ -16,33 +16,38 @@ from nearcast.ranking.scoring import Metric, score, tail_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.ranking.subscribers import Asked
-    from nearcast.ranking.windows import Stored
+    from nearcast.ranking.subscribers import SubscriptionTable
+    from nearcast.ranking.windows import MessageTable
 
-__all__ = ["Best", "Segment", "scan", "search", "slot_of"]
+__all__ = ["BestMessages", "Segment", "scan", "search", "slot_of"]
 
 BLOCK = config.RANKING_SEGMENT_BLOCK
-FIRST = 4  # blocks that are looked at before the others are put in order
+FIRST = 4  # blocks that are searched before the others are sorted
 
 
 class Segment(NamedTuple):
-    """Messages *begin* to *end*, by words and places."""
+    """The messages *begin* to *end*: a list for each word, in blocks of messages that lie close together."""
 
     begin: int
     end: int
-    slots: NDArray[np.int32]  # a hash table of lists, -1 where empty
-    words: NDArray[np.int32]  # of each list
+    slots: NDArray[np.int32]  # a hash table from words to lists, -1 where empty
+    words: NDArray[np.int32]  # the word of each list
     lists: NDArray[np.int64]  # [lists + 1] into the blocks
     boxes: NDArray[np.float32]  # [6, blocks]
-    heaviest: NDArray[np.float32]  # 1 / length, the largest in the block
+    heaviest: NDArray[np.float32]  # the largest weight in each block
     starts: NDArray[np.int64]  # [blocks + 1] into the postings
-    numbers: NDArray[np.int32]  # of messages, counted from begin
+    numbers: NDArray[np.int32]  # message numbers, counted from begin
     places: NDArray[np.float32]  # [3, postings]
-    weights: NDArray[np.float32]  # 1 / length
+    weights: NDArray[np.float32]  # 1 / length of the message's vector
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        return sum(part.nbytes for part in self if isinstance(part, np.ndarray))
 
 
-class Best(NamedTuple):
-    """The best messages for each of several subscriptions, best first."""
+class BestMessages(NamedTuple):
+    """The best messages for each of several queries, best first."""
 
     scores: NDArray[np.float64]  # [queries, most]
     messages: NDArray[np.int64]
@@ -50,7 +55,7 @@ class Best(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """A subscription, in single precision: where it is, α, and (1 - α) / length."""
+    """A subscription in single precision: its place, α, and (1 - α) / length of its vector."""
 
     x: np.float32
     y: np.float32
@@ -61,13 +66,13 @@ class _Query(NamedTuple):
 
 @kernel
 def slot_of(word: int, mask: int) -> Any:
-    """Return where in a hash table the search for a word begins."""
+    """Return the slot of a hash table at which the search for a word begins."""
     return np.int64((np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
 
 
 @kernel
-def _keep(best: Best, query: int, wanted: int, value: float, number: int) -> None:
-    """Put a message among the best of a query, if it is one of them."""
+def _keep(best: BestMessages, query: int, wanted: int, value: float, number: int) -> None:
+    """Insert a message among the best of a query if it is one of them."""
     scores, messages = best.scores, best.messages
     count = best.counts[query]
     if count == wanted:
@@ -88,20 +93,20 @@ def _keep(best: Best, query: int, wanted: int, value: float, number: int) -> Non
 
 @kernel
 def scan(
-    asked: Asked,
+    subscriptions: SubscriptionTable,
     rows: NDArray[np.int32],
     wanted: NDArray[np.int32],
-    stored: Stored,
+    messages: MessageTable,
     idf: NDArray[np.float64],
     metric: Metric,
     begin: int,
     end: int,
-    best: Best,
+    best: BestMessages,
 ) -> None:
-    """Look at each of the messages that are in no segment yet."""
+    """Score every message from *begin* to *end*: those that are in no segment yet."""
     for query in range(len(rows)):
         for number in range(begin, end):
-            value, rarest = score(asked, rows[query], stored, number - stored.base, idf, metric)
+            value, rarest = score(subscriptions, rows[query], messages, number - messages.base, idf, metric)
             if rarest >= 0:
                 _keep(best, query, wanted[query], value, number)
 
@@ -116,7 +121,7 @@ def _bounds(
     tail: float,
     out: NDArray[np.float32],
 ) -> None:
-    """Write the best score that the messages of each block of a list can have."""
+    """Write an upper bound on the scores of the messages in each block of a list."""
     x0, y0, z0 = boxes[0, low:high], boxes[1, low:high], boxes[2, low:high]
     x1, y1, z1 = boxes[3, low:high], boxes[4, low:high], boxes[5, low:high]
     weights = heaviest[low:high]
@@ -141,7 +146,7 @@ def _posting_bounds(
     tail: float,
     out: NDArray[np.float32],
 ) -> None:
-    """Write the best score that each message of a block can have."""
+    """Write an upper bound on the score of each message in a block."""
     xs, ys, zs, mine = places[0, low:high], places[1, low:high], places[2, low:high], weights[low:high]
     x, y, z, alpha, share = query
     zero, one = np.float32(0.0), np.float32(1.0)
@@ -153,8 +158,8 @@ def _posting_bounds(
 
 
 @kernel
-def _floor(best: Best, number: int, wanted: int, metric: Metric) -> Any:
-    """Return the score that a message must have to be among the best of a query, less what rounding may cost."""
+def _floor(best: BestMessages, number: int, wanted: int, metric: Metric) -> Any:
+    """Return the score that a message needs to be among the best of a query, lowered by the rounding error."""
     if best.counts[number] < wanted:
         return np.float32(-1.0)
     return np.float32(best.scores[number, wanted - 1] - metric.slack)
@@ -167,19 +172,19 @@ def _look(
     word: int,
     tail: float,
     query: _Query,
-    asked: Asked,
+    subscriptions: SubscriptionTable,
     row: int,
-    stored: Stored,
+    messages: MessageTable,
     idf: NDArray[np.float64],
     metric: Metric,
     first: int,
-    best: Best,
+    best: BestMessages,
     number: int,
     wanted: int,
     bounds: NDArray[np.float32],
     picks: NDArray[np.int64],
 ) -> None:
-    """Let the messages of a block compete, but those that another of their words finds."""
+    """Score the messages of a block, except those that a rarer common word finds."""
     low, high = segment.starts[block], segment.starts[block + 1]
     _posting_bounds(segment.places, segment.weights, low, high, query, tail, bounds)
     floor = _floor(best, number, wanted, metric)
@@ -189,15 +194,15 @@ def _look(
         picks[count] = i
         count += (bounds[i] >= floor) & (message >= first)
     for k in range(count):
-        m = segment.begin + segment.numbers[low + picks[k]] - stored.base
-        prefetch(stored.places, m)
+        m = segment.begin + segment.numbers[low + picks[k]] - messages.base
+        prefetch(messages.places, m)
     for k in range(count):
-        m = segment.begin + segment.numbers[low + picks[k]] - stored.base
-        prefetch(stored.words, stored.starts[m])
+        m = segment.begin + segment.numbers[low + picks[k]] - messages.base
+        prefetch(messages.words, messages.starts[m])
     for k in range(count):
         if bounds[picks[k]] >= _floor(best, number, wanted, metric):
             message = segment.begin + segment.numbers[low + picks[k]]
-            value, rarest = score(asked, row, stored, message - stored.base, idf, metric)
+            value, rarest = score(subscriptions, row, messages, message - messages.base, idf, metric)
             if rarest == word:
                 _keep(best, number, wanted, value, message)
 
@@ -205,20 +210,20 @@ def _look(
 @kernel
 def search(
     segment: Segment,
-    asked: Asked,
+    subscriptions: SubscriptionTable,
     rows: NDArray[np.int32],
     wanted: NDArray[np.int32],
-    stored: Stored,
+    messages: MessageTable,
     idf: NDArray[np.float64],
     metric: Metric,
     scale: float,
     first: int,
-    best: Best,
+    best: BestMessages,
 ) -> None:
-    """Let the messages of a segment compete for the best of each query.
+    """Search a segment for messages that are among the best of each query.
 
-    The blocks with the highest bounds come first: a few one by one, then those that are still above the worst of the
-    messages that would be kept, in order.
+    Blocks come in order of their bounds, the highest first. The first few are picked one by one. The others are sorted
+    only then, because few of their bounds are still above the worst message that would be kept.
     """
     slots, names, lists = segment.slots, segment.words, segment.lists
     mask = len(slots) - 1
@@ -227,18 +232,18 @@ def search(
     scratch, picks = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.int64)
     for number in range(len(rows)):
         row, most = rows[number], wanted[number]
-        alpha = asked.alphas[row]
+        alpha = subscriptions.alphas[row]
         query = _Query(
-            np.float32(asked.places[row, 0] * scale),
-            np.float32(asked.places[row, 1] * scale),
-            np.float32(asked.places[row, 2] * scale),
+            np.float32(subscriptions.places[row, 0] * scale),
+            np.float32(subscriptions.places[row, 1] * scale),
+            np.float32(subscriptions.places[row, 2] * scale),
             np.float32(alpha),
-            np.float32((1.0 - alpha) / asked.lengths[row]),
+            np.float32((1.0 - alpha) / subscriptions.lengths[row]),
         )
         floor = _floor(best, number, most, metric)
         kept = 0
-        for at in range(asked.starts[row], asked.starts[row] + asked.counts[row]):
-            word = asked.words[at]
+        for at in range(subscriptions.starts[row], subscriptions.starts[row] + subscriptions.counts[row]):
+            word = subscriptions.words[at]
             slot = slot_of(word, mask)
             while slots[slot] >= 0 and names[slots[slot]] != word:
                 slot = (slot + 1) & mask
@@ -249,7 +254,7 @@ def search(
             if room > len(bounds):
                 bounds, blocks = wider(bounds, room), wider(blocks, room)
                 words, tails = wider(words, room), wider(tails, room)
-            tail = tail_of(asked, row, word, idf)
+            tail = tail_of(subscriptions, row, word, idf)
             begin = kept
             _bounds(segment.boxes, segment.heaviest, low, high, query, tail, bounds[begin:])
             for i in range(high - low):
@@ -270,9 +275,9 @@ def search(
                 words[looked],
                 tails[looked],
                 query,
-                asked,
+                subscriptions,
                 row,
-                stored,
+                messages,
                 idf,
                 metric,
                 first,
@@ -294,7 +299,7 @@ def _lift(
     at: int,
     end: int,
 ) -> None:
-    """Put the block with the highest bound first."""
+    """Swap the block with the highest bound to the front."""
     top = at + np.argmax(bounds[at:end])
     bounds[at], bounds[top] = bounds[top], bounds[at]
     blocks[at], blocks[top] = blocks[top], blocks[at]
@@ -312,7 +317,7 @@ def _sort(
     end: int,
     floor: np.float32,
 ) -> Any:
-    """Put the blocks whose bound is not below the floor in order; return where they end."""
+    """Sort the blocks whose bound reaches the floor, and drop the others; return where they end."""
     left = at
     for i in range(at, end):
         bound = bounds[i]

@@ -1,0 +1,52 @@
+"""Segments that are merged step by step hold what one that is built at once holds."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from nearcast.ranking.merging import Merge, segment_of
+from nearcast.ranking.windows import MessageTable
+
+MESSAGES = 4_000
+
+
+def table(rng):
+    counts = rng.integers(0, 7, MESSAGES)  # some have no words: they were withdrawn
+    stops = np.cumsum(counts)
+    words = (rng.zipf(1.2, stops[-1]) % 500).astype(np.int32)
+    return MessageTable(rng.random((MESSAGES, 3)), 1 + rng.random(MESSAGES), stops - counts, stops, words, 10)
+
+
+def postings(segment):
+    """The postings of each word, sorted; every one lies in the box of its block."""
+    found = {}
+    for i, word in enumerate(segment.words.tolist()):
+        mine = found.setdefault(word, [])
+        for block in range(segment.lists[i], segment.lists[i + 1]):
+            here = slice(segment.starts[block], segment.starts[block + 1])
+            assert 0 < len(segment.numbers[here]) <= 64
+            places = segment.places[:, here]
+            np.testing.assert_array_equal(segment.boxes[:3, block], places.min(axis=1))
+            np.testing.assert_array_equal(segment.boxes[3:, block], places.max(axis=1))
+            assert segment.heaviest[block] == segment.weights[here].max()
+            mine += zip(segment.numbers[here].tolist(), *places.tolist(), segment.weights[here].tolist())
+    return {word: sorted(mine) for word, mine in found.items()}
+
+
+@pytest.mark.parametrize("step", [1, 300, 10**9])
+@pytest.mark.parametrize("cuts", [[10, 1000, 1010, 4010], [10, 4010], [10, 11, 4010]], ids=len)
+def test_merged_is_built(step, cuts):
+    messages = table(np.random.default_rng(0))
+    whole = segment_of(messages, 10, 10 + MESSAGES, 0.5)
+    merge = Merge([segment_of(messages, begin, end, 0.5) for begin, end in itertools.pairwise(cuts)])
+    steps = 1
+    while (merged := merge.step(step)) is None:
+        steps += 1
+    assert (merged.begin, merged.end) == (whole.begin, whole.end)
+    assert steps == 2 if step == 10**9 else steps > 20
+    np.testing.assert_array_equal(merged.words, whole.words)
+    np.testing.assert_array_equal(merged.slots, whole.slots)
+    np.testing.assert_array_equal(merged.lists, whole.lists)
+    assert postings(merged) == postings(whole)
+    assert [array.flags.c_contiguous for array in merged[2:]] == [True] * 9
