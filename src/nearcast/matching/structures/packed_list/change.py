@@ -176,7 +176,7 @@ def shift(
         number, slot = homes[row, 0], homes[row, 1]
         copy_box(clause_boxes, row, box, 0)
         if lists.heads[number, 2] > 0 or inside(
-            box, lists.block_boxes, lists.chunk_blocks[slot >> BLOCK_BITS]
+            box, 0, lists.block_boxes, lists.chunk_blocks[slot >> BLOCK_BITS]
         ):
             copy_box(box, 0, lists.boxes, slot)
             continue
