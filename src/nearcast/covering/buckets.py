@@ -139,9 +139,10 @@ class BucketPool:
 
     def _see(self, slabs: NDArray[np.int64], used: NDArray[np.int64]) -> None:
         arrays = self._arrays
-        columns = [arrays["records"][name] for name in _FIELDS]
-        by_place = [arrays[name] for name in _BY_PLACE]
-        self.view = Buckets(*columns, arrays["tops"], *by_place, arrays["homes"], slabs, used)
+        columns: list[Any] = [arrays["records"][name] for name in _FIELDS]
+        by_place: list[Any] = [arrays[name] for name in _BY_PLACE]
+        parts = (*columns, arrays["tops"], *by_place, arrays["homes"], slabs, used)
+        self.view = Buckets._make(parts)
 
 
 @kernel

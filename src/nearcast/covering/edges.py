@@ -1,7 +1,7 @@
 """The edges of the relation graph G_k in memory.
 
-Section III.B of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005): an
-edge leads from a subscription to another one that it covers, and at most k edges lead into each.
+Section III.B of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005):
+an edge leads from a subscription to another one that it covers, and at most k edges lead into each.
 
 An edge has a place of its own: the j-th of those into row t has the number ``t * k + j``. The edges out of a row are
 chained in both directions, so one is removed in constant time.

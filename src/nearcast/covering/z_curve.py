@@ -1,7 +1,7 @@
 """Rectangles on a Z-curve.
 
-Section IV.D of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005): the
-key of a point interleaves the bits of its cell's coordinates (Fig. 7). A cell of any size is an interval of keys, so
+Section IV.D of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005):
+the key of a point interleaves the bits of its cell's coordinates (Fig. 7). A cell of any size is an interval of keys, so
 the points in it are a segment of the curve, which a binary search finds. A query's range extends to the right boundary
 in every dimension, and only a few of the points in it are sought, so the search prefers large cells at that boundary.
 

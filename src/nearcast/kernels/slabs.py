@@ -64,7 +64,7 @@ def allot(slabs: NDArray[np.int64], links: NDArray[Any], k: int, chunk: int) -> 
 
 
 @kernel
-def release(slabs: NDArray[np.int64], links: NDArray[Any], at: int, size: int, chunk: int) -> None:
+def release(slabs: NDArray[np.int64], links: NDArray[Any], at: Any, size: Any, chunk: int) -> None:
     """Free a run of slots of any length, as rooms with the same alignment as those of :func:`allot`."""
     largest = slabs.size - FREE - 1
     while size > 0:
