@@ -3,7 +3,8 @@
 Section IV.D of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005):
 the key of a point interleaves the bits of its cell's coordinates (Fig. 7). A cell of any size is an interval of keys,
 so the points in it are a segment of the curve, which a binary search finds. A query's range extends to the right
-boundary in every dimension, and only a few of the points in it are sought, so the search prefers large cells at that boundary.
+boundary in every dimension, and only a few of the points in it are sought, so the search prefers large cells at that
+boundary.
 
 The paper leaves out the details of its search; this is ours. Cells are halved from the dominating corner down, the
 half with the larger coordinates first. A half that the range does not reach is left out. One that lies wholly in the
