@@ -1,6 +1,6 @@
 """PT-Quadtree: a quadtree with pivotal tokens.
 
-It is described in Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015), section 4.
+It is section 4 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015).
 The modules: ``pivots`` (pivotal tokens), ``quadtree`` (the arrays), ``search`` (Algorithm 2), ``fold`` (newcomers),
 ``index`` (the structure).
 """

@@ -104,9 +104,8 @@ def filter_nodes(
             & (boxes[node, 3] >= ymin)
         ):
             continue  # line 2
-        if (
-            covered == 0
-        ):  # lines 3 to 5: below a cover set that is met, only places matter; line 6: the other set
+        # Lines 3 to 5: below a cover set that shares a token, only the place matters. Line 6: the other set.
+        if covered == 0:
             if _meets(cover, cover_offsets[node], cover_offsets[node + 1], tokens, count, bits):
                 covered = 1
             elif not always[node] and not _meets(
