@@ -85,11 +85,7 @@ def _prices(
             with_word = min(with_word, float(word_shares[keywords[k]]) if known else 0.0)
         clause_positions(knots, slopes, numbers, c, boxes, test_runs, attributes, lows, highs, flags, ends)
         inside = (ends[0, 1] - ends[0, 0]) * (ends[1, 1] - ends[1, 0])
-        fitting, narrow, narrower = (
-            1.0,
-            1.0,
-            1.0,
-        )  # the last two are the widths of the two narrowest intervals
+        fitting, narrow, narrower = 1.0, 1.0, 1.0  # the last two: the two least widths of intervals
         tested = False
         for scale in range(knots.shape[0]):
             if ends[scale, 0] != ABSENT:

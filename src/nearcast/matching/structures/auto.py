@@ -1,7 +1,7 @@
 """The default index: it looks at the subscriptions and chooses the structures.
 
 A few thousand clauses are scanned: a scan takes little longer than the call itself, and nothing else is compiled. If
-there are more, each clause goes where it is cheaper (``access``): either it is reached by its words and place, or by its
+there are more, each clause goes where it is cheaper (``access``): it is reached by its words and place, or by its
 values. The latter are held by an MO-Tree, if that saves enough; the others by a structure for words and places.
 
 For these, a packed list is built first: it is the fastest where places or rare words tell subscriptions apart. Its

@@ -26,7 +26,7 @@ __all__ = ["NewcomerLists", "Newcomers", "match_newcomers"]
 
 
 class NewcomerLists(NamedTuple):
-    """What :func:`match_newcomers` reads."""
+    """The arrays that :func:`match_newcomers` reads."""
 
     waiting: int
     lists: Lists

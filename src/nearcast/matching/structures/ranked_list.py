@@ -30,8 +30,8 @@ __all__ = ["RankedList"]
 class RankedList(ClauseStructure):
     """Posting lists by rarest keyword, and by grid cell for clauses without keywords.
 
-    Postings are inserted and removed in place, and the room of a list that moves is given to others at once. A reader of
-    an older view might miss a posting or read one twice, so nobody may read while the lists change.
+    Postings are inserted and removed in place, and the room of a list that moves is given to others at once. A reader
+    of an older view might miss a posting or read one twice, so nobody may read while the lists change.
     """
 
     name: ClassVar[str] = "ranked-list"

@@ -83,7 +83,7 @@ def passes(word: Any, first: Any, last: Any) -> Any:
 
 @kernel
 def run_code(fields: NDArray[np.int32], positions: NDArray[np.float64]) -> Any:
-    """Return the run code of a clause, given its positions on all scales; *fields* are at most FIELDS of their numbers."""
+    """Return the run code of a clause, given its positions on all scales; *fields* are the coded ones."""
     code = np.uint64(0)  # any value, or none
     for field in range(fields.size):
         low, high = positions[fields[field], 0], positions[fields[field], 1]

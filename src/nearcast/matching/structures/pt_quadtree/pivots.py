@@ -21,8 +21,8 @@ def pivotal_tokens(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
     """Return the ascending pivotal tokens of each list, as (offsets, tokens), and which lists have bare clauses.
 
-    A bare clause has no tokens. The pivotal tokens are the greedy hitting set: first the token of the most clauses, then
-    that of the most remaining ones, until no clause remains.
+    A bare clause has no tokens. The pivotal tokens are the greedy hitting set: first the token of most clauses, then
+    that of most of the remaining ones, until no clause remains.
 
     >>> clauses = np.array([0, 2, 4, 5]), np.array([1, 2, 2, 3, 5], np.int32)
     >>> pivotal_tokens(np.array([0, 3]), np.arange(3, dtype=np.int32), *clauses)[1]
