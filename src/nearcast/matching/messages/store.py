@@ -29,14 +29,14 @@ _ALWAYS = -NEVER - 1  # before this time nothing expires
 class MessageStore(Holder[MessageRows]):
     """An exact, changeable store of messages that subscriptions query; :func:`~nearcast.build_store` makes one.
 
-    The answers equal those of a scan on any input. :meth:`insert` returns message rows. A row stays with its message, and
-    may be given to another after :meth:`remove`, :meth:`expire` or :meth:`sweep`. A message is valid before the instant
-    ``expires_at``. A call succeeds as a whole, or raises an error and changes nothing.
+    The answers equal those of a scan on any input. :meth:`insert` returns message rows. A row stays with its message,
+    and may be given to another after :meth:`remove`, :meth:`expire` or :meth:`sweep`. A message is valid before the
+    instant ``expires_at``. A call succeeds as a whole, or raises an error and changes nothing.
 
     Matching without a time changes nothing, so several threads may do it at once. All other calls need the store to
-    themselves. That includes matching at a time, which removes the expired messages that it finds (Dian, Qian, Cao, Xue,
-    Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for Spatiotemporal-aware Pub/Sub Systems", 2021, Algorithm 1,
-    lines 13 and 14).
+    themselves. That includes matching at a time, which removes the expired messages that it finds: lines 13 and 14 of
+    Algorithm 1 in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+    Spatiotemporal-aware Pub/Sub Systems" (2021).
     """
 
     kind: ClassVar[str] = "messages"
@@ -110,7 +110,7 @@ class MessageStore(Holder[MessageRows]):
     # --- Changes ---------------------------------------------------------------------------------------------------
 
     def insert(self, batch: MessageBatch) -> NDArray[np.int32]:
-        """Add the messages of *batch*; return their rows. Without ``expires_at``, a message stays until it is removed."""
+        """Add the messages of *batch*; return their rows. One without ``expires_at`` stays until it is removed."""
         if not isinstance(batch, MessageBatch):
             raise ColumnError(
                 f"insert takes a MessageBatch, not {shown(batch)}; "
@@ -134,8 +134,8 @@ class MessageStore(Holder[MessageRows]):
     def sweep(self, now: int, limit: int) -> NDArray[np.int32]:
         """Look at the next *limit* message rows and remove those expired by *now*; return the removed rows, ascending.
 
-        Each sweep continues where the last one stopped, and begins again at the end. So expired messages are removed even
-        if nobody subscribes, and the time of a call does not depend on how many messages are stored.
+        Each sweep continues where the last one stopped, and starts over at the end. So expired messages are removed
+        even if nobody subscribes, and the time of a call does not depend on how many messages are stored.
         """
         instant = _checked_time(now)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:

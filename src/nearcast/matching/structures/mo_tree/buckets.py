@@ -13,7 +13,7 @@ place of a walk down all layers, an empty bucket costs nothing, and memory is re
 
 Lists have room to grow. A full list moves to a room of the next power of two, a list that has become short moves to a
 smaller one, and an empty list has no room. Rooms that become free are given to other lists (``kernels/slabs``).
-``homes`` tells where each row is, so an entry is removed (the last entry takes its place) or rewritten in constant time.
+``homes`` tells where each row is, so an entry is removed (the last one takes its place) or rewritten in constant time.
 """
 
 from __future__ import annotations

@@ -29,9 +29,7 @@ class Layers(NamedTuple):
     steps: NDArray[np.float64]  # the distance from the start of one cell to that of the next
     rates: NDArray[np.float64]  # 1 / step, or 0 where there is only one cell
     widths: NDArray[np.float64]  # w_i
-    untested: NDArray[
-        np.int32
-    ]  # the number of the cell for clauses without a test, which follows those of the levels
+    untested: NDArray[np.int32]  # the number of the cell for clauses without a test: after all others
 
 
 @kernel

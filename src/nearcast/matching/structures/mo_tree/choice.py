@@ -4,8 +4,8 @@ These are sections 4.2 and 5 of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: 
 Spatiotemporal-aware Pub/Sub Systems" (2021). One figure measures the three guidelines (popularity, selectivity,
 uniformity) together: the mean share of clauses whose cell a message touches. It is large for an attribute that few
 clauses test, whose intervals are wide, or whose intervals crowd in few cells. The two layers with the smallest shares
-become the directory, with cells as fine as their intervals and as wide as section 5 says. The next layers become runs of
-equal cells in a code.
+become the directory, with cells as fine as their intervals and as wide as section 5 says. The next layers become runs
+of equal cells in a code.
 """
 
 from __future__ import annotations

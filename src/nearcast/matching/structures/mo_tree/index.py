@@ -38,8 +38,8 @@ class MOTree(ClauseStructure):
 
     It is section 4 of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
     Spatiotemporal-aware Pub/Sub Systems" (2021). Entries are inserted and removed in place, and the room of a list that
-    moves is given to others at once. A reader of an older view might miss an entry or read one twice, so nobody may read
-    while the tree changes.
+    moves is given to others at once. A reader of an older view might miss an entry or read one twice, so nobody may
+    read while the tree changes.
 
     Parameters
     ----------

@@ -148,8 +148,8 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
     """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`.
 
     This is Algorithm 2. It filters: the cells that the message touches in the two layers of the directory give the
-    lists, and its cells in the further layers are compared with the codes of their entries. Then it verifies: by the box
-    and the sketch of the remaining entries, then by the clause itself. Each step prefetches what the next one reads.
+    lists, and its cells in the further layers are compared with the codes of their entries. Then it verifies: by the
+    box and the sketch of the remaining entries, then by the clause itself. Each step prefetches what the next reads.
     """
     clauses, layers, scales, coded, sketched, pool = searched
     answer_ends, out = answers
@@ -170,15 +170,17 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
         for layer in range(DIRECTORY):
             low, high = ends[layer, 0], ends[layer, 1]
             found = 0
-            if low != ABSENT:
+            if low != ABSENT:  # lines 2 to 4: the cells that the value stabs
                 found = cells_touched(
                     level_counts, firsts, steps, rates, widths, layer, low, high, cells[layer]
                 )
-            if sources[layer] >= 0:
+            if (
+                sources[layer] >= 0
+            ):  # lines 5 to 7: the last cell, which here holds only clauses without a test
                 cells[layer, found] = untested[layer]
                 found += 1
             touched[layer] = found
-        # Find the lists, and prefetch them all before the first one is read.
+        # Line 8: find the lists, and prefetch them all before the first one is read.
         count, candidates = 0, 0
         for i in range(touched[0]):
             for j in range(touched[1]):
@@ -191,6 +193,7 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
                     prefetch(codes, heads[number, 0])
         if filled + candidates > out.size:
             return p
+        # Lines 9 to 12: read the lists, and verify their entries step by step.
         cell_code = value_code(coded, ends)
         last = filled
         for k in range(count):

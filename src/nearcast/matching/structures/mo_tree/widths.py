@@ -124,8 +124,8 @@ def optimal_widths(
 
     This is equation 7. Theorem 1 sets the derivatives of equation 9 to zero. Here each level tries widths between W_min
     and W_max, and for a given price λ of a stabbed cell it takes the one with the largest γ_i - λ ρ_i. The price is
-    raised until Σ ρ_i = η. The last level is one cell as wide as the domain. If the threshold is too low for any widths,
-    the narrowest cells are returned; if it is high enough, the widest.
+    raised until Σ ρ_i = η. The last level is one cell as wide as the domain. If the threshold is too low for any
+    widths, the narrowest cells are returned; if it is high enough, the widest.
     """
     levels = len(counts)
     tried: list[NDArray[np.float64]] = []
@@ -137,9 +137,8 @@ def optimal_widths(
         ways = np.linspace(least_width(target), most_width(target, count), steps + 1)
         tried.append(ways)
         gain = intercepted(count, ways, below, target, law)
-        gains.append(
-            np.maximum.accumulate(gain)
-        )  # a wider cell is never worse, though samples may suggest it
+        # A wider cell never intercepts fewer intervals, though samples may suggest it.
+        gains.append(np.maximum.accumulate(gain))
         costs.append(mean_stabbed(count, ways, law.values))
 
     def chosen(price: float) -> list[int]:
