@@ -174,9 +174,8 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
                 found = cells_touched(
                     level_counts, firsts, steps, rates, widths, layer, low, high, cells[layer]
                 )
-            if (
-                sources[layer] >= 0
-            ):  # lines 5 to 7: the last cell, which here holds only clauses without a test
+            # Lines 5 to 7: the last cell, which here holds only clauses without a test.
+            if sources[layer] >= 0:
                 cells[layer, found] = untested[layer]
                 found += 1
             touched[layer] = found
