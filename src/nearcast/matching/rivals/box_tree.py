@@ -1,7 +1,7 @@
 """Boxes over place and attributes, in an R*-Tree of libspatialindex.
 
-There is one dimension for x, one for y and one for each attribute (only the most frequent ones if there are many). Where
-a row has no predicate on a dimension, it spans the whole domain. Dimensions are shares of domains, from 0 to 1, so that
+There is one dimension for x, one for y and one for each attribute (the most frequent ones, if there are many). Where a
+row has no predicate on a dimension, it spans the whole domain. Dimensions are shares of domains, from 0 to 1, so that
 the areas and margins of nodes are comparable; values outside a domain are moved to its edge. Shares are rounded down to
 coarse steps, because libspatialindex treats the smallest boxes as points. So a search may find too many rows, but never
 too few.
@@ -76,7 +76,7 @@ class BoxTree:
         return lows, highs
 
     def worn(self, changes: int, living: int) -> bool:
-        """Tell whether it is faster to pack the tree again than to make so many changes, or the domains are out of date."""
+        """Tell whether packing again is faster than so many changes, or the domains are out of date."""
         many = self._packed and changes > max(config.R_STAR_FEW, config.R_STAR_FEW_SHARE * living)
         return many or living > config.RIVAL_GROWTH * max(self._built_of, config.RIVAL_FIRST)
 
