@@ -2,7 +2,7 @@
 
 ==============  =====================================================================================
 ``auto``        a scan while messages are few, an MO-Tree from then on; the default
-``mo-tree``     disjoint cells of place and attribute values (MO-Tree paper)
+``mo-tree``     disjoint cells of place and attribute values
 ``beq-tree``    a quadtree with sorted lists of values in its cells, and counting: a rival
 ``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex: a rival
 ``scan``        tests every message: the oracle and the fallback
@@ -50,13 +50,13 @@ def build_store(
     name
         One of :data:`STORES`; it may be left out.
     batch
-        The first messages, also none; the store copies them.
+        The first messages, possibly none; the store copies them.
     subscriptions
-        A sample of what is going to ask, from which cost models learn.
+        A sample of the subscriptions to come, from which cost models learn.
     progress
-        Called with what is being done and the share that is over, from 0 to 1.
+        Called with the current step and the share of it that is done, from 0 to 1.
     parameters
-        Those of the structure, by name, where it has any; its class tells them.
+        The parameters of the structure, by name, if it has any; its class describes them.
 
     >>> store = build_store("scan", MessageBatch.from_arrays([[1, 1], [5, 5]], [0, 1, 2], [7, 7], expires_at=[10, 20]))
     >>> late = SubscriptionTable.from_arrays([[0, 0, 9, 9]], [0, 1], [7])
@@ -89,7 +89,7 @@ def open_store(directory: str | Path, *, verify: bool = False) -> MessageStore:
 
 
 def check_parameters(kind: str, structure: type[Structure[Any, Any]], parameters: dict[str, Any]) -> None:
-    """Refuse parameters that the structure of an index or a store has not."""
+    """Raise an error for a parameter that the structure of an index or a store does not have."""
     unknown = sorted(set(parameters) - set(structure.parameters))
     if unknown:
         known = f"it has {', '.join(structure.parameters)}" if structure.parameters else "it has none"

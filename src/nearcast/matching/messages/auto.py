@@ -1,6 +1,6 @@
-"""The store that Nearcast keeps messages in unless told otherwise: a scan while they are few, then an MO-Tree.
+"""The default store of messages: a scan while they are few, then an MO-Tree.
 
-An engine that keeps no messages lays nothing out, and compiles nothing that would.
+An engine that keeps no messages does not even compile the MO-Tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCAN, _MO_TREE = 0, 1
 class MessageAuto(MessageStructure):
     """Messages in a scan, or in an MO-Tree once they are too many; ``stats()`` tells which.
 
-    A reader of an older view sees what the structure that it is of lets it see.
+    What a reader of an older view sees depends on the structure that was chosen.
     """
 
     name: ClassVar[str] = "auto"
@@ -34,7 +34,7 @@ class MessageAuto(MessageStructure):
         self._inner: MessageStructure = MessageScan(store)
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
-        """Build the structure for as many messages as there are; a sample is for the MO-Tree to learn from."""
+        """Build the structure that suits the number of messages; an MO-Tree learns from the sample."""
         many = self.store.living > config.STORE_SCAN
         self._inner = self._of(_MO_TREE if many or sample is not None else _SCAN)
         self._inner.build(sample, tell)
@@ -42,12 +42,12 @@ class MessageAuto(MessageStructure):
     def _of(self, kind: int) -> MessageStructure:
         if kind == _SCAN:
             return MessageScan(self.store)
-        from nearcast.matching.messages.mo_tree import MessageMOTree  # when it is first needed
+        from nearcast.matching.messages.mo_tree import MessageMOTree  # only when it is needed
 
         return MessageMOTree(self.store)
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Take messages in."""
+        """Add messages."""
         self._inner.add(rows)
 
     def outgrown(self, more: int) -> bool:
@@ -56,7 +56,7 @@ class MessageAuto(MessageStructure):
         return self.store.living > config.STORE_SCAN if scanned else self._inner.outgrown(more)
 
     def successor(self) -> MessageAuto | None:
-        """Return that of the structure."""
+        """Return the successor of the structure, as a store of this kind."""
         inner = self._inner.successor()
         if inner is None:
             return None
@@ -65,7 +65,7 @@ class MessageAuto(MessageStructure):
         return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take messages out."""
+        """Remove messages."""
         self._inner.drop(rows)
 
     def view(self) -> View:
@@ -78,7 +78,7 @@ class MessageAuto(MessageStructure):
         return self._inner.arrays() | {"structure": np.array([kind])}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take the structure."""
+        """Restore the structure."""
         self._inner = self._of(int(arrays["structure"][0]))
         self._inner.restore(arrays)
 

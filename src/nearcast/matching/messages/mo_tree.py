@@ -1,10 +1,13 @@
-"""The MO-Tree as a store of valid messages: disjoint cells for values, and Algorithm 1 of its paper.
+"""The MO-Tree as a store of valid messages: disjoint cells for values, and Algorithm 1.
 
-Values, unlike intervals, lie in one of disjoint cells of each layer (section 4.3.1), cut in equal shares. The two
-layers of the directory have as many cells as the number of messages asks for; each further one has the 126 cells and
-the null cell of a sketch's byte. A message that is an area, and spans more than one cell of an axis, goes to a last
-cell of that axis that every subscription looks into; where an attribute is of the directory, the last cell is the
-null cell, which only those without a test of it look into.
+It is described in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+Spatiotemporal-aware Pub/Sub Systems" (2021). Unlike intervals, values lie in disjoint cells (section 4.3.1), which
+have equal shares of them. The number of cells in the two layers of the directory depends on the number of messages;
+each further layer has the 126 cells and the null cell of a byte in a sketch.
+
+Each layer of the directory has one last cell. On an axis it takes the areas that span several cells, and every
+subscription looks into it. For an attribute it is the null cell, and only subscriptions that do not test the attribute
+look into it.
 """
 
 from __future__ import annotations
@@ -41,18 +44,18 @@ from nearcast.matching.structures.sketch import FIELDS, GROUPS, interval_words, 
 
 __all__ = ["MessageMOTree"]
 
-_WORDS = (1, 0)  # of a message's sketch: its cells in the first group are the code
-_BLOCK = 32  # entries that are looked at together: few pass, so most of them are done then
+_WORDS = (1, 0)  # words of a message's sketch; its cells in the first group are the code
+_BLOCK = 32  # entries that are compared together; in most blocks none passes
 
 
 class MessageMOTree(MessageStructure):
     """Messages in disjoint cells of place and values; a subscription looks into those that it intersects.
 
-    Entries come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
-    older view may miss an entry or read one twice, so that a change needs the structure alone.
+    Entries are inserted and removed in place, and the room of a list that moves is given to others at once. A reader of
+    an older view might miss an entry or read one twice, so nobody may read while the tree changes.
 
-    The directory is that of the place unless a sample of subscriptions, given as ``subscriptions=``, shows attributes
-    that tell messages apart better (section 4.2).
+    The directory has the two axes of the place, unless a sample of subscriptions, given as ``subscriptions=``, shows
+    attributes that tell messages apart better (section 4.2).
     """
 
     name: ClassVar[str] = "mo-tree"
@@ -60,7 +63,9 @@ class MessageMOTree(MessageStructure):
     def __init__(self, store: MessageRows) -> None:
         super().__init__(store)
         self._layouts = 0
-        self._preferred: tuple[list[int], list[int]] | None = None  # for directory and codes, by a sample
+        self._preferred: tuple[list[int], list[int]] | None = (
+            None  # chosen by a sample, for directory and codes
+        )
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
         """Choose the attributes of the directory and the codes, and fill the buckets."""
@@ -73,7 +78,7 @@ class MessageMOTree(MessageStructure):
         self._buckets.build(self._homes.values, self.store.stored.boxes, rows, self._entries(rows))
 
     def _lay_out(self, rows: NDArray[np.int64], sampled: int) -> None:
-        """Choose the cells for messages such as *rows*, about so many of which are looked at; the buckets are empty."""
+        """Choose the cells for messages like *rows*, by about *sampled* of them, and make empty buckets."""
         some = _Sample.of(self.store.stored, rows[:: max(len(rows) // sampled, 1)])
         directory, coded = self._preferred or ([X, Y], _by_presence(some))
         sources = [*directory, *coded]
@@ -110,7 +115,7 @@ class MessageMOTree(MessageStructure):
         return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take messages out of their buckets."""
+        """Remove messages from their buckets."""
         self._buckets.remove(self._homes.values, rows)
 
     def view(self) -> View:
@@ -158,7 +163,7 @@ class MessageMOTree(MessageStructure):
         self._buckets = Buckets.restored(arrays)
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the buckets with the messages; return what is wrong."""
         found = self._buckets.check()
         alive = np.flatnonzero(self.store.alive)
         heads, codes, details, boxes, _, rows = self._buckets.pool
@@ -183,10 +188,10 @@ class MessageMOTree(MessageStructure):
 
 
 def _by_sample(clauses: Clauses) -> tuple[list[int], list[int]]:
-    """Return the directory's sources and the attributes in the codes, by what they spare a sample of subscriptions.
+    """Return the sources of the directory and the attributes in the codes, chosen by a sample of subscriptions.
 
-    A source spares a subscription the messages outside its interval: on the average, the share of the subscriptions
-    that test it, times how narrow their intervals are on the scale of their own ends.
+    A source spares a subscription the messages outside its interval. The mean share of messages spared is the share of
+    subscriptions that test the source, times how narrow their intervals are on the scale of their own ends.
     """
     rows = np.arange(len(clauses.boxes))
     tests = tests_of(clauses, rows)
@@ -217,7 +222,7 @@ class _Sample(NamedTuple):
 
     @classmethod
     def of(cls, stored: StoredProbes, rows: NDArray[np.int64]) -> _Sample:
-        """Return those of the given probe rows."""
+        """Return the sample of the given probe rows."""
         _, attributes = runs_take(stored.value_runs, stored.value_attributes, rows)
         _, values = runs_take(stored.value_runs, stored.values, rows)
         return cls(stored.boxes[rows], attributes, values)
@@ -253,7 +258,7 @@ def _assign(
     rows: NDArray[np.int64],
     entries: Entries,
 ) -> None:
-    """Write the list and the cells of stored probe rows: one cell of each layer (section 4.3.1)."""
+    """Write the list and the cells of stored probe rows: a cell in each layer (section 4.3.1)."""
     _, knots, slopes, numbers = scales
     boxes, _, _, runs, attributes, values, _ = stored
     targets, codes, next_codes = entries
@@ -278,7 +283,7 @@ class _Searched(NamedTuple):
     stored: StoredProbes
     scales: Scales
     fields: NDArray[np.int32]  # the scales whose cells are in the codes
-    cells: int  # of a layer of the directory
+    cells: int  # in a layer of the directory
     pool: Pool
 
 
@@ -294,8 +299,8 @@ def _search(
 ) -> int:
     """Match the clauses from *start* to *stop*; see :class:`~nearcast.matching.structure.View`.
 
-    Algorithm 1: lines 2 to 10 find the lists that the clause intersects, the rest verifies their entries; what has
-    expired is noted for removal.
+    This is Algorithm 1: lines 2 to 10 find the lists that the clause intersects, and the rest verifies their entries.
+    Expired messages are noted for removal.
     """
     stored, scales, fields, cells, pool = searched
     answer_ends, out = answers
@@ -337,7 +342,7 @@ def _search(
                     return c
                 at, end = begin, begin + size
                 while at < end:
-                    # Most blocks hold nothing: they are only looked at, many entries in one instruction.
+                    # In most blocks nothing passes. This is found out for many entries in one instruction.
                     block = min(at + _BLOCK, end)
                     some = block - at < _BLOCK
                     if not some:

@@ -1,4 +1,4 @@
-"""The scan of stored messages: every clause against every probe; the oracle, and the fallback."""
+"""The scan of stored messages: test every clause against every probe. It is the oracle, and the fallback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MessageScan"]
 
 
 class MessageScan(MessageStructure):
-    """Test every message: nothing to arrange, time proportional to the number of messages.
+    """Test every message. Nothing is arranged, and a match takes time proportional to the number of messages.
 
     A reader of an older view sees a message vanish when it is dropped: the store marks it in place.
     """
@@ -23,7 +23,7 @@ class MessageScan(MessageStructure):
     name: ClassVar[str] = "scan"
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
-        """Do nothing, as every other change does: the store has it all."""
+        """Do nothing, as for every other change: the store has all that a scan reads."""
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Do nothing."""
@@ -32,7 +32,7 @@ class MessageScan(MessageStructure):
         """Do nothing."""
 
     def view(self) -> View:
-        """Return the probe rows and which of them count."""
+        """Return the probe rows, and which of them are alive."""
         return View(_scan, _Scanned(self.store.stored, self.store.alive))
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,6 @@
 """The store of valid messages: the mirror image of the index, around one structure.
 
-Messages are kept while they are valid; who subscribes later is matched against them.
+Messages are kept while they are valid, and matched against subscriptions that come later.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ _ALWAYS = -NEVER - 1  # before this time nothing expires
 
 
 class MessageStore(Holder[MessageRows]):
-    """An exact, changeable store of messages, asked by subscriptions; :func:`~nearcast.build_store` makes one.
+    """An exact, changeable store of messages that subscriptions query; :func:`~nearcast.build_store` makes one.
 
-    The answer equals the scan's on any input. :meth:`insert` gives message rows, which stay with their messages and are
-    given to others after :meth:`remove`, :meth:`expire` or :meth:`sweep`. A message is valid before the instant
-    ``expires_at``. A call applies whole, or raises and changes nothing. Matching without a time changes nothing, so
-    threads may do it at the same time; everything else needs the store alone, also matching at a time: it removes the
-    expired messages that it meets (MO-Tree paper, Algorithm 1, lines 13 and 14).
+    The answers equal those of a scan on any input. :meth:`insert` returns message rows. A row stays with its message,
+    and may be given to another after :meth:`remove`, :meth:`expire` or :meth:`sweep`. A message is valid before the
+    instant ``expires_at``. A call succeeds as a whole, or raises an error and changes nothing.
+
+    Matching without a time changes nothing, so several threads may do it at once. All other calls need the store to
+    themselves. That includes matching at a time, which removes the expired messages that it finds: lines 13 and 14 of
+    Algorithm 1 in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+    Spatiotemporal-aware Pub/Sub Systems" (2021).
     """
 
     kind: ClassVar[str] = "messages"
@@ -52,8 +55,8 @@ class MessageStore(Holder[MessageRows]):
     def match(self, table: SubscriptionTable, now: int | None = None, threads: int = 1) -> Matches:
         """Return the message rows that each subscription of *table* matches, without duplicates, in no promised order.
 
-        With *now* (microseconds since 1970 UTC) only those that are valid then; expired ones that the search meets are
-        removed. ``threads`` as in :meth:`Index.match`.
+        With *now* (microseconds since 1970 UTC), only messages that are valid then are returned, and expired ones that
+        the search finds are removed. ``threads`` is as in :meth:`Index.match`.
         """
         if not isinstance(table, SubscriptionTable):
             raise ColumnError(
@@ -73,7 +76,7 @@ class MessageStore(Holder[MessageRows]):
             )
         instant = _ALWAYS if now is None else _checked_time(now)
         search, arrays = self._view
-        met: list[NDArray[np.int32]] = []  # expired probe rows, as far as they were noted
+        met: list[NDArray[np.int32]] = []  # expired probe rows that the search has noted
 
         def step(start: int, stop: int, answers: Answers, filled: int) -> int:
             expired = np.empty(config.STORE_EXPIRED_NOTED + 1, np.int32)
@@ -101,7 +104,7 @@ class MessageStore(Holder[MessageRows]):
         } | self._figures()
 
     def check(self) -> list[str]:
-        """Look for damage in the structure; return what was found, in words (nothing: an empty list)."""
+        """Look for damage in the structure; return what was found, in words, or an empty list."""
         return self.rows.check() + self.structure.check()
 
     # --- Changes ---------------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ class MessageStore(Holder[MessageRows]):
         return rows
 
     def remove(self, rows: Any) -> None:
-        """Remove messages by row; a row that holds none, or twice in the call, is an error."""
+        """Remove messages by row; a row that holds no message, or is given twice, is an error."""
         self._remove(self._picks(rows, "holds no message in this store"))
 
     def expire(self, now: int) -> NDArray[np.int32]:
@@ -129,10 +132,10 @@ class MessageStore(Holder[MessageRows]):
         return self._remove_expired(np.flatnonzero(expired))
 
     def sweep(self, now: int, limit: int) -> NDArray[np.int32]:
-        """Look at the next *limit* message rows and remove those expired by *now*; return these rows, ascending.
+        """Look at the next *limit* message rows and remove those expired by *now*; return the removed rows, ascending.
 
-        Each sweep goes on where the last one stopped, round and round: memory then does not depend on somebody
-        subscribing, nor the time of a call on how much is stored.
+        Each sweep continues where the last one stopped, and starts over at the end. So expired messages are removed
+        even if nobody subscribes, and the time of a call does not depend on how many messages are stored.
         """
         instant = _checked_time(now)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:

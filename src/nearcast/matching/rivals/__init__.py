@@ -9,7 +9,8 @@
 ``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex
 ==============  =====================================================================================
 
-And the stores of messages that the MO-Tree paper compares its own with:
+There are also two stores of messages, from the experiments of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An
+Efficient Forwarding Engine for Spatiotemporal-aware Pub/Sub Systems" (2021):
 
 ==============  =====================================================================================
 ``beq-tree``    a quadtree, with sorted lists of values in its cells, and counting

@@ -2,16 +2,17 @@
 
 After Guo, Zhang, Li, Tan and Bao, "Location-aware pub/sub system: when continuous moving queries meet dynamic event
 streams" (SIGMOD 2015). A leaf that holds more than E_max messages is split. In a cell, the values of each attribute
-form a sorted list: two binary searches turn a test into a range of it, and the messages that are in the ranges of all
-tests are found by counting. A message that is an area stands in the smallest cell that contains it, so inner cells
-have lists too.
+form a sorted list: two binary searches turn a test into a range of the list, and the messages that are in the ranges of
+all tests are found by counting. A message that is an area is in the smallest cell that contains it, so inner cells have
+lists too.
 
-Counting goes from the shortest range to the longest, and counts only what all the shorter ones had. A cell that the
-region does not contain begins with the places, as if they were one more test. It ends when verifying what is left costs
-less than the next range; a cell with an empty range is left at once. Negated tests are left to the verification.
+Counting goes from the shortest range to the longest, and counts only messages that were in all shorter ranges. If the
+region does not contain the cell, places are compared first, as if they were one more test. Counting ends when it is
+cheaper to verify the remaining messages than to read the next range, or when a range is empty. Negated tests are left
+to the verification.
 
-The lists of a cell are one sorted row of *keys*: the attribute in the upper half, the value, rounded to float32, in the
-lower one. Rounding never changes order, so a range has too much at most.
+The lists of a cell are one sorted array of *keys*: the attribute in the upper half, and the value, rounded to float32,
+in the lower half. Rounding keeps order, so a range may have too many messages, but never too few.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class BEQTree(MessageStructure):
     parameters: ClassVar[tuple[str, ...]] = ("leaf",)
 
     def __init__(self, store: MessageRows, *, leaf: int = config.BEQ_LEAF) -> None:
-        """Begin; *leaf* is E_max, what a leaf holds before it is split."""
+        """Begin empty; *leaf* is E_max, the most messages that a leaf holds before it is split."""
         super().__init__(store)
         self.leaf = leaf
 
@@ -98,7 +99,7 @@ class BEQTree(MessageStructure):
     # --- Changes ---------------------------------------------------------------------------------------------------
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Put messages into their cells, or lay these out anew where they are many more."""
+        """Put messages into their cells, or rebuild the cells if there are many more messages than before."""
         if self.store.living > max(config.BEQ_GROWTH * self._laid_for, config.BEQ_FIRST):
             self.build()
             return
@@ -106,14 +107,14 @@ class BEQTree(MessageStructure):
         self._put(rows)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take messages out of their cells."""
+        """Remove messages from their cells."""
         homes = self._homes.values
         cells = np.unique(homes[rows])
         homes[rows] = -1
         _purge(self._lists, cells, self.store.alive, np.empty(self._longest, np.int32))
 
     def _put(self, rows: NDArray[np.int64], tell: Progress = silent) -> None:
-        """Take rows in, after the leaves that they would overfill have been split."""
+        """Insert rows, after splitting the leaves that they would overfill."""
         boxes = self.store.stored.boxes
         tell("cells", 0.0)
         while True:
@@ -144,7 +145,7 @@ class BEQTree(MessageStructure):
         return offsets, keys_of(attributes, values)
 
     def _split(self, leaf: int) -> NDArray[np.int64]:
-        """Give a leaf four children; return the rows that stood in it, and now stand nowhere."""
+        """Give a leaf four children; return the rows that were in it, which are in no cell now."""
         start, size, _ = self._entries.heads[leaf].tolist()
         rows = self._entries.first[start : start + size].astype(np.int64)
         self._entries.clear(leaf)
@@ -255,7 +256,7 @@ def _rounded(values: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _middle(low: float, high: float) -> float:
-    return min(max(low / 2 + high / 2, low), high)  # the sum may be no finite number
+    return min(max(low / 2 + high / 2, low), high)  # halves, because the sum may overflow
 
 
 @kernel
@@ -322,7 +323,7 @@ def _merge(
 def _purge(
     lists: Lists, cells: NDArray[np.int32], alive: NDArray[np.bool_], numbers: NDArray[np.int32]
 ) -> None:
-    """Take what is dead out of the lists of some cells; *numbers* is room for the new slots of a cell's entries."""
+    """Remove dead rows from the lists of some cells; *numbers* is scratch for the new slots of a cell's entries."""
     entry_heads, rows, boxes, posting_heads, slots, keys = lists
     for cell in cells:
         at, size = entry_heads[cell, 0], entry_heads[cell, 1]

@@ -17,7 +17,7 @@ _START, _SIZE, _ROOM = 0, 1, 2
 
 
 class Blocks:
-    """A pool of blocks; ``heads`` says of each where it starts, how long it is, and how long it may become."""
+    """A pool of blocks; ``heads`` has the start, the size and the room of each."""
 
     def __init__(self, first: NDArray[Any], second: NDArray[Any]) -> None:
         """Begin without blocks, with columns like these two."""
@@ -48,7 +48,7 @@ class Blocks:
         self.heads = np.concatenate([self.heads, more])
 
     def clear(self, block: int) -> None:
-        """Empty a block and give up its place."""
+        """Empty a block and give its room up."""
         self.heads[block] = 0
 
     def reserve(self, blocks: NDArray[np.int64], more: NDArray[np.int64]) -> None:

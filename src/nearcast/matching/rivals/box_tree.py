@@ -1,12 +1,13 @@
 """Boxes over place and attributes, in an R*-Tree of libspatialindex.
 
-One dimension for x, one for y and one for each attribute (the most frequent ones, where they are many); where a row has
-no predicate on a dimension, it spans the whole domain. Dimensions are shares of domains, from 0 to 1, so that areas and
-margins of nodes mean something; what lies outside is taken to the edge. Shares are rounded down to coarse steps, as
-libspatialindex takes the tiniest boxes for points. All of this finds too much at most.
+There is one dimension for x, one for y and one for each attribute (the most frequent ones, if there are many). Where a
+row has no predicate on a dimension, it spans the whole domain. Dimensions are shares of domains, from 0 to 1, so that
+the areas and margins of nodes are comparable; values outside a domain are moved to its edge. Shares are rounded down to
+coarse steps, because libspatialindex treats the smallest boxes as points. So a search may find too many rows, but never
+too few.
 
-The tree is packed when it is made, or built by inserts, and changed one by one. Packed, it is many times as fast:
-inserts leave nodes that overlap in most of that many dimensions.
+The tree is packed when it is made, or built by inserts; later changes are made one by one. A packed tree is many times
+as fast, because inserts leave nodes that overlap in most of the many dimensions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Boxes: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]  # lower and 
 
 
 class BoxTree:
-    """A tree over rows, each of them the box that its predicates leave."""
+    """A tree over rows; the box of a row is what its predicates allow."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class BoxTree:
                 tell("inserting into the tree", first / len(rows))
                 some = slice(first, first + config.R_STAR_TOLD)
                 self._change(self.tree.insert, rows[some], lows[some], highs[some])
-        self._alone = Lock()  # a search in libspatialindex takes nodes from pools that threads would share
+        self._alone = Lock()  # searches in libspatialindex share pools of nodes, so only one may run
 
     def whole(self, count: int) -> Boxes:
         """Return *count* boxes that span all domains."""
@@ -75,16 +76,16 @@ class BoxTree:
         return lows, highs
 
     def worn(self, changes: int, living: int) -> bool:
-        """Tell whether packing anew takes less time than so many changes, or the domains are out of date."""
+        """Tell whether packing again is faster than so many changes, or the domains are out of date."""
         many = self._packed and changes > max(config.R_STAR_FEW, config.R_STAR_FEW_SHARE * living)
         return many or living > config.RIVAL_GROWTH * max(self._built_of, config.RIVAL_FIRST)
 
     def insert(self, rows: NDArray[np.int64], predicates: Predicates) -> None:
-        """Take rows in."""
+        """Insert rows."""
         self._change(self.tree.insert, rows, *self.boxes(len(rows), predicates))
 
     def delete(self, rows: NDArray[np.int64], predicates: Predicates) -> None:
-        """Take rows out; each is looked for in every node that contains its box."""
+        """Delete rows; each is searched for in every node that contains its box."""
         self._change(self.tree.delete, rows, *self.boxes(len(rows), predicates))
 
     def _change(
@@ -106,7 +107,7 @@ class BoxTree:
     def check(
         self, alive: NDArray[np.int64], predicates_of: Callable[[NDArray[np.int64]], Predicates]
     ) -> list[str]:
-        """Return the damage found, where these rows should be in the tree."""
+        """Compare the tree with the rows that should be in it; return what is wrong."""
         held = np.sort(self.search(*self.whole(1))[1])
         if not np.array_equal(held, alive):
             return [f"the tree holds {len(held)} entries, not the {len(alive)} rows that are alive"]
@@ -142,7 +143,7 @@ def _tree(rows: NDArray[np.int64], lows: NDArray[np.float64], highs: NDArray[np.
 
 @kernel
 def coordinate(value: float, low: float, scale: float) -> Any:
-    """Return where a value of a domain stands on its dimension."""
+    """Return the position of a value on the dimension of its domain."""
     return np.floor(share(value, low, scale) * _STEPS) / _STEPS
 
 
@@ -162,7 +163,7 @@ def _narrow(
         if a < dimension_of.size and dimension_of[a] >= 0:
             d = dimension_of[a]
             lows[box, d] = max(lows[box, d], coordinate(begins[i], domain_lows[a], scales[a]))
-            # Two tests may exclude each other. A box must not be turned over, though.
+            # Two tests may exclude each other, but the low end of a box must not exceed its high end.
             highs[box, d] = max(
                 min(highs[box, d], coordinate(ends[i], domain_lows[a], scales[a])), lows[box, d]
             )

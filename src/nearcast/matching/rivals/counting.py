@@ -1,12 +1,13 @@
-"""What the rivals that count have in common: the predicates of clauses, lists of them, and counters.
+"""The common part of the rivals that count: the predicates of clauses, lists of them, and counters.
 
-An index that counts posts a clause once for each of its predicates; a message walks through the lists of the
-predicates that it satisfies, and a clause all of whose predicates were met is a candidate. The place of a clause is
-two more predicates, on x and y, as in the experiments of the MO-Tree paper.
+An index that counts posts a clause once for each of its predicates. A message goes through the lists of the predicates
+that it satisfies, and a clause whose predicates are all satisfied is a candidate. The place of a clause is two more
+predicates, on x and y, as in the experiments of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding
+Engine for Spatiotemporal-aware Pub/Sub Systems" (2021).
 
-Counters run down: a search copies what each clause needs, one byte each, and a candidate is found when its byte
-becomes zero. So one load and one store are all that a posting takes, and to remove a clause is to let it need more
-than it can meet; its postings go when the index is next laid out.
+Counters count down: a search copies the number that each clause needs, in one byte, and a clause is a candidate when
+its byte becomes zero. So a posting takes one load and one store. A clause is removed by letting it need more than can
+ever be satisfied; its postings are removed when the index is next laid out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which cells of a quadtree a clause is attached to: the cost model of the IQ-Tree.
+"""Choose the cells of a quadtree that a clause is attached to: the cost model of the IQ-Tree.
 
-A clause may stand in any set of cells that together contain its region, cells of different levels among them.
-A cell costs what is verified there in vain or not, the probability that a message falls into the cell and has the
-clause's word, and what it takes to keep the clause in one more cell (``config.CELL_COST``, in verifications a
-message). Few large cells are cheap to keep, many small ones are verified less often; :func:`cover` finds the set
-of least total cost. Costs are counts of verifications, as an index in memory has no pages to read.
+A clause may be attached to any set of cells, of the same level or not, that together contain its region. The cost of a
+cell is the probability that a message falls into it and has the clause's word, for then the clause is verified, plus
+the cost of keeping the clause in one more cell (``config.CELL_COST``, in verifications per message). Few large cells
+are cheap to keep, and many small ones are verified less often; :func:`cover` finds the set of least total cost. Costs
+are numbers of verifications, because an index in memory has no pages to read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the list of a cell and a word is: a hash table, and the lists of each cell (or word) in a chain.
 
-Whoever asks many words of a cell with few lists walks the chain; who asks few words of a cell with many looks each
-up. A look-up reads one slot of 8 bytes when there is no such list.
+A search for many words in a cell with few lists follows the chain; a search for few words in a cell with many lists
+looks up each word. A look-up that finds no list reads one slot of 8 bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The domain of each attribute, as far as subscriptions tell: every value becomes a share of it, from 0 to 1.
+"""The domain of each attribute, as far as subscriptions show it; a value becomes a share of it, from 0 to 1.
 
-The map keeps order and takes what lies outside to the edges, so whatever a value lies between it still lies between
-as a share: an index that partitions shares may suggest too much, never too little.
+The map keeps order and moves values outside the domain to its edges, so a value inside an interval stays inside. An
+index that partitions shares may therefore suggest too many answers, but never too few.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["Domains", "domains_of", "share"]
 
 
 class Domains(NamedTuple):
-    """Where the domain of each attribute begins, and by what a distance from there is a share of it."""
+    """Where the domain of each attribute begins, and the factor that turns a distance from there into a share."""
 
     lows: NDArray[np.float64]
-    scales: NDArray[np.float64]  # 0 where nothing is known of the attribute
+    scales: NDArray[np.float64]  # 0 if nothing is known about the attribute
 
 
 def domains_of(predicates: Predicates) -> Domains:
@@ -30,7 +30,7 @@ def domains_of(predicates: Predicates) -> Domains:
     lows, highs = np.full(count, np.inf), np.full(count, -np.inf)
     _bounds(predicates, lows, highs)
     known = lows < highs
-    halves = np.where(known, highs / 2 - lows / 2, 1.0)  # the whole may be no finite number
+    halves = np.where(known, highs / 2 - lows / 2, 1.0)  # halves, because the whole extent may overflow
     return Domains(np.where(known, lows, 0.0), np.where(known, 0.5 / np.maximum(halves, 1e-300), 0.0))
 
 
@@ -47,7 +47,7 @@ def _bounds(predicates: Predicates, lows: NDArray[np.float64], highs: NDArray[np
 
 @kernel
 def share(value: float, low: float, scale: float) -> float:
-    """Return what share of a domain lies below a value."""
+    """Return the share of a domain that lies below a value."""
     if scale == 0.0:
         return 0.0
     return min(max((value - low) * scale, 0.0), 1.0)

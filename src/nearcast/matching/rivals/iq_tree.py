@@ -1,9 +1,10 @@
 """The IQ-Tree: space first. A quadtree whose cells hold ranked-key inverted lists.
 
-As the AP-Tree paper describes it (section 3.1 and 5.1.1, after Chen, Cong and Cao): each subscription is attached
-to one or several cells by a cost model that balances what matching and what updates cost, and stands in the
-posting list of its least frequent keyword there. A message goes down the cells that it falls into; in each it asks
-the lists of its words, or, where the cell has fewer lists than the message words, which of the cell's words it has.
+It is built as Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe" (2015),
+describe it in sections 3.1 and 5.1.1, after Chen, Cong and Cao. A cost model, which balances the costs of matching and
+of updates, attaches each subscription to one or several cells; in each it is in the posting list of its least frequent
+keyword. A message goes down the cells that it falls into. In each cell it reads the lists of its words; if the cell has
+fewer lists than the message has words, it goes through the lists of the cell instead.
 """
 
 from __future__ import annotations
@@ -37,10 +38,9 @@ from nearcast.matching.structures.grid import level_start
 
 __all__ = ["IQTree"]
 
-_STACK = (
-    3 * config.GRID_LEVELS + 1
-)  # cells that wait while the search goes down: three a level, and the next one
-_LISTS_BELOW = EXTRA  # of a cell: the lists in it and in the cells that it contains
+# Cells on the stack while the search goes down: three on each level, and the next one.
+_STACK = 3 * config.GRID_LEVELS + 1
+_LISTS_BELOW = EXTRA  # the number of lists in a cell and in the cells that it contains
 
 
 class IQTree(QuadtreeLists):
@@ -61,7 +61,7 @@ class IQTree(QuadtreeLists):
         return _search
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the lists with the clauses; return what is wrong."""
         found = super().check()
         groups = self._directory.arrays.groups
         below = np.zeros_like(groups)
@@ -109,7 +109,7 @@ def _search(searched: Searched, probes: Probes, start: int, stop: int, answers: 
             level, row, column = place_of(cell)
             walk = groups[cell, COUNT] <= end_word - first_word
             at = groups[cell, HEAD]
-            # One word before the message's own: that of clauses without keywords.
+            # Before the message's own words comes NO_WORD, for clauses without keywords.
             k = first_word - 1
             while at != NO_LIST if walk else k < end_word:
                 if walk:

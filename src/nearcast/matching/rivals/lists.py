@@ -1,4 +1,4 @@
-"""Posting lists in which a clause may stand more than once, in different lists."""
+"""Posting lists in which a clause may have several postings, in different lists."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["SharedLists"]
 
 
 class SharedLists(PostingLists):
-    """Numbered lists of clause rows; who posts remembers where, and the dead are swept out of a list together."""
+    """Numbered lists of clause rows; the caller remembers the lists of a row, and dead rows are removed together."""
 
     def lay(self, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int32]) -> None:
-        """Post all *rows* at once, each list as long as it must be."""
+        """Post all *rows* at once; each list has just the room that it needs."""
         self._lay_out(np.bincount(targets))
         self.post(boxes, rows, targets)
 
@@ -33,7 +33,7 @@ class SharedLists(PostingLists):
                 self._make_room(int(targets[done]))
 
     def sweep(self, lists: NDArray[Any], alive: NDArray[np.bool_]) -> None:
-        """Take dead clause rows out of the given lists."""
+        """Remove dead clause rows from the given lists."""
         self.postings -= _sweep(self.pool, self._slabs, self._room, lists, alive)
 
 
@@ -47,7 +47,7 @@ def _post(
     targets: NDArray[np.int32],
     begin: int,
 ) -> int:
-    """Append postings from number *begin* on; return the first that found the pool full, or their number."""
+    """Append postings from number *begin* on, until done or the pool is full; return the number of the next one."""
     starts, sizes, rooms, posting_boxes, posting_rows = pool
     for i in range(begin, rows.size):
         c, target = rows[i], targets[i]
@@ -66,7 +66,7 @@ def _post(
 def _sweep(
     pool: Pool, slabs: NDArray[np.int64], end: int, lists: NDArray[Any], alive: NDArray[np.bool_]
 ) -> int:
-    """Take the postings of dead rows out of lists; return how many there were."""
+    """Remove the postings of dead rows from lists; return how many there were."""
     starts, sizes, _, boxes, rows = pool
     gone = 0
     for target in lists:

@@ -1,13 +1,14 @@
 """OpIndex: clauses by pivot attribute, their predicates by attribute and operator, and counters.
 
 Zhang, Chan and Tan (An efficient publish/subscribe index for e-commerce databases, VLDB 2014) put a clause under its
-pivot, the least frequent of its attributes: a message that lacks it never looks there. Within a pivot, predicates are
-grouped by attribute and operator and sorted by value, so that those a message satisfies stand in a row. An interval is
-two predicates, ``>= low`` and ``<= high``, or one ``= value``; a clause whose predicates were all met is a candidate.
+pivot, the least frequent of its attributes, so a message without that attribute never reads it. Within a pivot,
+predicates are grouped by attribute and operator and sorted by value, so those that a message satisfies are contiguous.
+An interval is two predicates, ``>= low`` and ``<= high``, or one ``= value``. A clause whose predicates are all
+satisfied is a candidate.
 
-The directory of a pivot names the groups that it has, so that no group is looked for in vain (what the signatures of
-the paper are for). Clauses have *slots*, numbered pivot by pivot when the index is laid out: the counters that a group
-touches then lie close together. Newcomers stand behind the sorted part of a group until they are a fixed share of it.
+The directory of a pivot lists the groups that it has, so no missing group is searched for (the paper's signatures serve
+this purpose). Clauses have *slots*, numbered pivot by pivot when the index is laid out, so the counters of a group lie
+close together. Newcomers follow the sorted part of a group until they are a fixed share of it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class OpIndex(ClauseStructure):
         self._sort(np.flatnonzero(tails > np.maximum(config.OP_TAIL, config.OP_TAIL_SHARE * ordered)))
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Let clauses need what never comes."""
+        """Remove clauses: let them need more predicates than can ever be satisfied."""
         self._needs.values[self._slots.values[rows]] = NEVER
 
     def _postings(
@@ -161,7 +162,7 @@ class OpIndex(ClauseStructure):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return those of pivots and groups."""
+        """Return the figures of pivots and groups."""
         sizes = self._lists.pool.sizes
         return {
             "pivots": int(np.count_nonzero(np.diff(self._groups.pivots))),
@@ -194,7 +195,7 @@ class OpIndex(ClauseStructure):
         self._lists = CountingLists.restored(arrays, "list_", keyed=True)
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the groups with the clauses; return what is wrong."""
         found = []
         pool, groups, alive = self._lists.pool, self._groups, self.store.alive
         lists, places = self._lists.flat()
@@ -264,7 +265,7 @@ def _operators(
 ) -> int:
     """Write (key of the group, slot, value) of the operators that make up each interval; return how many there are.
 
-    Values are rounded, those of messages as well: what was in order stays so.
+    Values are rounded, like those of messages, so their order is kept.
     """
     _, attributes, lows, highs = predicates
     n = 0

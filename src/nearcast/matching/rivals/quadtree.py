@@ -1,9 +1,9 @@
-"""What the IQ-Tree and the RQ-Tree share: clauses in the cells of a quadtree, under their rarest keyword.
+"""The common part of the IQ-Tree and the RQ-Tree: clauses in the cells of a quadtree, under their rarest keyword.
 
-A clause stands in one posting list for each cell that the cost model attaches it to (:mod:`.cover`): that of the
-cell and of the clause's least frequent keyword. The trees differ in what a message looks at first, the cells that
-it falls into or the words that it has, and hence in how lists are grouped. Cells are numbered, so the quadtree needs no
-nodes: a cell is there when a list of it is.
+The cost model (:mod:`.cover`) attaches a clause to one or several cells. For each it is in one posting list: that of
+the cell and of the clause's least frequent keyword. The two trees differ in what a message looks up first, its cells or
+its words, and therefore in how lists are grouped. Cells are numbered, so the quadtree needs no nodes: a cell exists if
+it has a list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["QuadtreeLists", "Searched"]
 
 
 class Searched(NamedTuple):
-    """What a search reads."""
+    """The arrays that a search reads."""
 
     clauses: Clauses
     lists: Pool
@@ -66,16 +66,15 @@ class QuadtreeLists(ClauseStructure):
         tell("lists", 0.4)
         keys, posted = self._keys(offsets, cells, words), np.repeat(rows, np.diff(offsets))
         first = np.unique(keys)
-        self._register(
-            first[np.argsort(self._group(first), kind="stable")]
-        )  # a group's lists lie side by side
+        # In this order, the lists of a group lie side by side.
+        self._register(first[np.argsort(self._group(first), kind="stable")])
         targets = self._register(keys)
         self._remember(rows, offsets, targets)
         tell("postings", 0.7)
         self._lists.lay(clauses.boxes, posted, targets)
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Post clauses in the lists of their cells, or lay all out anew where they are many more."""
+        """Post clauses in the lists of their cells, or rebuild the tree if there are many more than before."""
         clauses = self.store.clauses
         if self.store.living > config.GRID_GROWTH * max(self._laid_for, 1):
             self.build()
@@ -88,7 +87,7 @@ class QuadtreeLists(ClauseStructure):
         self._lists.post(clauses.boxes, np.repeat(rows, np.diff(offsets)), targets)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Sweep clauses out of the lists that they are in."""
+        """Remove clauses from their lists."""
         self._frequencies.drop(self.store.clauses, rows)
         _, lists = runs_take(self._piece_runs.values, self._pieces.values, rows)
         self._lists.sweep(np.unique(lists), self.store.alive)
@@ -97,7 +96,7 @@ class QuadtreeLists(ClauseStructure):
 
     @abstractmethod
     def _groups_at_first(self) -> int:
-        """Return how many groups of lists there are at least."""
+        """Return the least number of groups of lists."""
 
     @abstractmethod
     def _group(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -105,12 +104,12 @@ class QuadtreeLists(ClauseStructure):
 
     @abstractmethod
     def _made(self, first: int) -> None:
-        """Take notice of the lists from number *first* on, which are new."""
+        """Note the new lists, which are numbered from *first* on."""
 
     def _weights(self, words: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return the probability that a message has each of the given words.
 
-        A sample of messages tells it, the subscriptions stand for one message more; without a sample they alone do.
+        The estimate rests on a sample of messages, and on the subscriptions as if they were one message more.
         """
         own = words[words != NO_WORD]
         shares = self._frequencies.values[own] / max(self.store.living, 1)
@@ -123,7 +122,7 @@ class QuadtreeLists(ClauseStructure):
     # --- Steps -----------------------------------------------------------------------------------------------------
 
     def _learn(self, sample: Probes | None) -> None:
-        """Keep of the sample of messages what the cost model asks: where they come, how many have a word."""
+        """Take from a sample of messages what the cost model needs: their places, and how many have each word."""
         self._points, self._sampled_words, self._sampled = np.empty((0, 2)), np.empty(0, np.int64), 0
         if sample is not None:
             self._sampled = len(sample.boxes)
@@ -150,7 +149,7 @@ class QuadtreeLists(ClauseStructure):
         return keys
 
     def _register(self, keys: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the list of each key; new ones are made."""
+        """Return the list of each key; missing lists are made."""
         first = self._directory.used
         lists = self._directory.lists_of(keys, self._group(keys))
         if self._directory.used > first:
@@ -177,7 +176,7 @@ class QuadtreeLists(ClauseStructure):
         """Return the compiled search, which goes through words and cells in the order of the index."""
 
     def stats(self) -> dict[str, Any]:
-        """Return those of cells and lists."""
+        """Return the figures of cells and lists."""
         sizes = self._lists.pool.sizes[: self._directory.used]
         used = sizes[sizes > 0]
         keys = self._directory.keys[sizes > 0]
@@ -221,7 +220,7 @@ class QuadtreeLists(ClauseStructure):
         self._lists = SharedLists.restored(arrays, "list_")
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the lists with the clauses; return what is wrong."""
         found = self._directory.check()
         clauses, pool = self.store.clauses, self._lists.pool
         alive = np.flatnonzero(self.store.alive)
@@ -246,7 +245,7 @@ class QuadtreeLists(ClauseStructure):
 
 
 def _centres(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the centres of those boxes that have one."""
+    """Return the centres of the boxes whose centre is finite."""
     centres: NDArray[np.float64] = boxes[np.isfinite(boxes).all(axis=1)].reshape(-1, 2, 2).mean(axis=1)
     return centres[np.isfinite(centres).all(axis=1)]
 
@@ -270,8 +269,7 @@ def _covers(
 ) -> bool:
     """Tell whether the cells of every clause row are disjoint and contain its region.
 
-    They are, when those of them that the region touches have as many finest cells in common with it as it has, and
-    no two of them overlap.
+    That is so if no two cells overlap, and if together they share with the region as many finest cells as it has.
     """
     finest = grid.levels - 1
     for i in range(rows.size):

@@ -1,7 +1,8 @@
 """R*-Tree: each clause a box over place and attributes, in the tree of libspatialindex.
 
-As the MO-Tree paper measures it (section 6.1.3): where a clause has no test it spans the whole domain, and so does the
-query of a message that lacks an attribute. What is found is verified (:mod:`.box_tree` has the tree).
+It is built as in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+Spatiotemporal-aware Pub/Sub Systems" (2021), section 6.1.3: where a clause has no test, its box spans the whole domain,
+and so does the query of a message that lacks an attribute. Candidates are verified (:mod:`.box_tree` has the tree).
 
 Clauses that come and go are inserted and deleted one by one, unless so many at once that packing takes less time.
 
@@ -34,7 +35,7 @@ class RStarTree(ClauseStructure):
     name: ClassVar[str] = "r-star-tree"
     lingers: ClassVar[bool] = True
     parameters: ClassVar[tuple[str, ...]] = ("packed",)
-    room: ClassVar[int] = config.R_STAR_ROOM  # plenty: to ask the tree again for want of room is dear
+    room: ClassVar[int] = config.R_STAR_ROOM  # plenty, because searching again for want of room is expensive
 
     def __init__(self, store: ClauseStore, *, packed: bool = True) -> None:
         """Begin; it is built *packed* or by inserting one clause after the other, as the paper does."""
@@ -64,7 +65,7 @@ class RStarTree(ClauseStructure):
             self._tree.delete(rows, self._predicates(rows))
 
     def view(self) -> View:
-        """Return the tree; it is no array, so the search is no kernel."""
+        """Return the tree; it is not an array, so the search is not a kernel."""
         return View(_search, _Searched(self.store.clauses, self._tree))
 
     def stats(self) -> dict[str, Any]:
@@ -77,11 +78,11 @@ class RStarTree(ClauseStructure):
         return (self.store.living) * 8 * (2 * self._tree.dimensions + 1)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return how it is built: the tree itself is not to be had."""
+        """Return how the tree is built; the tree itself cannot be saved."""
         return {"packed": np.array([self._packed])}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Build the tree anew."""
+        """Rebuild the tree."""
         self._packed = bool(arrays["packed"][0])
         self.build()
 
@@ -147,7 +148,7 @@ def _verify(
     answers: Answers,
     filled: int,
 ) -> int:
-    """Keep of the rows that the tree suggests for each probe those that it satisfies."""
+    """Keep the rows that each probe satisfies, among those that the tree suggests."""
     ends, out = answers
     for p in range(start, stop):
         begin, end = offsets[p - start], offsets[p - start + 1]

@@ -1,8 +1,8 @@
 """R*-Tree as a store: each message a box over place and attributes, in the tree of libspatialindex.
 
-As the MO-Tree paper measures it (section 6.2.4): an attribute that a message lacks is its whole domain, which makes an
-area of a point; a subscription asks for the whole domain where it has no test. What is found is verified
-(:mod:`.box_tree` has the tree).
+It is built as in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+Spatiotemporal-aware Pub/Sub Systems" (2021), section 6.2.4: where a message lacks an attribute, its box spans the whole
+domain, and so does the query of a subscription without a test. Candidates are verified (:mod:`.box_tree` has the tree).
 
 Messages that come and go are inserted and deleted one by one, unless so many at once that packing takes less time. It
 needs the package ``rtree`` (``pip install nearcast[bench]``).
@@ -72,7 +72,7 @@ class MessageRStarTree(MessageStructure):
             self._tree.delete(rows, self._predicates(rows))
 
     def view(self) -> View:
-        """Return the tree; it is no array, so the search is no kernel."""
+        """Return the tree; it is not an array, so the search is not a kernel."""
         return View(_search, _Searched(self.store.stored, self._tree))
 
     def stats(self) -> dict[str, Any]:
@@ -85,11 +85,11 @@ class MessageRStarTree(MessageStructure):
         return (self.store.living) * 8 * (2 * self._tree.dimensions + 1)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return how it is built: the tree itself is not to be had."""
+        """Return how the tree is built; the tree itself cannot be saved."""
         return {"packed": np.array([self._packed])}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Build the tree anew."""
+        """Rebuild the tree."""
         self._packed = bool(arrays["packed"][0])
         self.build()
 
@@ -136,7 +136,7 @@ def _verify(
     answers: Answers,
     filled: int,
 ) -> int:
-    """Keep of the rows that the tree suggests for each clause those that are valid and satisfy it."""
+    """Keep the rows that are valid and satisfy each clause, among those that the tree suggests."""
     ends, out = answers
     expires = stored.expires
     for c in range(start, stop):

@@ -1,4 +1,4 @@
-"""Which keywords of a clause stand for it: its least frequent ones."""
+"""Find the keywords that represent a clause: its least frequent ones."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Frequencies:
         np.add.at(self.values, words, 1)
 
     def drop(self, clauses: Clauses, rows: NDArray[np.int64]) -> None:
-        """Count the keywords of clause rows that leave no more."""
+        """Stop counting the keywords of clause rows that are removed."""
         _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         np.subtract.at(self.values, words, 1)
 
     def rarest(self, clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the rarest keyword of each clause row, NO_WORD where it has none."""
+        """Return the rarest keyword of each clause row, or NO_WORD if it has none."""
         out = np.empty((len(rows), 1), np.int32)
         for_all(clauses.keyword_runs, clauses.keywords, self.values, rows, out)
         return out[:, 0]
@@ -80,7 +80,7 @@ def for_all(
     rows: NDArray[np.int64],
     out: NDArray[np.int32],
 ) -> None:
-    """Write the rarest keywords of each clause row, NO_WORD behind the last."""
+    """Write the rarest keywords of each clause row, followed by NO_WORD."""
     for i in range(rows.size):
         for k in range(pick_rarest(runs, keywords, frequency, rows[i], out[i]), out.shape[1]):
             out[i, k] = NO_WORD

@@ -1,9 +1,10 @@
 """The RQ-Tree: words first. A ranked-key inverted list with a quadtree inside each long posting list.
 
-As the AP-Tree paper describes it (section 5.1.1): subscriptions are parted by their least frequent keyword; inside a
-posting list they are attached to quadtree cells by the cost model of the IQ-Tree. A list that is short is
-read faster than it is parted: its clauses stand at the root. A message looks its words up, and in the quadtree of
-each asks the cells that it falls into, or, where these are more than the word has cells in use, goes through those.
+It is built as Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe" (2015),
+describe it in section 5.1.1. Subscriptions are divided by their least frequent keyword; inside a posting list, the cost
+model of the IQ-Tree attaches them to quadtree cells. A short list is faster to read than to divide, so its clauses stay
+at the root. A message looks up its words. In the quadtree of each word it reads the cells that it falls into; if these
+are more than the cells in use, it goes through the cells in use instead.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from nearcast.matching.structures.grid import level_start
 
 __all__ = ["RQTree"]
 
-_LEVELS = EXTRA  # of a word: bit l is set when it has a cell on level l
+_LEVELS = EXTRA  # for a word: bit l is set if it has a cell on level l
 
 
 class RQTree(QuadtreeLists):
@@ -46,12 +47,12 @@ class RQTree(QuadtreeLists):
     name: ClassVar[str] = "rq-tree"
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
-        """Count the clauses of each word anew, and build."""
+        """Count the clauses of each word, and build."""
         self._held = GrowableArray(np.zeros(0, np.int64), borrowed=False)
         super().build(sample, tell)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Count the clauses of their words down, and sweep them out."""
+        """Reduce the counts of their words, and remove the clauses."""
         firsts = self._pieces.values[self._piece_runs.values[rows, 0]]
         np.subtract.at(self._held.values, self._group(self._directory.keys[firsts]), 1)
         super().drop(rows)
@@ -83,7 +84,7 @@ class RQTree(QuadtreeLists):
         return _search
 
     def stats(self) -> dict[str, Any]:
-        """Return those of cells and lists, and how many words have a quadtree."""
+        """Return the figures of cells and lists, and how many words have a quadtree."""
         counts = self._directory.arrays.groups[:, COUNT]
         return super().stats() | {
             "words": int(np.count_nonzero(self._held.values)),
@@ -100,7 +101,7 @@ class RQTree(QuadtreeLists):
         self._held = GrowableArray(arrays["held"], borrowed=False)
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the lists with the clauses; return what is wrong."""
         found = super().check()
         alive = np.flatnonzero(self.store.alive)
         firsts = self._pieces.values[self._piece_runs.values[alive, 0]]
@@ -139,7 +140,7 @@ def _search(searched: Searched, probes: Probes, start: int, stop: int, answers: 
         span = span_of(grid, probe_boxes, p)
         once = span.left == span.right and span.low == span.high
         for k in range(first_word - 1, end_word):
-            # One word before the message's own: that of clauses without keywords.
+            # Before the message's own words comes NO_WORD, for clauses without keywords.
             word = keywords[k] if k >= first_word else NO_WORD
             if word + 1 >= groups.shape[0] or groups[word + 1, COUNT] == 0:
                 continue

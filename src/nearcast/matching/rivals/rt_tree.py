@@ -1,16 +1,18 @@
 """The R^t++-Tree: an R-tree over the regions of subscriptions, whose nodes carry token filters.
 
-The family, as the AP-Tree paper (section 3.1) and the cost-based one (section 2.2) describe it after Li et al.:
-a node of the R^t-Tree records all tokens of the subscriptions below it and is entered when its rectangle touches
-the message and the message has one of them; the R^t+-Tree records one representative token of each subscription,
-the least frequent, which a message must have to match it; the R^t++-Tree records several.
+The family is described, after Li et al., in Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support
+Location-Aware Publish/Subscribe" (2015), section 3.1, and in Yu, Li and Feng, "A Cost-based Method for Location-Aware
+Publish/Subscribe Services" (2015), section 2.2. A node of the R^t-Tree records all tokens of the subscriptions below,
+and is entered if its rectangle touches the message and the message has one of the tokens. The R^t+-Tree records one
+representative token of each subscription, the least frequent, which a message must have to match it. The R^t++-Tree
+records several.
 
-Here "++" means: a clause stands in the filter of every node above it with its k least frequent keywords (at most
-``config.RT_REPRESENTATIVES``; all of them where it has no more), and each token of a filter knows the least k of the
-clauses that brought it. A message that matches a clause has all its k representatives. So a node is refused unless,
-for some j, the message has j tokens of the filter with a k of at most j: one token of a clause that has only that, or
-two of clauses with two, and so on. Clauses without keywords leave the nodes above them open. In a leaf, a clause
-whose box touches the message is verified when the message has its rarest token.
+Here "++" means: the filter of every node above a clause has the clause's k least frequent keywords (all of them, but at
+most ``config.RT_REPRESENTATIVES``), and each token of a filter has the least k of the clauses that it comes from. A
+message that matches a clause has all its k representatives. So a node is entered only if, for some j, the message has j
+tokens of the filter with a k of at most j: one token of clauses with one representative, or two tokens of clauses with
+at most two, and so on. Nodes above a clause without keywords are always entered. In a leaf, a clause whose box touches
+the message is verified if the message has its rarest token.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ class RTTree(ClauseStructure):
         remove(self._tree, self._filters, self._leaves.values, rows)
 
     def _widen(self, nodes: int, slots: int) -> None:
-        """Make room for more nodes and slots of filters, by half at least where there is too little."""
+        """Make room for more nodes and slots of filters; arrays that are too short grow by at least half."""
         tree, filters = self._tree, self._filters
         if tree.state[USED] + nodes > len(tree.counts):
             more = max(nodes, len(tree.counts) // 2)
@@ -138,7 +140,7 @@ class RTTree(ClauseStructure):
         return View(_search, _Searched(self.store.clauses, self._tree, self._filters))
 
     def stats(self) -> dict[str, Any]:
-        """Return those of nodes and filters."""
+        """Return the figures of nodes and filters."""
         tree, filters = self._tree, self._filters
         used = int(tree.state[USED])
         levels, counts, sizes = tree.levels[:used], tree.counts[:used], filters.sizes[:used]
@@ -177,7 +179,7 @@ class RTTree(ClauseStructure):
         self._filters = Filters(**{name: arrays["filter_" + name] for name in Filters._fields})
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the tree with the clauses; return what is wrong."""
         found = []
         tree, used = self._tree, int(self._tree.state[USED])
         alive, leaves = np.flatnonzero(self.store.alive), self._leaves.values
@@ -213,7 +215,7 @@ def _no_nodes(nodes: int) -> Tree:
 
 
 def _no_filters(nodes: int, slots: int) -> Filters:
-    """Return filters without room: their first token gives them some."""
+    """Return filters without room; they get some with their first token."""
     return Filters(
         np.zeros(nodes, np.int64),
         np.full(nodes, -1, np.int32),
@@ -229,7 +231,7 @@ def _joined(old: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
 
 
 def _tiles(boxes: NDArray[np.float32], fill: int) -> NDArray[np.int64]:
-    """Return the order of sort-tile-recursive packing: vertical slices by x, in each by y."""
+    """Return the order of sort-tile-recursive packing: vertical slices by x, and by y within a slice."""
     finite = np.where(np.isfinite(boxes), boxes, 0.0).astype(np.float64)
     x, y = finite[:, 0] + finite[:, 2], finite[:, 1] + finite[:, 3]
     nodes = -(-len(boxes) // fill)

@@ -1,8 +1,8 @@
 """An R-tree in flat arrays whose nodes carry token filters: insert, split, remove, compiled.
 
-A node has ``config.RT_FANOUT`` places, side by side: the boxes of its children (of clauses, in a leaf) as float32, and
-who they are. Filters and boxes only widen while clauses come; a split makes those of both halves tight again, and
-so does a new build. What is removed leaves them as they are, which is looser and still right.
+A node has ``config.RT_FANOUT`` places side by side, each with a child (in a leaf, a clause) and its box as float32.
+Filters and boxes only widen as clauses come; a split makes those of both halves tight again, and so does a rebuild.
+Removals leave them as they are, which is looser but still correct.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NO_NODE = -1
 ROOT, USED, FREE = 0, 1, 2  # of Tree.state
 _FANOUT = config.RT_FANOUT
 _TOKENS = config.RT_REPRESENTATIVES
-_FAR = 1e30  # where a box without end is taken to end when areas are compared
-_HIGHEST = 32  # levels that no tree reaches
+_FAR = 1e30  # where an unbounded box ends when areas are compared
+_HIGHEST = 32  # more levels than any tree has
 
 
 class Tree(NamedTuple):
-    """The nodes; arrays are longer than what is used."""
+    """The nodes; the arrays have room to grow."""
 
     boxes: NDArray[np.float32]  # [nodes, fanout, 4]
     entries: NDArray[np.int32]  # [nodes, fanout]: clause rows in a leaf, else nodes
@@ -75,7 +75,7 @@ def _place_in(tree: Tree, node: int, entry: int) -> int:
 
 @kernel
 def refill(tree: Tree, filters: Filters, clauses: Clauses, frequency: NDArray[np.int64], node: int) -> bool:
-    """Make the filter of a node anew from its entries; False, with nothing changed: the pool is full."""
+    """Rebuild the filter of a node from its entries; return False, with nothing changed, if the pool is full."""
     runs, keywords = clauses.keyword_runs, clauses.keywords
     count, level = tree.counts[node], tree.levels[node]
     most = count * _TOKENS
@@ -116,7 +116,7 @@ def refill(tree: Tree, filters: Filters, clauses: Clauses, frequency: NDArray[np
 
 @kernel
 def _slots(size: int) -> int:
-    """Return a bound of the slots that a filter of so many tokens takes."""
+    """Return an upper bound of the slots that a filter of so many tokens takes."""
     return 4 * size + (1 << config.RT_FILTER_START)
 
 
@@ -139,7 +139,7 @@ def _nearest(tree: Tree, node: int, box: NDArray[np.float32]) -> int:
 
 @kernel
 def _new_node(tree: Tree, filters: Filters, level: int) -> Any:
-    """Return an empty node: one that was freed, or the next one."""
+    """Return an empty node: one that was freed, or the next unused one."""
     state = tree.state
     node = state[FREE]
     if node != NO_NODE:
@@ -164,7 +164,7 @@ def _split(
     leaves: NDArray[np.int32],
     node: int,
 ) -> Any:
-    """Part a full node in two at the median of its entries' centres, on the axis where they are spread most.
+    """Split a full node in two at the median of its entries' centres, on the axis where they are spread most.
 
     Returns the parent, which has one entry more.
     """
@@ -282,7 +282,7 @@ def insert(
 
 @kernel
 def _detach(tree: Tree, node: int, entry: int) -> None:
-    """Take an entry out of a node; the last one takes its place."""
+    """Remove an entry from a node; the last one takes its place."""
     at, last = _place_in(tree, node, entry), tree.counts[node] - 1
     tree.boxes[node, at] = tree.boxes[node, last]
     tree.entries[node, at] = tree.entries[node, last]

@@ -1,12 +1,12 @@
 """TAMA, exact: a matching table by attribute, then by level of discretisation, and counters.
 
 Zhao and Wu (Towards approximate event processing in a large-scale content-based network, ICDCS 2011) cut the domain
-of an attribute into 2^l cells on level l. An interval is put together of few cells, coarse ones inside and fine ones
-towards its ends; a value lies in one cell of each level, and meets the interval in at most one of them. So a message
-reads one list for each attribute and level, and counts.
+of an attribute into 2^l cells on level l. An interval is composed of few cells, coarse ones inside and fine ones at its
+ends; a value lies in one cell of each level, and at most one of these belongs to the interval. So a message reads
+one list for each attribute and level, and counts.
 
-The cells at the two ends of an interval reach beyond it, which is what makes the original approximate. Here they only
-suggest: what the counters let through is verified. With H attributes, N clauses and a share s of their predicates that
+The cells at the two ends of an interval extend beyond it, which makes the original approximate. Here the candidates
+that counting finds are verified. With H attributes, N clauses and a share s of their predicates that
 hold, a message costs H times the number of levels look-ups and s · N · predicates counts.
 """
 
@@ -64,7 +64,7 @@ class TAMA(ClauseStructure):
             self._lists.post(*self._postings(chunk))
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Post clauses, or measure the domains again where they are many more."""
+        """Post clauses, or measure the domains again if there are many more clauses than before."""
         living = self.store.living
         if living > config.RIVAL_GROWTH * max(self._laid_for, config.RIVAL_FIRST):
             self.build()
@@ -75,7 +75,7 @@ class TAMA(ClauseStructure):
         self._lists.post(targets, items)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Let clauses need what never comes."""
+        """Remove clauses: let them need more predicates than can ever be satisfied."""
         self._needs.values[rows] = NEVER
 
     def _postings(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -102,7 +102,7 @@ class TAMA(ClauseStructure):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return those of the matching table."""
+        """Return the figures of the matching table."""
         sizes = self._lists.pool.sizes
         return {
             "attributes": len(np.unique(np.flatnonzero(sizes[PLACES * _CELLS :]) // _CELLS)),
@@ -131,7 +131,7 @@ class TAMA(ClauseStructure):
         self._lists = CountingLists.restored(arrays, "list_", keyed=False)
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the matching table with the clauses; return what is wrong."""
         found = []
         alive = self.store.alive
         needs = self._needs.values.copy()

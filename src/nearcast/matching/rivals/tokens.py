@@ -1,9 +1,9 @@
 """Token filters: the sets of representative tokens that the nodes of an R^t++-Tree carry, in one pool.
 
-A filter is a small hash table, so that it can be asked both ways: each word of a short message is looked up in it,
-or each of its tokens in the message. With each token stands how many tokens of a message it takes, the least
-number of representatives that a clause with this token has below the node. A node can hold a match only if, for
-some number j, j of the message's words are tokens of clauses with at most j representatives.
+A filter is a small hash table, so it can be used both ways: each word of a short message is looked up in the filter, or
+each token of the filter in the message. Each token has a *need*: the least number of representatives that a clause with
+this token has below the node. A node can hold a match only if, for some number j, j of the message's words are tokens
+with a need of at most j.
 """
 
 from __future__ import annotations

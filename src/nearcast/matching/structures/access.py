@@ -1,9 +1,9 @@
-"""Access paths: is a clause reached more cheaply by its words and place, or by its values.
+"""Access paths: estimate whether a clause is reached more cheaply by its words and place, or by its values.
 
-For each clause two prices are estimated, in nanoseconds a message. In a packed list it is met by messages that have
-its rarest keyword and touch its box; in an MO-Tree by messages that lie in its cells of place and values. Each
-meeting costs a look at the entry; when what the entry holds does not refuse, it costs a decision on the clause.
-Shares of messages are estimated from a sample of them, or else from what the clauses ask for.
+Two prices are estimated for each clause, in nanoseconds a message. In a packed list, a message reads the clause's entry
+if it has the rarest keyword and touches the box; in an MO-Tree, if it lies in the clause's cells of place and values.
+Reading an entry has a price, and if the entry does not rule the clause out, verifying the clause has another. The
+shares of messages are estimated from a sample of them, or without one from what the clauses ask for.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = ["Paths", "likely_paths", "prices"]
 
 
 class Paths(NamedTuple):
-    """What prices are estimated from."""
+    """The statistics that prices are estimated from."""
 
-    word_shares: NDArray[np.float32]  # share of messages that have a word, by its code
-    scales: Scales  # of both axes, and of the attributes that are tested most
+    word_shares: NDArray[np.float32]  # by code: the share of messages that have the word
+    scales: Scales  # those of both axes, and of the most tested attributes
 
 
 def likely_paths(clauses: Clauses, rows: NDArray[np.int64], messages: Probes | None) -> Paths:
@@ -58,7 +58,7 @@ def likely_paths(clauses: Clauses, rows: NDArray[np.int64], messages: Probes | N
 
 
 def prices(paths: Paths, clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return [rows, 2]: what each clause costs a message in a packed list, and what in an MO-Tree."""
+    """Return the price of each clause in a packed list and in an MO-Tree: float64[rows, 2]."""
     out = np.empty((len(rows), 2))
     _prices(paths.word_shares, paths.scales, clauses, rows, out)
     return out
@@ -85,7 +85,7 @@ def _prices(
             with_word = min(with_word, float(word_shares[keywords[k]]) if known else 0.0)
         clause_positions(knots, slopes, numbers, c, boxes, test_runs, attributes, lows, highs, flags, ends)
         inside = (ends[0, 1] - ends[0, 0]) * (ends[1, 1] - ends[1, 0])
-        fitting, narrow, narrower = 1.0, 1.0, 1.0  # the last two: the two narrowest intervals of all
+        fitting, narrow, narrower = 1.0, 1.0, 1.0  # the last two: the two least widths of intervals
         tested = False
         for scale in range(knots.shape[0]):
             if ends[scale, 0] != ABSENT:

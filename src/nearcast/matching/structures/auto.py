@@ -1,13 +1,14 @@
-"""The index that Nearcast builds unless told otherwise: it looks at the subscriptions and picks the structures.
+"""The default index: it looks at the subscriptions and chooses the structures.
 
-A few thousand clauses are scanned: that takes about as long as a call does, and nothing is compiled that is not
-needed. Of more, each clause is sent where it is cheaper (``access``): words first or place first, or values first. The
-last ones are held by an MO-Tree, where that spares enough; the others by a structure for words and places. A packed
-list is built first: it is the fastest where places or rare words tell subscriptions apart. On sample messages (those
-given, or messages made from the subscriptions themselves) its steps are counted. Where most of the cost is words that
-refuse what the place let through (subscriptions for everywhere, large regions, few words that all have in common), an
-MBRTrie is built beside it, its cost is estimated on the same messages, and the cheaper of the two stays. All is chosen
-again when the number of clauses has grown to a multiple.
+A few thousand clauses are scanned: a scan takes little longer than the call itself, and nothing else is compiled. If
+there are more, each clause goes where it is cheaper (``access``): it is reached by its words and place, or by its
+values. The latter are held by an MO-Tree, if that saves enough; the others by a structure for words and places.
+
+For these, a packed list is built first: it is the fastest where places or rare words tell subscriptions apart. Its
+steps are counted on sample messages (given ones, or ones made from the subscriptions). If most of the cost is for
+clauses that pass by their place and fail by their words (large regions, or few words that all subscriptions share), an
+MBRTrie is built beside it, its cost is estimated on the same messages, and the cheaper of the two is kept. Everything
+is chosen again when the number of clauses has multiplied.
 """
 
 from __future__ import annotations
@@ -38,22 +39,22 @@ from nearcast.matching.structures.scan import Scan
 __all__ = ["Auto"]
 
 _STRUCTURES: tuple[type[ClauseStructure], ...] = (PackedList, MBRTrie, Scan)
-_VALUES = "value_"  # what the arrays of the MO-Tree are named by
+_VALUES = "value_"  # the prefix of the names of the MO-Tree's arrays
 _S = TypeVar("_S", bound=ClauseStructure)
 
 
 class _Routes(NamedTuple):
-    """How clauses are sent to the MO-Tree, or past it."""
+    """The MO-Tree, and which clauses go to it."""
 
-    paths: Paths  # what each path is expected to cost
-    by_value: GrowableArray  # bool of each clause row: it is held by the MO-Tree
+    paths: Paths  # from which the cost of each path is estimated
+    by_value: GrowableArray  # by clause row: whether the MO-Tree holds it
     values: MOTree
 
 
 class Auto(ClauseStructure):
-    """Whatever structures are expected to match fastest; ``stats()`` tells which, and why.
+    """The structures that are expected to match fastest; ``stats()`` tells which, and why.
 
-    A reader of an older view sees what the structures that it is of let it see.
+    What a reader of an older view sees depends on the structures that were chosen.
     """
 
     name: ClassVar[str] = "auto"
@@ -62,16 +63,16 @@ class Auto(ClauseStructure):
         super().__init__(store)
         self._inner: ClauseStructure = Scan(store)
         self._routes: _Routes | None = None  # None: all clauses are in the inner structure
-        self._others = 0  # clauses beside the MO-Tree, where there is one
+        self._others = 0  # clauses outside the MO-Tree, if there is one
         self._chosen_for, self._why = 0, ""
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
-        """Scan few clauses; send many to the cheaper path each, and choose the structure for the others by cost."""
+        """Scan if clauses are few; otherwise choose the path of each clause, and the structures, by cost."""
         self._chosen_for = self.store.living
         self._routes = None
         if self._chosen_for <= config.AUTO_SCAN:
             self._inner = Scan(self.store)
-            self._why = f"up to {config.AUTO_SCAN:,} clauses are looked at one by one"
+            self._why = f"up to {config.AUTO_SCAN:,} clauses are scanned"
             return
         self._routes = self._cheaper_routes(sample, tell)
         packed = self._built(PackedList, sample, tell)
@@ -92,18 +93,18 @@ class Auto(ClauseStructure):
         self._why = why
 
     def _built(self, kind: type[_S], sample: Probes | None, tell: Progress) -> _S:
-        """Return a structure built over the clause rows that do not go by their values."""
+        """Return a structure built over the clause rows outside the MO-Tree."""
         structure = kind(self.store)
         structure.part = None if self._routes is None else (self._routes.by_value, False)
         structure.build(sample, tell)
         return structure
 
     def _count_others(self, routes: _Routes) -> int:
-        """Count the clauses beside the MO-Tree: if there are none, it answers alone."""
+        """Count the clauses outside the MO-Tree; if there are none, it answers alone."""
         return int(np.count_nonzero(~routes.by_value.values & self.store.alive))
 
     def _cheaper_routes(self, sample: Probes | None, tell: Progress) -> _Routes | None:
-        """Return the routes by value, with the MO-Tree built; None where it would not pay."""
+        """Build an MO-Tree over the clauses for which it is cheaper; return None if it would not pay."""
         clauses, rows = self.store.clauses, self.members()
         if not len(clauses.test_attributes):
             return None
@@ -120,7 +121,7 @@ class Auto(ClauseStructure):
         return _Routes(paths, by_value, values)
 
     def _likely_probes(self) -> Probes:
-        """Return messages such as the subscriptions expect: the place of one, the words of several."""
+        """Make likely messages from the subscriptions: each has the place of one and the words of several."""
         clauses, alive = self.store.clauses, np.flatnonzero(self.store.alive)
         rng = np.random.default_rng(0)
         count = config.AUTO_PROBES if len(alive) else 0
@@ -135,7 +136,7 @@ class Auto(ClauseStructure):
         return Probes(np.hstack([centres, centres]), offsets, words, *Values.none(count))
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Send new clauses where they belong."""
+        """Add new clauses to the structures that they belong in."""
         if self._routes is None:
             self._inner.add(rows)
             return
@@ -144,7 +145,7 @@ class Auto(ClauseStructure):
         self._inner.add(rows[others])
 
     def _sent(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Note which of new clauses go by their values; tell which do not."""
+        """Decide which new clauses the MO-Tree holds; tell which go elsewhere."""
         assert self._routes is not None
         paths, by_value, _ = self._routes
         others = ~_by_value(prices(paths, self.store.clauses, rows))
@@ -154,7 +155,7 @@ class Auto(ClauseStructure):
         return others
 
     def _outlived(self) -> bool:
-        """Tell whether the clauses are many more than at the last choice."""
+        """Tell whether there are many more clauses than at the last choice."""
         scanned = isinstance(self._inner, Scan)
         enough = config.AUTO_SCAN if scanned else max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_SCAN)
         return self.store.living > enough
@@ -166,16 +167,16 @@ class Auto(ClauseStructure):
         return self._routes is not None and self._routes.values.outgrown(more)
 
     def renew(self, rows: NDArray[np.int64]) -> None:
-        """Choose again, or have what waits beside a trie folded in."""
+        """Choose again, or renew the structure that was chosen."""
         if self._outlived() or self._routes is not None:
             self.build()
         else:
             self._inner.renew(rows)
 
     def successor(self) -> Auto | None:
-        """Return the same choice with another MO-Tree, where that has been outgrown; a packed list never is.
+        """Return the same choice with another MO-Tree if that has been outgrown; a packed list never is.
 
-        Whether a trie would be the better choice by now is asked when many clauses come at once.
+        Whether a trie would be better by now is decided only when many clauses come at once.
         """
         if self._routes is None or not self._routes.values.outgrown(0):
             return None
@@ -184,7 +185,7 @@ class Auto(ClauseStructure):
             GrowableArray(np.zeros(self.store.rows, np.bool_), borrowed=False),
         )
         fresh, values, others = Auto(self.store), self._routes.values.successor(), PackedList(self.store)
-        others.part = (by_value, True)  # nothing, so that the list begins empty
+        others.part = (by_value, True)  # no clause as yet, so the list begins empty
         others.build()
         others.part, values.part = (by_value, False), (by_value, True)
         fresh._routes, fresh._inner = _Routes(paths, by_value, values), others
@@ -192,7 +193,7 @@ class Auto(ClauseStructure):
         return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take clauses out of where they are."""
+        """Remove clauses from the structures that hold them."""
         if self._routes is None:
             self._inner.drop(rows)
         else:
@@ -203,11 +204,11 @@ class Auto(ClauseStructure):
 
     @property
     def shifts(self) -> bool:  # type: ignore[override]
-        """Whether boxes can be overwritten in place: the MO-Tree can always do it."""
+        """Whether boxes can be overwritten in place: it depends on the inner structure, for an MO-Tree always can."""
         return self._inner.shifts
 
     def shift(self, rows: NDArray[np.int64]) -> None:
-        """Let the structure do it that has the clause."""
+        """Overwrite boxes in the structures that hold the clauses."""
         if self._routes is None:
             self._inner.shift(rows)
         else:
@@ -217,11 +218,11 @@ class Auto(ClauseStructure):
 
     @property
     def rewrites(self) -> bool:  # type: ignore[override]
-        """Whether clauses can be rewritten in place: a scan can, and the MO-Tree, where it has them all."""
+        """Whether clauses can be rewritten in place: a scan can do it, and an MO-Tree if it holds all clauses."""
         return self._inner.rewrites if self._routes is None else not self._others
 
     def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
-        """Let the structure do it that has them all."""
+        """Rewrite clauses in the structure that holds them all."""
         (self._inner if self._routes is None else self._routes.values).rewrite(rows, changed)
 
     def view(self) -> View:
@@ -242,7 +243,7 @@ class Auto(ClauseStructure):
         return told | {"structure": structure, "why": self._why}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of the structures, and what clauses are sent by."""
+        """Return the arrays of the structures and of the routes."""
         arrays = self._inner.arrays() | {
             "structure": np.array([_STRUCTURES.index(type(self._inner)), self._chosen_for]),
             "why": np.frombuffer(self._why.encode(), np.uint8),
@@ -258,7 +259,7 @@ class Auto(ClauseStructure):
         return arrays
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take the structures and what clauses are sent by."""
+        """Restore the structures and the routes."""
         structure, self._chosen_for = arrays["structure"].tolist()
         self._why = arrays["why"].tobytes().decode()
         self._inner = _STRUCTURES[structure](self.store)
@@ -274,18 +275,20 @@ class Auto(ClauseStructure):
             self._others = self._count_others(self._routes)
 
     def check(self) -> list[str]:
-        """Check the structures, and how many clauses are where."""
+        """Check the structures, and the count of clauses outside the MO-Tree."""
         found = self._inner.check()
         if self._routes is not None:
             found += self._routes.values.check()
             others = self._count_others(self._routes)
             if self._others != others:
-                found.append(f"{self._others} clauses are counted beside the MO-Tree, but there are {others}")
+                found.append(
+                    f"{self._others} clauses are counted outside the MO-Tree, but there are {others}"
+                )
         return found
 
 
 def _by_value(cost: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Tell which clauses go by their values, by what either path costs."""
+    """Tell for which clauses the path by values is clearly cheaper."""
     cheaper: NDArray[np.bool_] = cost[:, 1] < config.AUTO_VALUES_SHARE * cost[:, 0]
     return cheaper
 
@@ -293,7 +296,7 @@ def _by_value(cost: NDArray[np.float64]) -> NDArray[np.bool_]:
 def _search_both(
     views: tuple[View, View], probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
-    """Search in two views, and write the answers of both probe by probe."""
+    """Search two views, and write the answers of both for each probe."""
     asked = _from(probes, start, stop)
     first, second = (
         Searches(Auto.room).run(partial(search, arrays, asked), stop - start, 1) for search, arrays in views
@@ -327,7 +330,7 @@ def _interleave(
     answers: Answers,
     filled: int,
 ) -> int:
-    """Write the answers of two structures group by group; return how many groups found room."""
+    """Write the answers of two structures group by group; return how many groups there was room for."""
     ends, out = answers
     groups = first_offsets.size - 1
     for i in range(groups):

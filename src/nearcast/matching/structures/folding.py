@@ -1,4 +1,4 @@
-"""What the structures share that lie in memory in one order: the order of tokens, newcomers, and folding them in."""
+"""The common part of structures whose layout is written as a whole: an order of tokens, newcomers, and folding."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nearcast.matching.structures.token_order import TokenOrder
 __all__ = ["FoldingStructure", "named_arrays", "taken_arrays"]
 
 
-_NEW = "new_"  # what the arrays of newcomers are named by
+_NEW = "new_"  # the prefix of the names of the newcomers' arrays
 
 
 def named_arrays(prefix: str, group: Any) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a named tuple by prefixed name."""
+    """Return the arrays of a named tuple by name, with a prefix."""
     return {prefix + name: array for name, array in group._asdict().items()}
 
 
@@ -38,14 +38,14 @@ def taken_arrays(
 class FoldingStructure(ClauseStructure):
     """A structure that is laid out as a whole; new clauses wait beside it until they are folded in.
 
-    The layout keeps the rule for readers of an older view: it is never changed, only replaced. The newcomers break it
-    (see :class:`.PackedList`), and so does a clause that is dropped, which is marked in place.
+    The layout is never changed, only replaced, so readers of an older view can go on. The newcomers do change in place
+    (see :class:`.PackedList`), and so do the marks of dropped clauses.
 
-    A clause that is dropped no longer stands in the layout, though its entries do until the next fold. Its row may wait
-    among the newcomers meanwhile, as another clause.
+    A clause that is dropped no longer counts as standing in the layout, though its entries remain until the next fold.
+    Meanwhile its row may be given to another clause, which waits among the newcomers.
 
-    A subclass supplies :meth:`_lay_out`, :meth:`_fold`, :meth:`_laid` and :meth:`_mark` in place of building, adding
-    and dropping.
+    A subclass defines :meth:`_lay_out`, :meth:`_fold`, :meth:`_laid` and :meth:`_mark` instead of building, adding and
+    dropping.
     """
 
     def __init__(self, store: ClauseStore) -> None:
@@ -63,7 +63,7 @@ class FoldingStructure(ClauseStructure):
         self._await_newcomers()
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Let clauses wait."""
+        """Put clauses among the newcomers."""
         self._reach(rows)
         self._newcomers.add(rows)
 
@@ -73,11 +73,11 @@ class FoldingStructure(ClauseStructure):
         self._order.reach(runs_take(clauses.keyword_runs, clauses.keywords, rows)[1])
 
     def outgrown(self, more: int) -> bool:
-        """Tell whether so many clauses wait that it is time to fold them in."""
+        """Tell whether the newcomers, with *more* clauses, are so many that it is time to fold them in."""
         return self._newcomers.too_many(more)
 
     def renew(self, rows: NDArray[np.int64]) -> None:
-        """Fold all clauses that wait, and new ones, into the layout."""
+        """Fold all newcomers and the given clauses into the layout."""
         self._folds += 1
         self._reach(rows)
         if self.store.living > config.REORDER_GROWTH * self._ordered:
@@ -90,7 +90,7 @@ class FoldingStructure(ClauseStructure):
             self._await_newcomers()
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take clauses out of those that wait, or mark them in the layout."""
+        """Remove clauses from the newcomers, or mark them in the layout."""
         new = self._newcomers.among(rows)
         self._newcomers.drop(rows[new])
         self._standing.values[rows[~new]] = False
@@ -106,11 +106,11 @@ class FoldingStructure(ClauseStructure):
 
     @abstractmethod
     def _fold(self, rows: NDArray[np.int64]) -> None:
-        """Take more clause rows into the layout, ascending, and leave out those that were removed."""
+        """Add ascending clause rows to the layout, and leave out those that were removed."""
 
     @abstractmethod
     def _laid(self) -> NDArray[np.int64]:
-        """Return the clause rows of the layout, removed ones included, in its order."""
+        """Return the clause rows of the layout in its order, including removed ones."""
 
     @abstractmethod
     def _mark(self, rows: NDArray[np.int64]) -> None:
@@ -140,7 +140,7 @@ class FoldingStructure(ClauseStructure):
         )
 
     def check(self) -> list[str]:
-        """Compare what is laid out and what waits with what is to be here."""
+        """Compare the layout and the newcomers with the living clauses; return what is wrong."""
         laid = self._laid()
         present = np.sort(np.concatenate([laid[self._standing.values[laid]], self._newcomers.members()]))
         if not np.array_equal(present, self.members()):

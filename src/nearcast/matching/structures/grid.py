@@ -1,9 +1,9 @@
 """A pyramid of grids for clauses that have only a place.
 
-A clause stands in one cell: on the finest level whose cells are wider and higher than its box, the cell of its
-lower left corner. So a point asks the cell that it is in and the neighbours to the left, below and both, on each
-level; an area asks the same around its extent. No clause is met twice. Level 0 is one cell and takes whatever is
-larger, boxes without end among them.
+A clause is in one cell: that of its lower left corner, on the finest level whose cells are wider and higher than its
+box. So on each level a point looks into its own cell and into the neighbours to the left, below, and below left; an
+area looks into all cells that it touches and the same neighbours. No clause is found twice. Level 0 is one cell and
+takes all larger boxes, unbounded ones included.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Grid(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """Cells of all levels."""
+        """The number of cells of all levels."""
         return int(4**self.levels - 1) // 3
 
 
 def grid_over(boxes: NDArray[np.float64], count: int | None = None) -> Grid:
-    """Return a grid for the given boxes: their common bounds, with about a finest cell for each.
+    """Return a grid over the bounds of the given boxes, with about one finest cell for each box.
 
-    Where they are only a sample, *count* says how many there are.
+    If the boxes are only a sample, *count* is the number of all boxes.
     """
     finite = boxes[np.isfinite(boxes).all(axis=1)]
     count = len(boxes) if count is None else count
@@ -63,7 +63,7 @@ def level_start(level: int) -> int:
 
 @kernel
 def cell_of(value: float, low: float, extent: float, level: int) -> int:
-    """Return the column (or row) of a coordinate on a level; what lies outside belongs to the outermost."""
+    """Return the column (or row) of a coordinate on a level; the outermost ones extend without end."""
     cells = 1 << level
     return int(min(max(np.floor((value - low) / extent * cells), 0.0), cells - 1.0))
 

@@ -1,7 +1,7 @@
-"""Clauses that came after a structure was laid out: a packed list beside it, until they are folded in.
+"""Newcomers: clauses that came after a structure was laid out. They wait in a packed list until they are folded in.
 
-A structure that lies in memory in one order takes in new clauses by writing all of it anew. So new clauses wait here
-until they are a fixed share of all clauses, which costs an insert a constant time on the average.
+Folding clauses into such a structure rewrites all of it. So new clauses wait until they are a fixed share of all
+clauses, and an insert takes constant time on average.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["NewcomerLists", "Newcomers", "match_newcomers"]
 
 
 class NewcomerLists(NamedTuple):
-    """What :func:`match_newcomers` reads."""
+    """The arrays that :func:`match_newcomers` reads."""
 
     waiting: int
     lists: Lists
@@ -52,16 +52,16 @@ class Newcomers(PackedList):
 
     @property
     def waiting(self) -> int:
-        """How many there are."""
+        """The number of clauses that wait here."""
         return int(self._lists.state[POSTINGS])
 
     @property
     def lists(self) -> NewcomerLists:
-        """What :func:`match_newcomers` reads."""
+        """The arrays that :func:`match_newcomers` reads."""
         return NewcomerLists(self.waiting, self._lists, self._word_lists.values)
 
     def too_many(self, more: int) -> bool:
-        """Tell whether with *more* of them it is time to fold them in."""
+        """Tell whether it is time to fold the newcomers in, with *more* of them."""
         living = self.store.living
         return self.waiting + more > max(config.FOLD_MIN, config.FOLD_SHARE * living)
 
@@ -76,7 +76,7 @@ def match_newcomers(
     answers: Answers,
     filled: int,
 ) -> int:
-    """Write the newcomers that probe *p* satisfies; return the new end, or FULL without room."""
+    """Write the newcomers that probe *p* satisfies; return the new end, or FULL if there is no room."""
     waiting, lists, word_lists = newcomers
     if waiting == 0:
         return filled

@@ -1,4 +1,4 @@
-"""The posting lists of an index, growing and shrinking with it."""
+"""Posting lists that grow and shrink with an index."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class PostingLists:
         self._heads = tuple(GrowableArray(np.zeros(lists, kind), borrowed=False) for kind in _HEADS)
         self._boxes, self._rows = np.empty((0, 4), np.float32), np.empty(0, np.int32)
         self._slabs = empty_slabs(_LARGEST)
-        self.postings = 0  # how many there are
+        self.postings = 0  # in all lists
         self._view()
 
     def build(
         self, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int64]
     ) -> None:
-        """Post all *rows* at once, each list as long as it must be."""
+        """Post all *rows* at once; each list has just the room that it needs."""
         self._lay_out(np.bincount(targets, minlength=len(self.pool.starts)))
         self.add(homes, boxes, rows, targets)
 
@@ -51,14 +51,14 @@ class PostingLists:
                 self._make_room(int(targets[done]))
 
     def remove(self, homes: Homes, rows: NDArray[np.int64]) -> None:
-        """Take the postings of clause rows out."""
+        """Remove the postings of clause rows."""
         postings.remove(self.pool, self._slabs, self._room, homes, rows)
         self.postings -= len(rows)
 
     def shift(
         self, homes: Homes, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int64]
     ) -> None:
-        """Write the boxes of rows to their postings; those that have another list by now move to it."""
+        """Write the boxes of rows to their postings; those whose list has changed move to the new one."""
         stay = homes.lists[rows] == targets
         postings.rewrite(self.pool, homes, boxes, rows[stay])
         if not stay.all():
@@ -66,7 +66,7 @@ class PostingLists:
             self.add(homes, boxes, rows[~stay], targets[~stay])
 
     def some(self, count: int) -> NDArray[np.int64]:
-        """Return at most *count* rows that have a posting, from everywhere in the lists."""
+        """Return at most *count* of the rows that have a posting, spread evenly over the lists."""
         starts, sizes = self.pool.starts, self.pool.sizes
         ends = np.cumsum(sizes, dtype=np.int64)
         picks = np.linspace(0, self.postings - 1, min(count, self.postings)).astype(np.int64)
@@ -99,10 +99,10 @@ class PostingLists:
         return check_rooms(self.pool.starts, self.pool.sizes, self.pool.rooms, int(self._slabs[END]))
 
     def _lay_out(self, sizes: NDArray[np.int64]) -> None:
-        """Give empty lists the rooms for so many postings each."""
+        """Give each empty list room for its number of postings."""
         self._more_lists(np.array([len(sizes) - 1]))
         for array in self._heads:
-            array.reserve(len(array.values))  # so that it has not to be copied when more words come
+            array.reserve(len(array.values))  # so that it need not be copied when more words come
         self._view()
         self.pool.starts[: len(sizes)] = offsets_of(sizes)[:-1]
         self.pool.rooms[: len(sizes)] = sizes
@@ -110,7 +110,7 @@ class PostingLists:
         self._reach(int(self._slabs[END]))
 
     def _more_lists(self, targets: NDArray[Any]) -> None:
-        """Have all lists that are named."""
+        """Add lists until all *targets* exist."""
         more = int(targets.max(initial=-1)) + 1 - len(self.pool.starts)
         if more > 0:
             for array in self._heads:
@@ -118,12 +118,12 @@ class PostingLists:
             self._view()
 
     def _make_room(self, target: int) -> None:
-        """Let the pool have room for a list to double."""
+        """Make room in the pool for a list to double."""
         need = 2 * max(int(self.pool.sizes[target]), config.POSTING_START)
         self._reach(int(self._slabs[END]) + need)
 
     def _reach(self, room: int) -> None:
-        """Let the pool have so much room in all."""
+        """Make sure that the pool has room for so many postings in all."""
         if room > self._room:
             self._boxes, self._rows = longer(self._boxes, room), longer(self._rows, room)
             self._view()
@@ -132,11 +132,11 @@ class PostingLists:
         """Make the pool that kernels take."""
         starts, sizes, rooms = (array.values for array in self._heads)
         self.pool = Pool(starts, sizes, rooms, self._boxes, self._rows)
-        self._room = min(len(self._boxes), len(self._rows))  # long arrays have more than they were asked for
+        self._room = min(len(self._boxes), len(self._rows))  # long arrays get more than was asked for
 
 
 def longer(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Return *array* with room for so many rows at least; one that has not gets half as much again."""
+    """Return *array* with room for at least so many rows; if it must grow, it grows by half or more."""
     if rows <= len(array):
         return array
     room = roomy(array, max(rows, len(array) * 3 // 2))
@@ -145,17 +145,17 @@ def longer(array: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 def check_rooms(starts: NDArray[Any], sizes: NDArray[Any], rooms: NDArray[Any], used: int) -> list[str]:
-    """Return what is wrong with the rooms of lists in a pool, the first *used* slots of which are handed out."""
+    """Return what is wrong with the rooms of lists in a pool whose first *used* slots are handed out."""
     own = np.flatnonzero(rooms)
     first, end = starts[own].astype(np.int64), starts[own].astype(np.int64) + rooms[own]
     if (sizes > rooms).any() or (first < 0).any() or (end > used).any():
-        return ["a list reaches out of its room"]
+        return ["a list extends beyond its room, or a room beyond the pool"]
     order = np.argsort(first)
     return ["two lists share a room"] if (first[order][1:] < end[order][:-1]).any() else []
 
 
 class ClauseHomes:
-    """Growing arrays of where each clause's posting stands."""
+    """Growing arrays that hold where the posting of each clause is."""
 
     def __init__(self, lists: NDArray[np.int32], positions: NDArray[np.int32]) -> None:
         self._lists = GrowableArray(lists, borrowed=False)
@@ -163,7 +163,7 @@ class ClauseHomes:
 
     @classmethod
     def none(cls, clauses: int) -> ClauseHomes:
-        """Return those of so many clauses, none of which has a posting."""
+        """Return the homes of so many clauses, none of which has a posting."""
         homes = cls(np.empty(0, np.int32), np.empty(0, np.int32))
         homes._lists.reserve(clauses)
         homes._positions.reserve(clauses)
@@ -172,7 +172,7 @@ class ClauseHomes:
 
     @property
     def arrays(self) -> Homes:
-        """What kernels take."""
+        """The arrays, in the form that kernels take."""
         return Homes(self._lists.values, self._positions.values)
 
     def reach(self, clauses: int) -> Homes:

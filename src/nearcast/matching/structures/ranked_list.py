@@ -1,9 +1,10 @@
-"""The ranked-key inverted list: each clause under its rarest keyword, clauses without keywords in a grid.
+"""The ranked-key inverted list: clauses are listed by their rarest keyword, and clauses without keywords in a grid.
 
-The structure that papers on publish/subscribe build on (section 5.1.1 of the AP-Tree paper describes it as the
-first level of the RQ-Tree): a message that satisfies a clause has all its keywords, so it is enough to look in the
-lists of the message's keywords, and a clause posted under its least frequent keyword is looked at least often.
-Expected cost of a message: the lengths of its lists, and three cache misses for each posting whose box it touches.
+Many structures for publish/subscribe build on it: Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support
+Location-Aware Publish/Subscribe" (2015), section 5.1.1, describe it as the first level of the RQ-Tree. A message that
+satisfies a clause has all its keywords, so it is enough to read the lists of the message's keywords; and a clause that
+is listed under its least frequent keyword is read least often. The expected cost of a message is the length of its
+lists, and three cache misses for each posting whose box it touches.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ __all__ = ["RankedList"]
 class RankedList(ClauseStructure):
     """Posting lists by rarest keyword, and by grid cell for clauses without keywords.
 
-    Postings come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
-    older view may miss a posting or read one twice, so that a change needs the structure alone.
+    Postings are inserted and removed in place, and the room of a list that moves is given to others at once. A reader
+    of an older view might miss a posting or read one twice, so nobody may read while the lists change.
     """
 
     name: ClassVar[str] = "ranked-list"
     shifts = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
-        """Post each clause under its rarest keyword, those without in the cells of a grid."""
+        """Post each clause under its rarest keyword, or in the cell of a grid if it has no keywords."""
         clauses, rows = self.store.clauses, self.members()
         frequency = np.bincount(self.store.keywords_of(rows))
         with_words = clauses.keyword_runs[rows, 1] > clauses.keyword_runs[rows, 0]
@@ -48,7 +49,7 @@ class RankedList(ClauseStructure):
         self._by_cell.build(homes, clauses.boxes, bare, self._cells(bare))
 
     def _lay_out(self, frequency: NDArray[np.int64], grid: Grid, bare: int) -> None:
-        """Begin without postings: with words that are so frequent, and a grid for so many clauses without words."""
+        """Make empty lists, given the frequencies of words and a grid for *bare* clauses without words."""
         self._frequency = GrowableArray(frequency, borrowed=False)
         self._homes = ClauseHomes.none(self.store.rows)
         self._by_word = PostingLists(len(frequency))
@@ -70,7 +71,7 @@ class RankedList(ClauseStructure):
         self._by_cell.add(homes, clauses.boxes, bare, self._cells(bare))
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take the postings of clauses out."""
+        """Remove the postings of clauses."""
         clauses = self.store.clauses
         offsets, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
         np.subtract.at(self._frequency.values, words, 1)
@@ -79,7 +80,7 @@ class RankedList(ClauseStructure):
         self._by_cell.remove(self._homes.arrays, rows[~with_words])
 
     def shift(self, rows: NDArray[np.int64]) -> None:
-        """Write boxes over those of the postings; one in a cell moves where its new cell is another."""
+        """Overwrite the boxes of the postings; a posting in the grid moves if its cell has changed."""
         clauses, homes = self.store.clauses, self._homes.arrays
         with_words = clauses.keyword_runs[rows, 1] > clauses.keyword_runs[rows, 0]
         worded, bare = rows[with_words], rows[~with_words]
@@ -89,17 +90,17 @@ class RankedList(ClauseStructure):
     def outgrown(self, more: int) -> bool:
         """Tell whether the grid holds many times the clauses that it was laid out for.
 
-        Of *more* clauses, as large a share is expected to have no words as of those that are here.
+        The share of clauses without words among *more* clauses is expected to be that among the clauses here.
         """
         bare, worded = self._by_cell.postings, self._by_word.postings
         expected = bare + more * (bare + 1) / (bare + worded + 1)
         return expected > config.GRID_GROWTH * max(self._laid_for, 1)
 
     def successor(self) -> RankedList:
-        """Return an empty list with a grid laid out by a sample of the clauses in this one's.
+        """Return an empty structure with a grid laid out for a sample of the clauses in the grid here.
 
-        It begins with the frequencies of words known here, so that the first clauses find their rarest word. All words
-        are counted again as their clauses come, and only the order of the counts matters.
+        It begins with the frequencies of words known here, so that the first clauses find their rarest word. The words
+        are counted again as their clauses come, but only the order of the counts matters.
         """
         fresh = RankedList(self.store)
         fresh.part = self.part
@@ -153,7 +154,7 @@ class RankedList(ClauseStructure):
         self._by_cell = PostingLists.restored(arrays, "cell_")
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the lists with the clauses; return what is wrong."""
         found = self._by_word.check() + self._by_cell.check()
         homes = self._homes.arrays
         alive = self.members()
@@ -193,7 +194,7 @@ def _pick_rarest(
 
 
 def _rarest(clauses: Clauses, frequency: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the least frequent keyword of each clause row, the smallest code among equals."""
+    """Return the least frequent keyword of each clause row; among equals, the one with the smallest code."""
     out = np.empty(len(rows), np.int64)
     _pick_rarest(clauses, frequency, rows, out)
     return out

@@ -1,9 +1,9 @@
-"""Values on common scales from 0 to 1, in equal shares: what partitions of attributes are laid out on.
+"""Scales: map values to positions from 0 to 1 that are evenly spread, so that attributes can be cut into cells.
 
-A *scale* belongs to an axis of the place or to an attribute. It is a row of knots, quantiles of the values that clauses
-ask for or that messages have; between two knots it is linear. Hot spots, skewed prices and the codes of strings come
-out evenly spread. It never falls as the value grows, in floating point too, so a value inside an interval stays inside,
-and what is beyond the knots clips to 0 or 1: a scale may be old, it is never wrong.
+A *scale* belongs to an axis of the place or to an attribute. It is a row of knots, which are quantiles of the values
+that clauses ask for or that messages have, and it is linear between two knots. So hot spots, skewed prices and the
+codes of strings are spread evenly. The position never falls as the value grows, not even by rounding, so a value inside
+an interval stays inside. Values beyond the knots are clipped to 0 or 1. An old scale may be uneven, but never wrong.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __all__ = [
     "tests_of",
 ]
 
-X, Y = -2, -1  # the axes of a place, where attributes have their column numbers from 0 on
-ABSENT = -1.0  # the position of what is not tested, or not there
+X, Y = -2, -1  # the axes of the place; attributes are numbered from 0
+ABSENT = -1.0  # the position where an attribute is not tested, or has no value
 _HALVINGS = config.SCALE_KNOT_BITS
 _KNOTS = 1 << _HALVINGS
 
@@ -44,9 +44,9 @@ class Scales(NamedTuple):
     """The scales of some axes and attributes."""
 
     sources: NDArray[np.int32]
-    knots: NDArray[np.float64]  # a row each
-    slopes: NDArray[np.float64]  # how fast it rises after each knot but the last, in knots
-    numbers: NDArray[np.int32]  # of the scale, by source - X; -1 where there is none
+    knots: NDArray[np.float64]  # a row for each scale
+    slopes: NDArray[np.float64]  # how fast the scale rises after each knot but the last, in knots
+    numbers: NDArray[np.int32]  # by source - X: the number of its scale, or -1 if it has none
 
 
 def scales_of(sources: Sequence[int], knots: Sequence[NDArray[np.float64]]) -> Scales:
@@ -60,12 +60,12 @@ def scales_of(sources: Sequence[int], knots: Sequence[NDArray[np.float64]]) -> S
 
 
 def knots_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the knots of a scale for such values; infinite ones do not count."""
+    """Return the knots of a scale for the given values; infinite ones do not count."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         finite = np.zeros(1)
     ordered = np.sort(finite)
-    below = np.arange(_KNOTS + 1) * len(ordered)  # in shares of a value
+    below = np.arange(_KNOTS + 1) * len(ordered)  # in units of 1 / _KNOTS of a value
     knots: NDArray[np.float64] = ordered[np.maximum(-(-below // _KNOTS) - 1, 0)]
     return knots
 
@@ -80,7 +80,7 @@ def tests_of(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def most_tested(clauses: Clauses, rows: NDArray[np.int64], most: int) -> list[int]:
-    """Return the attributes that clause rows test, the most tested first, at most so many."""
+    """Return at most *most* of the attributes that clause rows test, the most tested ones first."""
     counts = np.bincount(clauses.test_attributes[tests_of(clauses, rows)], minlength=1)
     order = np.argsort(-counts, kind="stable")[:most]
     popular: list[int] = order[counts[order] > 0].tolist()
@@ -88,7 +88,7 @@ def most_tested(clauses: Clauses, rows: NDArray[np.int64], most: int) -> list[in
 
 
 def source_name(source: int, names: Any) -> str:
-    """Return how an axis or attribute is called; *names* are those of the attributes, or None."""
+    """Return the name of an axis or attribute; *names* are those of the attributes, or None."""
     if source in (X, Y):
         return "x" if source == X else "y"
     return str(source) if names is None else str(list(names)[source][0])
@@ -96,12 +96,12 @@ def source_name(source: int, names: Any) -> str:
 
 @kernel
 def position(knots: NDArray[np.float64], slopes: NDArray[np.float64], scale: int, value: float) -> Any:
-    """Return where a value stands on the given row of knots: 0 to 1."""
+    """Return the position of a value on a scale, from 0 to 1."""
     if not value >= knots[scale, 0]:
         return 0.0
     if value >= knots[scale, _KNOTS]:
         return 1.0
-    low = 0  # knots[low] <= value; halving by arithmetic, which has no jumps to guess
+    low = 0  # knots[low] <= value; the binary search has no branches, which could not be predicted
     for halving in range(_HALVINGS):
         half = _KNOTS >> (halving + 1)
         low += half * (knots[scale, low + half] <= value)
@@ -117,7 +117,7 @@ def box_positions(
     boxes: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Write the ends of a box on the scales of the axes, where there are some, to *out* [scales, 2]."""
+    """Write the ends of a box on the scales of the axes, if the axes have any, to *out* [scales, 2]."""
     for axis in range(2):
         scale = numbers[axis]
         if scale >= 0:
@@ -139,9 +139,9 @@ def clause_positions(
     flags: NDArray[np.uint8],
     out: NDArray[np.float64],
 ) -> None:
-    """Write the ends of the intervals of clause *c* on each scale to *out* [scales, 2], ABSENT where it has no test.
+    """Write the interval of clause *c* on each scale to *out* [scales, 2], or ABSENT where it has no test.
 
-    Several tests of an attribute leave what they agree on; a negated one asks for the attribute and excludes nothing.
+    Several tests of an attribute are intersected. A negated test requires the attribute but excludes no value.
     """
     for scale in range(knots.shape[0]):
         out[scale, 0] = ABSENT
@@ -157,7 +157,7 @@ def clause_positions(
             low, high = position(knots, slopes, scale, lows[t]), position(knots, slopes, scale, highs[t])
         if out[scale, 0] != ABSENT:
             low = max(low, out[scale, 0])
-            high = max(low, min(high, out[scale, 1]))  # tests that contradict each other: any place will do
+            high = max(low, min(high, out[scale, 1]))  # if tests contradict each other, any position will do
         out[scale, 0], out[scale, 1] = low, high
 
 
@@ -174,9 +174,9 @@ def probe_positions(
     values: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> None:
-    """Write where a message lies on each scale to *out* [scales, 2], from and to; ABSENT where it lacks the value.
+    """Write the interval of a message on each scale to *out* [scales, 2], or ABSENT where it lacks the value.
 
-    Its place is ``boxes[p]``, its values are those from *first* to *last*.
+    Its place is ``boxes[p]``, and its values are values[first:last].
     """
     for scale in range(knots.shape[0]):
         out[scale, 0] = ABSENT

@@ -1,4 +1,4 @@
-"""The scan: every probe against every clause; the fallback, and the baseline of every benchmark."""
+"""The scan: test every probe against every clause. It is the fallback, and the baseline of every benchmark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from nearcast.matching.structure import Answers, ClauseStructure, Progress, View
 __all__ = ["Scan"]
 
 _BLOCK = config.SCAN_BLOCK
-_HASHES = (
-    1024  # of keywords; the set of a message's hashes refuses most clauses before their keywords are compared
-)
+# Different hashes of keywords. The set of a message's hashes rules out most clauses before keywords are compared.
+_HASHES = 1024
 
 
 class Scan(ClauseStructure):
-    """Test every clause: nothing to arrange, time proportional to the number of clauses.
+    """Test every clause. Nothing is arranged, and a match takes time proportional to the number of clauses.
 
     A reader of an older view sees a clause vanish when it is dropped: the store marks it in place.
     """
@@ -30,7 +29,7 @@ class Scan(ClauseStructure):
     shifts = rewrites = True
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
-        """Do nothing, as every other change does: the store has it all."""
+        """Do nothing, as for every other change: the store has all that a scan reads."""
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Do nothing."""
@@ -45,7 +44,7 @@ class Scan(ClauseStructure):
         """Do nothing."""
 
     def view(self) -> View:
-        """Return the clauses and which of them count."""
+        """Return the clauses, and which of them are alive."""
         return View(_scan, _Scanned(self.store.clauses, self.store.alive))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -68,9 +67,9 @@ def _hash(word: int) -> Any:
 
 @kernel
 def _scan(scanned: _Scanned, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    """Match the probes from *start* to *stop*: by boxes, then by one keyword, then by all that a clause asks for.
+    """Match the probes from *start* to *stop*: by boxes, then by one keyword, then by the whole clause.
 
-    The boxes lie in a row and are compared without a branch, so that a block of them takes the time of reading it.
+    The boxes are contiguous and are compared without branches, so a block takes no longer than reading it.
     """
     clauses, alive = scanned
     ends, out = answers

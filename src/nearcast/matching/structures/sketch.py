@@ -1,13 +1,14 @@
-"""A clause's intervals on eight attributes in two words, and a message's values in one: tested all at once.
+"""Sketches: eight intervals of a clause in two 64-bit words, eight values of a message in one, compared all at once.
 
-There are two groups of eight: the attributes that are tested most, and the next ones. Each has a byte. Its values are
-cut into 126 disjoint cells, numbered from 1 on the attribute's scale; cell 0 is the null cell of messages that lack it.
-A clause keeps the first and the last cell of its interval, from 0 to 127 where it has no test. So eight comparisons are
-two subtractions: with the top bit of each byte set beforehand, it stays set where the difference is not negative. What
-passes is decided on the clause itself; what does not pass is refused rightly, because a scale never falls.
+There are two groups of eight attributes: the most tested ones, and the next ones. Each attribute has a byte. Its scale
+is cut into 126 disjoint cells, numbered from 1; cell 0 is the null cell, for messages that lack the attribute. A clause
+keeps the first and the last cell of its interval, or 0 and 127 where it has no test. So eight intervals are compared by
+two subtractions: the top bit of each byte is set beforehand, and stays set where the difference is not negative. A
+clause that passes must still be verified; a clause that does not pass cannot match, because a scale never falls.
 
-A *run code* is the same in short, one word for a clause as well: 7 cells and the null cell, four bits for the first one
-and four for the last one, which is counted from the end, so that a single subtraction makes sixteen comparisons.
+A *run code* is a shorter form that takes one word for a clause, too. It has 7 cells and the null cell, and takes four
+bits for the first cell and four for the last, which is counted from the end. So one subtraction makes sixteen
+comparisons.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ def _cell(place: float, cells: int) -> int:
 
 @kernel
 def interval_words(fields: NDArray[np.int32], positions: NDArray[np.float64], group: int) -> Any:
-    """Return the first and the last cells of a clause, from its positions on all scales; *fields* are their numbers."""
-    first, last = np.uint64(0), ~GUARDS  # any value, also none
+    """Return the first and the last cells of a clause, given its positions on all scales.
+
+    *fields* are the numbers of the sketched scales.
+    """
+    first, last = np.uint64(0), ~GUARDS  # any value, or none
     for field in range(group * FIELDS, min((group + 1) * FIELDS, fields.size)):
         low, high = positions[fields[field], 0], positions[fields[field], 1]
         if low != ABSENT:
@@ -62,7 +66,7 @@ def interval_words(fields: NDArray[np.int32], positions: NDArray[np.float64], gr
 
 @kernel
 def value_word(fields: NDArray[np.int32], positions: NDArray[np.float64], group: int) -> Any:
-    """Return the cells of a message, from its positions on all scales."""
+    """Return the cells of a message, given its positions on all scales."""
     word = np.uint64(0)
     for field in range(group * FIELDS, min((group + 1) * FIELDS, fields.size)):
         place = positions[fields[field], 0]
@@ -79,8 +83,8 @@ def passes(word: Any, first: Any, last: Any) -> Any:
 
 @kernel
 def run_code(fields: NDArray[np.int32], positions: NDArray[np.float64]) -> Any:
-    """Return the run code of a clause, from its positions on all scales; *fields* are the numbers of FIELDS of them."""
-    code = np.uint64(0)  # any value, also none
+    """Return the run code of a clause, given its positions on all scales; *fields* are the coded ones."""
+    code = np.uint64(0)  # any value, or none
     for field in range(fields.size):
         low, high = positions[fields[field], 0], positions[fields[field], 1]
         if low != ABSENT:
@@ -91,10 +95,10 @@ def run_code(fields: NDArray[np.int32], positions: NDArray[np.float64]) -> Any:
 
 @kernel
 def value_code(fields: NDArray[np.int32], positions: NDArray[np.float64]) -> Any:
-    """Return the cells of a message with all guards set: a code is met if they are still set when it is subtracted.
+    """Return the cells of a message with all guards set; a clause passes if they stay set when its code is subtracted.
 
-    On an axis an area spans several cells: the last of them must not lie before the clause's first, nor the first after
-    its last.
+    An area may span several cells of an axis. Then its last cell must not be before the clause's first, and its first
+    cell not after the clause's last.
     """
     code = RUN_GUARDS
     for field in range(fields.size):

@@ -1,10 +1,12 @@
 """The global order of tokens that tries and quadtrees share: the rarest first.
 
-A trie whose paths begin with the rarest token has many thin branches at the root, where a message finds its own by
-direct address, and few nodes below each: on the AP-Tree paper's workload a message of 9 tokens takes two thirds of
-the time that it takes with the most frequent token first, one of 300 a fifth. A token is therefore ``LAST`` less
-the rank of its word among all words by decreasing frequency; words that come later get the next ranks, which makes
-them the rarest, without disturbing the order of the others.
+If its paths begin with the rarest token, a trie has many thin branches at the root, where a message finds its own by
+direct access, and few nodes below each. Compared with the most frequent token first, a message of 9 tokens takes two
+thirds of the time, and a message of 300 tokens a fifth, on the workload of the AP-Tree paper (Wang, Zhang, Zhang, Lin
+and Wang, 2015).
+
+A token is ``LAST`` minus the rank of its word, and words are ranked by decreasing frequency. Words that come later get
+the next ranks, so they count as the rarest, and the order of the others stays.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from nearcast.kernels.verify import Clauses
 __all__ = ["LAST", "TokenOrder", "message_tokens"]
 
 LAST = 2**31 - 1  # the token of the most frequent word
-_NONE = -1  # the rank of a word that no clause asks for
+_NONE = -1  # the rank of a word that no clause has
 _INSERTION_UP_TO = config.INSERTION_SORT_UP_TO
 _RADIX_FROM, _DIGIT_BITS = config.RADIX_SORT_FROM, config.RADIX_SORT_BITS
 _DIGITS = 1 << _DIGIT_BITS
@@ -43,7 +45,7 @@ class TokenOrder:
 
     @property
     def ranks(self) -> NDArray[np.int32]:
-        """The rank of each word, or -1."""
+        """The rank of each word, or -1 if no clause has it."""
         return self._ranks.values
 
     def reach(self, keywords: NDArray[np.int32]) -> None:
@@ -58,7 +60,7 @@ class TokenOrder:
     def arranged(
         self, clauses: Clauses, rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return (offsets, tokens) of the given clause rows, ascending in each."""
+        """Return the tokens of the given clause rows, ascending in each row, as (offsets, tokens)."""
         offsets = offsets_of(clauses.keyword_runs[rows, 1] - clauses.keyword_runs[rows, 0])
         tokens = np.empty(offsets[-1], np.int32)
         _arrange(clauses.keyword_runs, clauses.keywords, self.ranks, rows, offsets, tokens)
@@ -75,7 +77,7 @@ class TokenOrder:
 
 @kernel
 def _sort_by_digits(tokens: NDArray[np.int32]) -> None:
-    """Sort many tokens: digit by digit, the last one first, as far as they differ."""
+    """Sort many tokens by radix sort: digit by digit, from the last digit on, as far as tokens differ."""
     deepest = LAST - int(tokens.min())
     spare, ends = np.empty_like(tokens), np.empty(_DIGITS, np.int64)
     shift = 0
@@ -132,7 +134,7 @@ def _arrange(
 def message_tokens(
     keywords: NDArray[np.int32], start: int, stop: int, ranks: NDArray[np.int32], out: NDArray[np.int32]
 ) -> Any:
-    """Write the tokens of the message keywords[start:stop], ascending; return how many some clause asks for."""
+    """Write the tokens of the message keywords[start:stop] that some clause has, ascending; return how many."""
     count = 0
     for i in range(start, stop):
         word = keywords[i]

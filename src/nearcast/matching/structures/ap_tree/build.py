@@ -1,5 +1,6 @@
-"""Construction: Algorithm 4 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree" (2015, section 3.3.4).
+"""Construction (Algorithm 4, section 3.3.4).
 
+The paper is Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe" (2015).
 Each node is partitioned by keyword or by space, whichever costs less. Three questions that the paper leaves open are
 settled here:
 

@@ -346,9 +346,8 @@ def _find(postings: NDArray[np.int32], spans: NDArray[np.int32], rows: NDArray[n
             low, high = spans[i, 0], spans[i, 1]
             if low < high:
                 middle = (low + high) >> 1
-                after = (
-                    postings[middle, ROW] < rows[i]
-                )  # used as 0 or 1, since a branch on it could not be predicted
+                # The comparison counts as 0 or 1, because a branch on it could not be predicted.
+                after = postings[middle, ROW] < rows[i]
                 low += (middle + 1 - low) * after
                 high -= (high - middle) * (1 - after)
                 prefetch(postings, (low + high) >> 1)

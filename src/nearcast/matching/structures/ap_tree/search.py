@@ -1,5 +1,6 @@
-"""Matching: Algorithm 1 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree" (2015, section 3.2.3), for points and areas.
+"""Matching (Algorithm 1, section 3.2.3), for points and areas.
 
+The paper is Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware Publish/Subscribe" (2015).
 The comments in :func:`match_probes` name the lines of Algorithm 1 where they happen. The loop differs from the paper
 in four ways:
 

@@ -1,4 +1,7 @@
-"""LFILTER: section 5 of the LFILTER paper. The cost model, the hybrid pruning, the index."""
+"""LFILTER: section 5 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015).
+
+The modules: ``cost`` (the cost model), ``hybrid`` (HYBRIDPRUNE), ``index`` (the structure, Algorithm 3).
+"""
 
 from nearcast.matching.structures.lfilter.index import LFilter
 

@@ -1,9 +1,10 @@
-"""What each filter would cost a message, in nanoseconds (section 5.3 of the LFILTER paper).
+"""The cost of each filter for a message, in nanoseconds.
 
-The equations count steps; here each kind of step has its measured price, in ``config``. Two terms are sharper than
-in the paper. Tokens are not equally frequent, so where Equation 1 has N/D, the chance that a token of a clause is
-in the message, this is the share of all clauses' tokens that the message's tokens make up. And for each filter the
-cost of verification is in the sum, not only that of the filter step: that is what the message waits for.
+This is section 5.3 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015). Its
+equations count steps; here each kind of step has a measured price, in ``config``. Two terms are more precise than in
+the paper. Equation 1 takes N/D for the chance that a token of a clause is in the message; but tokens are not equally
+frequent, so here it is the share of the message's tokens among the tokens of all clauses. And the cost of a filter
+includes its verification step, not only its filter step, because the message waits for both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nearcast.matching.structures.token_order import LAST, message_tokens
 
 __all__ = ["SHARE", "costs", "expected_trie_cost", "token_figures", "tops_in"]
 
-SHARE, TOP = 6, 7  # the column of the share among the figures of a token
+SHARE, TOP = 6, 7  # the columns of the share and of the child of the root among the figures of a token
 _FINEST = config.QUADTREE_LEVELS
 _LEVEL = config.LFILTER_LEVEL
 _TOP_NS, _NODE_NS, _POSTING_NS = config.LFILTER_TOP_NS, config.LFILTER_NODE_NS, config.LFILTER_POSTING_NS
@@ -33,23 +34,23 @@ _ENTRY_NS, _SEEN_NS = config.LFILTER_ENTRY_NS, config.LFILTER_SEEN_NS
 
 
 def token_figures(trie: Trie, shares: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return what Cost_T asks of each token, side by side: float32[ranks, 8], half a cache line for each.
+    """Return the figures of each token that Cost_T needs: float32[ranks, 8], half a cache line for each token.
 
-    Of the child of the root with the token: its MBR (touching nothing where there is no such child), the postings of
-    its own list, and those below; then the share of the token in those of all clauses, and the child (an integer: see
-    :func:`tops_in`).
+    The first figures are those of the root's child with the token: its MBR (NaN if there is no such child), the
+    postings of its own list, and those below it. Then come the token's share among the tokens of all clauses, and the
+    child itself (an integer: see :func:`tops_in`).
     """
     figures = np.empty((max(2, len(trie.tops)), 8), np.float32)
-    figures[len(trie.tops) :] = 0  # so that there are two: a column of one is another type to Numba
+    figures[len(trie.tops) :] = 0  # at least two rows: a column of one row has another type for Numba
     _write_figures(trie, shares, figures)
     tops_in(figures)[: len(trie.tops)] = trie.tops
     return figures
 
 
 def tops_in(figures: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the children of the root, as they stand among the figures of the tokens.
+    """Return the children of the root, as a view of the figures of the tokens.
 
-    Who has looked at the figures of a message's tokens finds them near.
+    Once the figures of a message's tokens have been read, these children are in the cache.
     """
     tops: NDArray[np.int32] = figures.view(np.int32)[:, TOP]
     return tops
@@ -75,15 +76,14 @@ def _trie_cost(
     count: int,
     query: NDArray[np.float32],
 ) -> Any:
-    """Cost_T, Equations 1 and 2, and the chance that a token of a clause is in the message.
+    """Return Cost_T (equations 1 and 2), and the chance that a token of a clause is in the message.
 
-    The first level is as it is, what is below it by expectation: there each clause counts with the chance that its
-    next token is in the message. *bare* is how many clauses have no token.
+    On the first level of the trie the costs are known. Below it they are expected ones: each clause counts with the
+    chance that its next token is in the message. *bare* is the number of clauses without tokens.
     """
     total = 0.0
-    for i in range(
-        count
-    ):  # a short loop, so that the looks at many tokens overlap: the next one finds them near
+    # A short loop, so that the memory accesses of many tokens overlap. The next loop finds them in the cache.
+    for i in range(count):
         rank = LAST - int(tokens[i])
         if rank < figures.shape[0]:
             total += figures[rank, SHARE]
@@ -113,11 +113,11 @@ def _quadtree_cost(
     query: NDArray[np.float32],
     share: float,
 ) -> float:
-    """Cost_Q, Equations 3 and 4: regions to visit and entries to look at.
+    """Return Cost_Q (equations 3 and 4): the cost of the regions to visit and of the entries to read.
 
     A point reads the lists on one path, whose lengths are known. For an area, cand_Q is estimated on level k as in
-    the paper, from the part of each region that the message covers, with a margin of one leaf: a leaf that is
-    touched is read whole.
+    the paper, from the part of each region that the message covers. A margin of one leaf is added, because a leaf that
+    is touched is read as a whole.
     """
     first, columns, rows, _, starts, under, leaves = tree[:7]
     single = cells[0] == cells[2] and cells[1] == cells[3]
@@ -165,8 +165,8 @@ def costs(
 ) -> Any:
     """Return (Cost_T, Cost_Q, the chance that a token of a clause is in the message).
 
-    Where the trie is cheap, Cost_Q is not worth finding out, and infinite: the way down the quadtree alone, which
-    its estimate takes too, costs as much.
+    If the trie is cheap, Cost_Q is not computed and is returned as infinite: its estimate goes down the quadtree, and
+    that alone would cost as much as the trie.
     """
     by_trie, share = _trie_cost(trie.ends[0], figures, tokens, count, query)
     if by_trie < _CHEAP_NS:
@@ -175,7 +175,7 @@ def costs(
 
 
 def expected_trie_cost(index: MBRTrie, probes: Probes) -> float:
-    """Return the mean of Cost_T over *probes* for an index that is a trie, in nanoseconds."""
+    """Return the mean Cost_T of *probes* in an MBRTrie, in nanoseconds."""
     figures = token_figures(index.trie, index.token_shares())
     return float(_mean_trie_cost(int(index.trie.ends[0]), figures, index.ranks, probes))
 

@@ -1,4 +1,8 @@
-"""HYBRIDPRUNE with LISTPRUNING: the lists of a quadtree, narrowed by a trie (Algorithm 3 of the LFILTER paper)."""
+"""HYBRIDPRUNE with LISTPRUNING: a trie narrows the lists that a quadtree has found.
+
+These are functions of Algorithm 3 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe
+Services" (2015).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ _BINARY_NS, _BIT_NS = config.TRIE_BINARY_NS, config.TRIE_BIT_NS
 
 @kernel
 def _not_before(items: NDArray[np.int32], begin: int, end: int, target: int) -> int:
-    """Return the first place in the sorted items[begin:end] that is not before *target*."""
+    """Return the place of the first item in the sorted items[begin:end] that is not less than *target*."""
     while begin < end:
         middle = (begin + end) >> 1
         if items[middle] < target:
@@ -35,7 +39,7 @@ def _not_before(items: NDArray[np.int32], begin: int, end: int, target: int) -> 
 
 @kernel
 def _pruning_pays(entries: int, lists: int, fanout: int, left: int, share: float) -> Any:
-    """Tell whether C_L <= C_V (Equations 5 and 6) for a node with so many children, entries, lists and tokens left."""
+    """Tell whether C_L <= C_V (equations 5 and 6) for a node with so many entries, lists, children and tokens left."""
     finding = min(_BIT_NS * fanout, _BINARY_NS * left * np.log2(fanout + 1.0))
     found = min(fanout * share, left, fanout)
     narrowing = _HALVING_NS * 2.0 * lists * np.log2(entries / lists + 2.0)
@@ -63,10 +67,11 @@ def hybrid_prune(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """Find the answers in the lists of the first *lists* of *nodes*; return the new end, or FULL without room.
+    """Write the answers in the lists of the first *lists* of *nodes*; return the new end, or FULL if there is no room.
 
-    Writes clause rows, as complements where a second look is needed. The lists of each node on the way down the trie
-    stand in one frame of *bounds*, so those of the parent are there when the next child is taken.
+    A clause row is written as its complement if the clause must still be checked. A stack takes the place of the
+    recursion. *bounds* holds the narrowed lists of each node on the way down the trie, by depth, so those of the
+    parent are still there when the next child is taken. The comments name the lines of HYBRIDPRUNE.
     """
     node_tokens, firsts, lows, ends, highs, node_boxes, tops, levels = trie
     starts, items, rows, boxes = tree.starts, entries.items, postings.rows, entries.boxes
@@ -82,7 +87,7 @@ def hybrid_prune(
         node, at, depth = int(stack[top, 0]), int(stack[top, 1]), int(stack[top, 2])
         own, stop = ends[node], highs[node]
         total, busy = 0, 0
-        for k in range(lists):  # LISTPRUNING
+        for k in range(lists):  # line 11, LISTPRUNING, for the node itself instead of by its parent
             if depth == 0:
                 begin, end = starts[nodes[k]], starts[nodes[k] + 1]
             else:
@@ -90,7 +95,7 @@ def hybrid_prune(
                 end = _not_before(items, begin, bounds[depth - 1, k, 1], stop)
             if filled + end - begin > out.size:
                 return FULL
-            while begin < end and items[begin] < own:  # all tokens are there: MBRTRIE-VERIFY
+            while begin < end and items[begin] < own:  # lines 2 and 3, MBRTRIE-VERIFY: all tokens match
                 left, low, right, high = boxes[begin, 0], boxes[begin, 1], boxes[begin, 2], boxes[begin, 3]
                 row = rows[items[begin]]
                 if (
@@ -112,7 +117,7 @@ def hybrid_prune(
         if how == DIRECT or (
             how == BY_COST and not _pruning_pays(total, busy, end - child, count - at, share)
         ):
-            for k in range(lists):
+            for k in range(lists):  # lines 5 and 6, PT-QUADTREE-VERIFY
                 if bounds[depth, k, 0] == bounds[depth, k, 1]:
                     continue
                 filled = verify_list(
@@ -130,6 +135,7 @@ def hybrid_prune(
                 if filled == FULL:
                     return FULL
         else:
+            # Lines 9 to 12: the pairs of the children go on the stack.
             stack = with_room(stack, top + min(end - child, count - at))
             last = select_pairs(
                 node_tokens,

@@ -1,4 +1,7 @@
-"""The index ``lfilter``: an MBRTrie and a PT-Quadtree over the same clauses, and a cost model between them."""
+"""The index ``lfilter``: an MBRTrie and a PT-Quadtree over the same clauses; a cost model chooses between them.
+
+This is Algorithm 3 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015).
+"""
 
 from __future__ import annotations
 
@@ -56,9 +59,9 @@ VERIFICATIONS = ("cost", "direct", "list-pruning")
 
 
 class LFilter(FoldingStructure):
-    """The cost-based filter: for each message the trie or the quadtree, and then for each node how to verify.
+    """The cost-based filter: it chooses the trie or the quadtree for each message, and how to verify for each node.
 
-    *filter* and *verification* put one way in the place of the cost model, for comparisons; *tau_num* and *tau_area*
+    For comparisons, *filter* and *verification* can fix one choice in place of the cost model. *tau_num* and *tau_area*
     are those of the quadtree.
     """
 
@@ -76,9 +79,11 @@ class LFilter(FoldingStructure):
     ) -> None:
         super().__init__(store)
         if filter not in FILTERS:
-            raise ColumnError(f"filter is one of {', '.join(FILTERS)}, not {shown(filter)}")
+            raise ColumnError(f"filter must be one of {', '.join(FILTERS)}, not {shown(filter)}")
         if verification not in VERIFICATIONS:
-            raise ColumnError(f"verification is one of {', '.join(VERIFICATIONS)}, not {shown(verification)}")
+            raise ColumnError(
+                f"verification must be one of {', '.join(VERIFICATIONS)}, not {shown(verification)}"
+            )
         self.filter, self.verification = filter, verification
         self.tau_num, self.tau_area = check_thresholds(tau_num, tau_area)
 
@@ -134,7 +139,7 @@ class LFilter(FoldingStructure):
         self._postings.boxes[self._places[rows]] = NOWHERE
 
     def costs(self, probes: Probes) -> NDArray[np.float64]:
-        """Return what the cost model expects of the trie and of the quadtree, in nanoseconds: float64[probes, 2]."""
+        """Return Cost_T and Cost_Q for each probe, in nanoseconds: float64[probes, 2]."""
         out = np.empty((len(probes.boxes), 2))
         _costs(self._trie, self._figures, self._frame, self._tree, self._order.ranks, probes, out)
         return out
@@ -167,7 +172,7 @@ class LFilter(FoldingStructure):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return those of the trie and of the quadtree."""
+        """Return the figures of the trie and of the quadtree."""
         return (
             super().stats()
             | {"filter": self.filter, "verification": self.verification}
@@ -203,7 +208,7 @@ class LFilter(FoldingStructure):
         self._entries = Entries(**taken_arrays("entry_", Entries._fields, arrays))
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the trie and the quadtree with the clauses; return what is wrong."""
         laid = self._laid()
         tokens, standing = self._order.arranged(self.store.clauses, laid), self._standing.values[laid]
         return (
@@ -248,13 +253,13 @@ class _Searched(NamedTuple):
     size: int  # of the order of the tokens
     figures: NDArray[np.float32]
     newcomers: NewcomerLists
-    filter: int  # of FILTERS
-    verification: int  # of VERIFICATIONS
+    filter: int  # its place in FILTERS
+    verification: int  # its place in VERIFICATIONS
 
 
 @kernel
 def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    """LFILTER (Algorithm 3) for each probe."""
+    """Match probes by LFILTER (Algorithm 3); the comments name its lines."""
     clauses, alive, trie, postings, frame, tree, entries, ranks, size, figures, newcomers = searched[:11]
     forced, how = searched.filter, searched.verification
     ends, out = answers
@@ -274,9 +279,10 @@ def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers:
         query_cells(frame, query, cells)
         by_trie, by_quadtree, share = costs(trie, figures, frame, tree, tokens, count, query, cells)
         set_bits(bits, tokens, count)
-        if forced == 1 or (forced == 0 and by_trie <= by_quadtree):
+        if forced == 1 or (forced == 0 and by_trie <= by_quadtree):  # lines 4 and 5
             last = match_trie(trie, postings, COST, tokens, count, bits, query, out, filled)
         else:
+            # Lines 7 to 9.
             lists = filter_nodes(tree, query, cells, tokens, count, bits, nodes)
             mark_ranks(present, tokens, count)
             last = hybrid_prune(

@@ -1,4 +1,7 @@
-"""MBRTrie: section 3 of the LFILTER paper. The arrays, the search, the index."""
+"""MBRTrie: section 3 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015).
+
+The modules: ``trie`` (the arrays), ``search`` (Algorithm 1), ``merge`` (newcomers), ``index`` (the structure).
+"""
 
 from nearcast.matching.structures.mbr_trie.index import MBRTrie
 

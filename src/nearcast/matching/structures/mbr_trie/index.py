@@ -1,4 +1,4 @@
-"""The index ``mbr-trie``: an MBRTrie over the clauses, newcomers beside it."""
+"""The index ``mbr-trie``: an MBRTrie over the clauses, and lists of newcomers beside it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ PROBING = ("cost", "token-set", "trie")
 class MBRTrie(FoldingStructure):
     """A trie over the sorted token sets of the clauses, with a bounding box and an id range at each node.
 
-    *probing* says how the children of a node meet the tokens of a message: the children look into the token set
-    (ProbeTokenSet), the tokens into the children (ProbeTrie), or for each node what costs less.
+    It is described in Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015),
+    section 3. *probing* says how the children of a node are compared with the tokens of a message: each child is
+    looked up in the token set (``"token-set"``, the paper's ProbeTokenSet), each token is looked up among the children
+    (``"trie"``, ProbeTrie), or whichever costs less at the node (``"cost"``).
     """
 
     name: ClassVar[str] = "mbr-trie"
@@ -54,7 +56,7 @@ class MBRTrie(FoldingStructure):
     ) -> None:
         super().__init__(store)
         if probing not in PROBING:
-            raise ColumnError(f"probing is one of {', '.join(PROBING)}, not {shown(probing)}")
+            raise ColumnError(f"probing must be one of {', '.join(PROBING)}, not {shown(probing)}")
         self.probing = probing
 
     def _lay_out(self, rows: NDArray[np.int64], tell: Progress = silent) -> None:
@@ -80,12 +82,12 @@ class MBRTrie(FoldingStructure):
 
     @property
     def trie(self) -> Trie:
-        """The trie, for cost models."""
+        """The trie, for the cost models."""
         return self._trie
 
     @property
     def ranks(self) -> NDArray[np.int32]:
-        """The rank of each word in the order of the tokens, or -1."""
+        """The rank of each word in the order of tokens, or -1 if it has none."""
         return self._order.ranks
 
     def token_shares(self) -> NDArray[np.float32]:
@@ -108,7 +110,7 @@ class MBRTrie(FoldingStructure):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return those of the trie."""
+        """Return the figures of the trie."""
         return super().stats() | {"probing": self.probing} | trie_stats(self._trie)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -129,13 +131,13 @@ class MBRTrie(FoldingStructure):
         self._postings = Postings(**taken_arrays("posting_", Postings._fields, arrays))
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the trie with the clauses; return what is wrong."""
         found = super().check() + check_trie(self._trie, self._postings)
         laid = self._laid()
         if not np.array_equal(np.isnan(self._postings.boxes[:, 0]), ~self._standing.values[laid]):
-            found.append("a posting is marked as removed, or is not, against the clause's state")
+            found.append("a removed clause has a living posting, or a living clause has a removed one")
         if not np.array_equal(self._places[laid], np.arange(len(laid))):
-            found.append("a clause does not know the place of its posting")
+            found.append("the place noted for a clause is not that of its posting")
         return found
 
 

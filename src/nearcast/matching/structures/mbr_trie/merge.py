@@ -1,7 +1,7 @@
-"""Two tries made one: a large one, in part removed, and a small one of newcomers, in one pass over the nodes of both.
+"""Merge two tries in one pass: a large one, some of whose postings were removed, and a small one of newcomers.
 
-Nodes lie level by level and siblings by token, so the children of a merged node are two sorted runs to merge, and
-those of the next one follow behind them: every array is read and written from front to back.
+Nodes are stored level by level, and siblings by token. So the children of a merged node are two sorted runs, and the
+children of the next node follow them: every array is read and written from front to back.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from nearcast.matching.structures.mbr_trie.trie import (
 
 __all__ = ["merge_tries"]
 
-_NONE = -1  # the source of a node that one of the two tries does not have
+_NONE = -1  # stands for a node that one of the two tries lacks
 
 
 def merge_tries(
     trie: Trie, postings: Postings, more: Trie, new: Postings, ranks: int
 ) -> tuple[Trie, Postings]:
-    """Return the trie of the postings of *trie* that were not removed, and those of *more*, of *ranks* tokens.
+    """Return the trie over the living postings of *trie* and all postings of *more*; there are *ranks* tokens.
 
-    Both are sorted along the same curve, which stays that of the result.
+    The lists of both are sorted along the same curve, and so are those of the result.
     """
-    living = np.zeros(len(postings.rows) + 1, np.int32)  # how many postings are left before each
+    living = np.zeros(len(postings.rows) + 1, np.int32)  # how many living postings come before each
     np.cumsum(~np.isnan(postings.boxes[:, 0]), dtype=np.int32, out=living[1:])
     most = len(trie.tokens) + len(more.tokens) - 1
     from_a, from_b, tokens, lows, ends, highs = (np.empty(most, np.int32) for _ in range(6))
@@ -67,7 +67,7 @@ def _merge_nodes(
     highs: NDArray[np.int32],
     levels: NDArray[np.int64],
 ) -> Any:
-    """Write the nodes that have postings left, and whose they were; return how many, and on how many levels."""
+    """Write the nodes that have postings, and which nodes they come from; return the numbers of nodes and levels."""
     tokens_a, first_a, lows_a, ends_a, highs_a = trie.tokens, trie.first, trie.lows, trie.ends, trie.highs
     tokens_b, first_b, lows_b, ends_b, highs_b = more.tokens, more.first, more.lows, more.ends, more.highs
     tokens[0], from_a[0], from_b[0] = -1, 0, 0
@@ -121,7 +121,7 @@ def _postings_before(
     lows: NDArray[np.int32],
     out: NDArray[np.int32],
 ) -> None:
-    """Write for each new posting how many of the old ones that are left come before it: inside a list by the curve."""
+    """Write for each new posting how many living old ones come before it; lists are sorted along the curve."""
     lows_a, ends_a, lows_b, ends_b = trie.lows, trie.ends, more.lows, more.ends
     boxes_a, boxes_b, curve = postings.boxes, new.boxes, postings.curve
     for node in range(lows.size):
@@ -147,7 +147,7 @@ def _weave(
     boxes: NDArray[np.float32],
     rows: NDArray[np.int32],
 ) -> None:
-    """Write the old postings that are left, and each new one after as many of them as come before it."""
+    """Write the living old postings and the new ones in one order; *before* counts the old ones before each new one."""
     boxes_a, rows_a, boxes_b, rows_b = postings.boxes, postings.rows, new.boxes, new.rows
     at, j = 0, 0
     for i in range(rows_a.size + 1):
@@ -177,7 +177,7 @@ def _merge_boxes(
     boxes: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Write the MBR of each node: as it was where nothing changed, else of its list and its children."""
+    """Write the MBR of each node: the old one where nothing changed, otherwise that of its list and its children."""
     lows_a, highs_a, boxes_a = trie.lows, trie.highs, trie.boxes
     for node in range(lows.size - 1, -1, -1):
         a = from_a[node]

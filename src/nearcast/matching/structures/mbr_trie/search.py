@@ -1,4 +1,8 @@
-"""Algorithm 1 of the LFILTER paper: MBRTRIE-FILTER with SELECTPAIR, and MBRTRIE-VERIFY."""
+"""Search an MBRTrie: MBRTRIE-FILTER with SELECTPAIR, and MBRTRIE-VERIFY.
+
+This is Algorithm 1 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015). A
+stack of candidate pairs takes the place of the recursion, and a list is verified as soon as its node is found.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,8 @@ __all__ = [
 ]
 
 FULL = -1  # what a search returns when the output has no room
-COST, TOKEN_SET, TRIE = range(
-    3
-)  # how the children of a node and the tokens of a message are brought together
+# How the children of a node are compared with the tokens of a message.
+COST, TOKEN_SET, TRIE = range(3)
 _BLOCK = config.TRIE_BLOCK
 _BINARY_NS = config.TRIE_BINARY_NS
 _BIT_NS = config.TRIE_BIT_NS
@@ -54,7 +57,7 @@ def set_bits(bits: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) ->
 
 @kernel
 def clear_bits(bits: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) -> None:
-    """Take the marks back."""
+    """Undo :func:`set_bits`."""
     bits[_BITS >> _WORD] = np.uint64(0)
     for i in range(count):
         bits[(np.int64(tokens[i]) & _BITS) >> _WORD] = np.uint64(0)
@@ -62,7 +65,7 @@ def clear_bits(bits: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) 
 
 @kernel
 def has_bit(bits: NDArray[np.uint64], token: int) -> Any:
-    """Tell whether the message may have a token (1), or surely has not (0)."""
+    """Return 1 if the message may have the token, and 0 if it certainly does not."""
     slot = np.int64(token) & _BITS
     return (bits[slot >> _WORD] >> np.uint64(slot & 63)) & _ONE
 
@@ -78,10 +81,11 @@ def touching(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """MBRTRIE-VERIFY of one list, Equation 2: write the postings begin:end that touch the query; return the new end.
+    """Write the rows of the postings begin:end that touch the query; return the new end.
 
-    The caller makes room for all of them. A posting that needs a second look is written as its complement: it has
-    forbidden words or tests, or its rounded edge is that of the query.
+    This is MBRTRIE-VERIFY for one list, whose cost is equation 2. The caller makes room for all of them. A row is
+    written as its complement if the clause must still be checked: it has forbidden words or tests, or its rounded
+    edge coincides with that of the query.
     """
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     at = begin
@@ -103,8 +107,8 @@ def touching(
 
 @kernel
 def settle(clauses: Clauses, probes: Probes, p: int, out: NDArray[np.int32], first: int, last: int) -> Any:
-    """Decide on what needs a second look, in place; return the new end."""
-    sure, doubtful = first, last  # what is sure goes to the front, what is doubtful to the back
+    """Check the clauses among out[first:last] that were written as complements, in place; return the new end."""
+    sure, doubtful = first, last  # the sure answers go to the front, the doubtful ones to the back
     while sure < doubtful:
         row = out[sure]
         if row >= 0:
@@ -133,18 +137,18 @@ def select_pairs(
     pairs: NDArray[np.int32],
     top: int,
 ) -> Any:
-    """SELECTPAIR: write the pairs <c, T_c> of a node's children child:end to *pairs* from *top* on; return the end.
+    """Write the candidate pairs <c, T_c> among a node's children child:end to *pairs* from *top* on; return the end.
 
-    T_n is tokens[at:count], and T_c begins after the token of c. *pairs* has room for all of them.
+    This is SELECTPAIR. T_n is tokens[at:count], and T_c begins after the token of c. *pairs* has room for all pairs.
     """
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     fanout, left = end - child, count - at
-    # |T_n| log|n| against |n|, where a look into T_n is a look at one bit.
+    # Line 2: compare |T_n| log|n| with |n| log|T_n|; the latter is |n| here, for a bitmap tells what is in T_n.
     by_trie = probing == TRIE or (
         probing == COST and (node == 0 or _BINARY_NS * left * np.log2(fanout + 1.0) < _BIT_NS * fanout)
     )
     while child < end and at < count:
-        if by_trie:  # find the next token among the children
+        if by_trie:  # lines 3 to 6: find the next token among the children
             token = tokens[at]
             at += 1
             if node == 0:
@@ -164,7 +168,7 @@ def select_pairs(
                     continue
                 found = child
                 child += 1
-        else:  # find the next child among the tokens
+        else:  # lines 8 to 11: find the next child among the tokens
             found = child
             child += 1
             token = node_tokens[found]
@@ -193,7 +197,7 @@ def select_pairs(
 
 @kernel
 def with_room(pairs: NDArray[np.int32], need: int) -> Any:
-    """Return *pairs*, or a longer copy where it has no room for *need*."""
+    """Return *pairs* if it has room for *need* of them, or else a longer copy."""
     if need < pairs.shape[0]:
         return pairs
     wider = np.empty((2 * need, pairs.shape[1]), np.int32)
@@ -213,9 +217,9 @@ def match_trie(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """Write the postings that a message satisfies, as :func:`touching` does; return the new end, or FULL.
+    """Write the clauses that a message satisfies, as :func:`touching` does; return the new end, or FULL (Algorithm 1).
 
-    *tokens* are the first *count*, ascending, and *bits* has their marks; *query* is the rounded box.
+    The message has the ascending tokens[:count], which are marked in *bits*; *query* is its rounded box.
     """
     node_tokens, firsts, lows, ends, _, node_boxes, tops, _ = trie
     boxes, rows, blocks, _ = postings
@@ -225,7 +229,7 @@ def match_trie(
     if filled + ends[0] > out.size:
         return FULL
     filled = touching(boxes, rows, blocks, 0, ends[0], query, out, filled)
-    while top > 0:
+    while top > 0:  # MBRTRIE-FILTER of the pair on top
         top -= 1
         node, at = int(stack[top, 0]), int(stack[top, 1])
         child, end = int(firsts[node]), int(firsts[node + 1])

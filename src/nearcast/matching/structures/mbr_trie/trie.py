@@ -1,9 +1,10 @@
-"""The MBRTrie as flat arrays, and how it is built (section 3.1 of the LFILTER paper).
+"""The MBRTrie as flat arrays, and its construction.
 
-Nodes are numbered level by level, so that the children of a node lie side by side, sorted by token, and end where
-those of the next node begin. A clause hangs at the node of its last token; the empty leaf that the paper puts
-there is the front of the node's id range. Ids are positions in one array of postings, in the order of the token
-sets: a subtrie is a range of ids, and reading one leaf's list is reading memory in order.
+This is section 3.1 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015).
+Nodes are numbered level by level, so the children of a node lie side by side, sorted by token, and those of the next
+node follow. A clause is listed at the node of its last token. The paper adds an empty leaf there; here the list is the
+front of the node's id range. Ids are positions in one array of postings, in the order of the token sets: a subtrie is
+a range of ids, and a list is read from front to back.
 """
 
 from __future__ import annotations
@@ -45,11 +46,10 @@ class Postings(NamedTuple):
     """The clauses in the order of their ids."""
 
     boxes: NDArray[np.float32]  # [n, 4]
-    rows: NDArray[
-        np.int32
-    ]  # the clause row, or its complement where forbidden words or tests are left to decide
-    blocks: NDArray[np.float32]  # [n / TRIE_BLOCK, 4]: the MBR of each run of so many postings
-    curve: NDArray[np.float64]  # [4]: least x and y, width and height of what the Z-order curve runs through
+    # The clause row, or its complement if the clause has forbidden words or tests, which must still be checked.
+    rows: NDArray[np.int32]
+    blocks: NDArray[np.float32]  # [n / TRIE_BLOCK, 4]: the MBR of each run of TRIE_BLOCK postings
+    curve: NDArray[np.float64]  # [4]: least x and y, width and height of the region of the Z-order curve
 
 
 class Trie(NamedTuple):
@@ -58,10 +58,10 @@ class Trie(NamedTuple):
     tokens: NDArray[np.int32]
     first: NDArray[np.int32]  # first child of each node, and the end
     lows: NDArray[np.int32]  # n_l, the first id under the node; its own list begins here
-    ends: NDArray[np.int32]  # where its own list ends
+    ends: NDArray[np.int32]  # the end of its own list
     highs: NDArray[np.int32]  # n_u + 1, the end of the ids under the node
     boxes: NDArray[np.float32]  # [nodes, 4], n_mbr
-    tops: NDArray[np.int32]  # the child of the root with the token of each rank, or 0
+    tops: NDArray[np.int32]  # by rank: the child of the root with that token, or 0
     levels: NDArray[np.int64]  # the first node of each level, and the end
 
 
@@ -73,14 +73,14 @@ def build_trie(
     ranks: int,
     curve: NDArray[np.float64] | None = None,
 ) -> tuple[Trie, Postings]:
-    """Build over the given clause rows, whose tokens are (offsets, tokens), of *ranks* different ones.
+    """Build a trie over clause rows, whose tokens are (offsets, tokens); there are *ranks* different tokens.
 
-    Lists are sorted along *curve*, or along one over all boxes.
+    The lists are sorted along *curve*, or by default along a curve over all boxes.
     """
     starts, lengths = offsets[:-1], np.diff(offsets)
     node = np.zeros(len(rows), np.int64)
     level_tokens, level_parents, levels = [np.full(1, -1)], [np.zeros(0, np.int64)], [0, 1]
-    left = np.arange(len(rows))  # those that have a token on the level, in the order of their nodes
+    left = np.arange(len(rows))  # the clauses that have a token on this level, in the order of their nodes
     depth = 0
     while (left := left[lengths[left] > depth]).size:
         keys = node[left] << 32 | tokens[starts[left] + depth]
@@ -102,7 +102,7 @@ def build_trie(
 
     with np.errstate(over="ignore"):
         boxes = clauses.boxes[rows].astype(np.float32)
-    # Inside a list the order is free: along a curve through space, so that a run of postings is a small block.
+    # The order within a list is free. Along a curve through space, a run of postings has a small MBR.
     curve = curve_over(boxes) if curve is None else curve
     order = np.argsort(lows[node] << 32 | _curve_places(boxes, curve), kind="stable")
     taken, boxes = rows[order], boxes[order]
@@ -124,7 +124,7 @@ def build_trie(
 
 
 def tops_of(tokens: NDArray[np.int32], levels: NDArray[np.int64], ranks: int) -> NDArray[np.int32]:
-    """Return the child of the root with the token of each rank, or 0."""
+    """Return, by rank, the child of the root with that token, or 0."""
     tops = np.zeros(ranks, np.int32)
     if len(levels) > 2:
         tops[LAST - tokens[1 : levels[2]]] = np.arange(1, levels[2])
@@ -144,7 +144,7 @@ def clause_rows_of(postings: Postings) -> NDArray[np.int64]:
 
 
 def places_of(laid: NDArray[np.int64], clauses: int) -> NDArray[np.int32]:
-    """Return the id of each clause row, -1 where it has none."""
+    """Return the id of each clause row, or -1 if it has none."""
     places = np.full(clauses, -1, np.int32)
     places[laid] = np.arange(len(laid))
     return places
@@ -157,7 +157,7 @@ def _number(
     lows: NDArray[np.int64],
     highs: NDArray[np.int64],
 ) -> None:
-    """Write the id range [low, high) of each node: its own list first, then those of its children in order."""
+    """Write the id range [low, high) of each node: its own list, then the ranges of its children in order."""
     nodes = own.size
     highs[:] = own
     for child in range(nodes - 1, 0, -1):
@@ -174,7 +174,7 @@ def _number(
 
 @kernel
 def bound(boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Any:
-    """Return the MBR of each run of boxes; that of an empty run contains nothing."""
+    """Return the MBR of each run of boxes; the MBR of an empty run touches nothing."""
     out = np.empty((starts.size, 4), np.float32)
     for i in range(starts.size):
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = np.inf, np.inf, -np.inf, -np.inf
@@ -187,7 +187,7 @@ def bound(boxes: NDArray[np.float32], starts: NDArray[np.int64], ends: NDArray[n
 
 @kernel
 def lift_boxes(first: NDArray[np.int32], boxes: NDArray[np.float32]) -> None:
-    """Widen the box of each node to those of its children, which have the larger numbers."""
+    """Widen the box of each node to include those of its children, which have larger numbers."""
     for node in range(boxes.shape[0] - 1, -1, -1):
         for child in range(first[node], first[node + 1]):
             for k in range(2):
@@ -196,7 +196,7 @@ def lift_boxes(first: NDArray[np.int32], boxes: NDArray[np.float32]) -> None:
 
 
 def curve_over(boxes: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the least x and y, the width and the height of the space that all finite centres of boxes lie in."""
+    """Return the least x and y, the width and the height of the region of all finite centres of boxes."""
     with np.errstate(invalid="ignore"):
         centres = boxes[:, :2] / 2 + boxes[:, 2:] / 2
     centres = centres[np.isfinite(centres).all(axis=1)].astype(np.float64)
@@ -208,7 +208,7 @@ def curve_over(boxes: NDArray[np.float32]) -> NDArray[np.float64]:
 
 @kernel
 def curve_place(boxes: NDArray[np.float32], i: int, curve: NDArray[np.float64]) -> Any:
-    """Return the place of a box's centre on the Z-order curve, 32 bits; boxes without end come last."""
+    """Return the place of a box's centre on the Z-order curve, in 32 bits; unbounded boxes come last."""
     place = 0
     for k in range(2):
         centre = np.float64(boxes[i, k] / np.float32(2) + boxes[i, k + 2] / np.float32(2))
@@ -243,13 +243,13 @@ def trie_stats(trie: Trie) -> dict[str, Any]:
 
 
 def check_trie(trie: Trie, postings: Postings) -> list[str]:
-    """Return the damage found: order of the children, nesting of ranges and boxes."""
+    """Check the order of children and the nesting of ranges and boxes; return what is wrong."""
     found = []
     nodes = len(trie.tokens)
     parents = np.repeat(np.arange(nodes), np.diff(trie.first))
     children = np.arange(1, nodes)
     if trie.first[0] != 1 or trie.first[-1] != nodes or len(parents) != nodes - 1:
-        return ["the children of the trie's nodes are not all its nodes"]
+        return ["some nodes of the trie are not the child of exactly one node"]
     siblings = parents[1:] == parents[:-1]
     if (np.diff(trie.tokens[1:].astype(np.int64))[siblings] <= 0).any():
         found.append("the children of a trie node are not sorted by token")

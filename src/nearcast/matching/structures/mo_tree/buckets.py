@@ -1,17 +1,19 @@
-"""The buckets of an MO-Tree in memory: lists by the directory's cells, codes for the cells of all further layers.
+"""The buckets of an MO-Tree in memory: lists for the cells of the directory, and codes for the cells of further layers.
 
-The paper stacks H layers into as many buckets as there are combinations of cells, and most of them are empty. Here a
-combination of cells of the two layers of the directory is a *list*. Each clause, or each stored message, stands in one
-list, as an *entry*: the cells of its further layers in a 64-bit *code*, its details (box and sketch) in half a line of
-memory, what does not fit there, its row. In such a layer a message lies in one of equal cells, and a clause in the
-smallest run of them that contains its interval: the paper's partition with the least widths of Lemma 3, w_i = t_i =
-i / L and c_i = L - i + 1. Whether the run of each layer contains the message's cell is one subtraction for eight layers
-(``sketch``). So one comparison stands for a walk down all layers, an empty bucket costs nothing, and what is read lies
-in a row.
+The paper (Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for Spatiotemporal-aware
+Pub/Sub Systems", 2021) stacks H layers, and has a bucket for each combination of cells; most of them are empty. Here
+there is a *list* for each combination of cells of the two layers in the directory. Each clause, or each stored message,
+is in one list, as an *entry*: a 64-bit *code* with the cells of its further layers, its box and the first words of its
+sketch in half a cache line, the other words, and its row.
 
-Lists have room to grow. A full one moves to a room of the next power of two, one that has become short to a smaller
-one, and an empty one has none; rooms that are left serve other lists (``kernels/slabs``). ``homes`` knows where each
-row stands, so that it is removed (the last entry takes its place) or rewritten in constant time.
+A further layer has equal cells. A message lies in one of them, and a clause in the smallest run of them that contains
+its interval: this is the paper's partition with the least widths of Lemma 3, w_i = t_i = i / L and c_i = L - i + 1. One
+subtraction tells for eight layers whether the run contains the message's cell (``sketch``). So one comparison takes the
+place of a walk down all layers, an empty bucket costs nothing, and memory is read in order.
+
+Lists have room to grow. A full list moves to a room of the next power of two, a list that has become short moves to a
+smaller one, and an empty list has no room. Rooms that become free are given to other lists (``kernels/slabs``).
+``homes`` tells where each row is, so an entry is removed (the last one takes its place) or rewritten in constant time.
 """
 
 from __future__ import annotations
@@ -38,38 +40,38 @@ _LARGEST = 30  # a room has at most 2^30 entries
 
 
 class Pool(NamedTuple):
-    """Lists of entries; the arrays of entries are longer than what is used."""
+    """Lists of entries; the arrays of entries have room to grow."""
 
     heads: NDArray[np.int32]  # [list, 3]: first entry, entries, room
     codes: NDArray[np.uint64]
     details: NDArray[np.uint64]  # [entry, 2 + words]: the box, and the first words of the sketch
-    boxes: NDArray[np.float32]  # the same memory: a row begins with the four sides of the box
-    more: NDArray[np.uint64]  # [entry, words]: the others
-    rows: NDArray[np.int32]  # in a free room, the link to the next one
+    boxes: NDArray[np.float32]  # the same memory as float32: a row begins with the four sides of the box
+    more: NDArray[np.uint64]  # [entry, words]: the other words of the sketch
+    rows: NDArray[np.int32]  # in a free room, the link to the next free room
 
 
 class Entries(NamedTuple):
-    """What is to stand in the lists, one each for some rows; boxes come from elsewhere."""
+    """New entries, one for each of some rows; their boxes come from elsewhere."""
 
-    targets: NDArray[np.int32]
+    targets: NDArray[np.int32]  # the lists that they go to
     codes: NDArray[np.uint64]
     sketches: NDArray[np.uint64]  # [row, words]
 
     @classmethod
     def room(cls, rows: int, words: int) -> Entries:
-        """Return room for so many rows, with so many *words* of sketch."""
+        """Return uninitialised entries for so many rows, with so many *words* of sketch."""
         return cls(np.empty(rows, np.int32), np.empty(rows, np.uint64), np.empty((rows, words), np.uint64))
 
 
 def homes_for(rows: int) -> GrowableArray:
-    """Return the homes [row, 2] of so many rows, none of which is in a list: the list, and the place in it."""
+    """Return the homes of so many rows that are in no list yet: int32[row, 2], the list and the place in it."""
     homes = GrowableArray(np.empty((0, 2), np.int32)).reserve(rows)
     homes.fill(rows, -1)
     return homes
 
 
 class Buckets:
-    """The pool, and how it grows; *words* of the sketch are in the details, and how many are beside them."""
+    """A pool that grows; *words* are the numbers of sketch words in ``details`` and in ``more``."""
 
     def __init__(self, lists: int, words: tuple[int, int]) -> None:
         details = np.empty((0, 2 + words[0]), np.uint64)
@@ -82,7 +84,7 @@ class Buckets:
             np.empty(0, np.int32),
         )
         self._slabs = empty_slabs(_LARGEST)
-        self.entries = 0  # how many there are
+        self.entries = 0  # in all lists
 
     def build(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
@@ -109,14 +111,14 @@ class Buckets:
                 self._reach(int(self._slabs[END]) + 2 * max(size, _START))
 
     def remove(self, homes: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
-        """Take the entries of rows out."""
+        """Remove the entries of rows."""
         _remove(self.pool, self._slabs, self._room, homes, rows)
         self.entries -= len(rows)
 
     def rewrite(
         self, homes: NDArray[np.int32], boxes: NDArray[np.float64], rows: NDArray[np.int64], entries: Entries
     ) -> None:
-        """Change the entries of rows, in place where the list stays."""
+        """Rewrite the entries of rows, in place if their list stays the same."""
         movers = _rewrite(self.pool, homes, boxes, rows, entries)
         if len(movers):
             self.remove(homes, rows[movers])
@@ -152,12 +154,12 @@ class Buckets:
 
     @property
     def _room(self) -> int:
-        """How many entries all arrays have room for; long ones have more than they were asked for."""
+        """The number of entries that all arrays have room for; long arrays get more than was asked for."""
         _, codes, details, _, more, rows = self.pool
         return min(len(codes), len(details), len(more), len(rows))
 
     def _reach(self, entries: int) -> None:
-        """Let the pool have room for so many entries in all."""
+        """Make sure that the pool has room for so many entries in all."""
         heads, codes, details, _, more, rows = self.pool
         codes, details, more, rows = (longer(column, entries) for column in (codes, details, more, rows))
         self.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)
@@ -177,7 +179,7 @@ def _write(
     new_sketches: NDArray[np.uint64],
     i: int,
 ) -> None:
-    """Write entry number *i* of the new ones, for a row, to place *at*."""
+    """Write new entry number *i*, which belongs to *row*, to place *at*."""
     codes[at] = new_codes[i]
     for side in range(4):
         sides[at, side] = np.float32(boxes[row, side])
@@ -190,9 +192,9 @@ def _write(
 
 @kernel
 def _resize(pool: Pool, slabs: NDArray[np.int64], end: int, target: int, need: int) -> bool:
-    """Move a list to a room for *need* entries or more, or to none; tell whether the pool had one.
+    """Move a list to a room for at least *need* entries, or free its room if *need* is 0.
 
-    The pool has room until *end*.
+    Returns False if the pool, which has room until *end*, is full.
     """
     heads, codes, details, _, more, rows = pool
     first, size, room = heads[target, 0], heads[target, 1], heads[target, 2]
@@ -223,7 +225,7 @@ def _add(
     entries: Entries,
     begin: int,
 ) -> int:
-    """Append entries from number *begin* on; return the number of the first that found the pool full, or all."""
+    """Append entries from number *begin* on, until done or the pool is full; return the number of the next one."""
     heads, codes, details, sides, more, entry_rows = pool
     targets, new_codes, new_sketches = entries
     for i in range(begin, rows.size):
@@ -242,7 +244,7 @@ def _add(
 def _remove(
     pool: Pool, slabs: NDArray[np.int64], end: int, homes: NDArray[np.int32], rows: NDArray[np.int64]
 ) -> None:
-    """Take entries out; the last one of the list takes the free place. A list that has become short moves."""
+    """Remove entries: the last one of the list takes the free place. A list that has become short moves."""
     heads, codes, details, _, more, entry_rows = pool
     for row in rows:
         target, position = homes[row, 0], homes[row, 1]
@@ -257,7 +259,7 @@ def _remove(
         heads[target, 1] = last
         homes[row, 0] = -1
         if last == 0 or (_SHORT * last <= heads[target, 2] and heads[target, 2] > _START):
-            _resize(pool, slabs, end, target, 2 * last)  # it may stay where the pool is full
+            _resize(pool, slabs, end, target, 2 * last)  # if the pool is full, it stays
 
 
 @kernel
@@ -268,9 +270,9 @@ def _rewrite(
     rows: NDArray[np.int64],
     entries: Entries,
 ) -> NDArray[np.int64]:
-    """Write entries anew where their list is still the same; return the numbers of the others.
+    """Rewrite the entries whose list is still the same; return the numbers of the others.
 
-    All memory is asked for before any of it is written.
+    All memory is prefetched before any of it is written.
     """
     heads, codes, details, sides, more, entry_rows = pool
     targets, new_codes, new_sketches = entries

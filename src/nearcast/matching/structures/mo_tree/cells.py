@@ -1,9 +1,11 @@
-"""The layers of an MO-Tree's directory: multi-level overlapping cells for intervals, section 4.3 of its paper.
+"""The layers of an MO-Tree's directory: multi-level overlapping cells for intervals.
 
-A layer belongs to an axis of the place or to an attribute. On each level its domain, normalised by the attribute's
-scale, is cut into cells that overlap; an interval belongs to the smallest cell that contains it, on one level to the
-one whose centre is nearest. The topmost level is one cell; beyond it the layer has a cell for clauses that do not test
-the attribute at all, the only one that a message without it looks into.
+This is section 4.3 of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+Spatiotemporal-aware Pub/Sub Systems" (2021). A layer belongs to an axis of the place or to an attribute. Its domain is
+normalised by the scale of the axis or attribute, and each level cuts it into cells that overlap. An interval belongs to
+the smallest cell that contains it; of several on one level, to the one whose centre is nearest. The topmost level is
+one cell. The layer has one more cell for clauses that do not test the attribute; a message without the attribute looks
+into that cell alone.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ __all__ = ["Layers", "cell_of", "cells_touched"]
 
 
 class Layers(NamedTuple):
-    """The layers of the directory; a row each, and in a row a column for each level."""
+    """The layers of the directory: a row for each layer, and a column for each level."""
 
     sources: NDArray[np.int32]  # X, Y or the number of an attribute; the layers have the first scales
-    firsts: NDArray[np.int32]  # number of the first cell of each level
+    firsts: NDArray[np.int32]  # the number of the first cell of each level
     counts: NDArray[np.int32]  # c_i
-    steps: NDArray[np.float64]  # from the start of one cell to that of the next
-    rates: NDArray[np.float64]  # cells that begin on a unit, 0 where there is only one
+    steps: NDArray[np.float64]  # the distance from the start of one cell to that of the next
+    rates: NDArray[np.float64]  # 1 / step, or 0 where there is only one cell
     widths: NDArray[np.float64]  # w_i
-    untested: NDArray[np.int32]  # number of the cell for clauses without a test: as many as the levels have
+    untested: NDArray[np.int32]  # the number of the cell for clauses without a test: after all others
 
 
 @kernel
@@ -41,7 +43,7 @@ def cell_of(
     low: float,
     high: float,
 ) -> Any:
-    """Return the smallest cell that contains the interval, the one with the nearest centre on its level."""
+    """Return the smallest cell that contains the interval; on its level, the one with the nearest centre."""
     centre = (low + high) / 2
     levels = counts.shape[1]
     for level in range(levels - 1):
@@ -53,7 +55,7 @@ def cell_of(
         start = step * middle
         if low >= start and high <= start + width:
             return firsts[layer, level] + middle
-        for j in (middle - 1, middle + 1):  # as near, but for rounding
+        for j in (middle - 1, middle + 1):  # by rounding, a neighbour may be the nearest
             start = step * j
             if 0 <= j < counts[layer, level] and low >= start and high <= start + width:
                 return firsts[layer, level] + j
@@ -72,7 +74,7 @@ def cells_touched(
     high: float,
     out: NDArray[np.int32],
 ) -> int:
-    """Write the cells that the interval touches (those stabbed, where it is one value); return how many."""
+    """Write the cells that the interval touches (for a single value, those that it stabs); return how many."""
     found = 0
     levels = counts.shape[1]
     for level in range(levels - 1):

@@ -1,9 +1,11 @@
-"""Which attributes an MO-Tree indexes, and with which cells: sections 4.2 and 5 of its paper.
+"""Choose the attributes that an MO-Tree indexes, and their cells.
 
-The three guidelines (popularity, selectivity, uniformity) are measured together by one figure: the share of clauses
-whose cell a message touches on the average. An attribute that few clauses test, whose intervals are wide, or whose
-intervals crowd in few cells leaves many. The two layers that leave the fewest are the directory, with cells as fine as
-their intervals and as wide as section 5 says; the next ones are kept as runs of equal cells in a code.
+These are sections 4.2 and 5 of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+Spatiotemporal-aware Pub/Sub Systems" (2021). One figure measures the three guidelines (popularity, selectivity,
+uniformity) together: the mean share of clauses whose cell a message touches. It is large for an attribute that few
+clauses test, whose intervals are wide, or whose intervals crowd in few cells. The two layers with the smallest shares
+become the directory, with cells as fine as their intervals and as wide as section 5 says. The next layers become runs
+of equal cells in a code.
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ DIRECTORY = 2  # layers whose cells number the lists of clauses
 
 
 class Figures(NamedTuple):
-    """What section 4.2 asks about a layer; for ``stats()``."""
+    """The measures of a layer in section 4.2, for ``stats()``."""
 
     source: int
     cells: int
-    popularity: float  # share of clauses that test it
-    selectivity: float  # share of those that a message is spared
-    uniformity: float  # entropy of their cells, of what it would be if all cells had as many
+    popularity: float  # the share of clauses that test it
+    selectivity: float  # the share of these that a message need not read
+    uniformity: float  # the entropy of their cells, relative to that of equally full cells
 
 
 class _Candidate(NamedTuple):
@@ -53,42 +55,40 @@ class _Candidate(NamedTuple):
     tested: NDArray[np.bool_]  # for each sampled clause
     lows: NDArray[np.float64]  # positions of the intervals of those that test it
     highs: NDArray[np.float64]
-    values: NDArray[np.float64] | None  # positions of the messages' values, where a sample tells
-    present: float  # share of the messages that have it
+    values: NDArray[np.float64] | None  # positions of the values in a sample of messages, if there is one
+    present: float  # the share of messages that have it
 
 
 class _Layer(NamedTuple):
     source: int
     counts: NDArray[np.int64]
     widths: NDArray[np.float64]
-    left: float  # share of clauses whose cell a message touches
+    left: float  # the mean share of clauses whose cell a message touches
     figures: Figures
 
 
 class Choice(NamedTuple):
-    """What an MO-Tree is laid out by."""
+    """The layers and scales of an MO-Tree."""
 
-    layers: Layers  # of the directory
-    scales: Scales  # of all that follows, those of the directory first
-    coded: NDArray[np.int32]  # numbers of the scales whose layers are in the code
-    sketched: NDArray[np.int32]  # and of those in the sketch
-    figures: list[Figures]  # of the directory's layers, then of those in the code
+    layers: Layers  # those of the directory
+    scales: Scales  # those of the directory first, then those of the code and the sketch
+    coded: NDArray[np.int32]  # the numbers of the scales in the code
+    sketched: NDArray[np.int32]  # the numbers of the scales in the sketch
+    figures: list[Figures]  # those of the directory's layers, then those of the code's
 
 
 class Effort(NamedTuple):
-    """How much a choice may look at."""
+    """How much is examined to make a choice."""
 
     sample: int  # clauses
-    attributes: int  # that are considered, the most tested ones
-    fine: int  # of them and the axes, that are considered for the directory, the best ones with equal cells
+    attributes: int  # the most tested ones
+    fine: int  # attributes and axes that may form the directory: those that do best with equal cells
 
 
-THOROUGH = Effort(
-    config.MO_TREE_SAMPLE, config.MO_TREE_CANDIDATES, config.MO_TREE_CANDIDATES + 2
-)  # everything, for a structure that is built
-QUICK = Effort(
-    config.MO_TREE_QUICK_SAMPLE, GROUPS * FIELDS, config.MO_TREE_QUICK_FINE
-)  # in a few milliseconds, for one that others wait for
+# Everything, for a structure that is built.
+THOROUGH = Effort(config.MO_TREE_SAMPLE, config.MO_TREE_CANDIDATES, config.MO_TREE_CANDIDATES + 2)
+# A few milliseconds, for a structure that others wait for.
+QUICK = Effort(config.MO_TREE_QUICK_SAMPLE, GROUPS * FIELDS, config.MO_TREE_QUICK_FINE)
 
 
 def choose_layers(
@@ -100,7 +100,7 @@ def choose_layers(
     threshold: float,
     effort: Effort = THOROUGH,
 ) -> Choice:
-    """Choose at most *layers* (H), the directory's of *levels* (L), for clause *rows* and a sample of messages."""
+    """Choose at most *layers* (H) for clause *rows* and a sample of messages; the directory's have *levels* (L)."""
     rng = np.random.default_rng(0)
     sample = rows if len(rows) <= effort.sample else np.sort(rng.choice(rows, effort.sample))
     tested = most_tested(clauses, sample, effort.attributes)
@@ -161,7 +161,7 @@ def _candidates(
 
 
 def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int) -> _Layer:
-    """Return a layer with as many cells as its intervals ask for, up to *finest* on a level, or the paper's number."""
+    """Return a layer with as many cells on a level as its intervals need: from the paper's number up to *finest*."""
     n = len(candidate.lows)
     points = np.linspace(0, n - 1, min(n, config.MO_TREE_POINTS)).astype(np.int64)
     values = None if candidate.values is None else candidate.values[: config.MO_TREE_POINTS]
@@ -170,7 +170,7 @@ def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int) ->
         law = Law(np.ones(1), None, values)
     counts = paper = level_counts(levels)
     targets = even_targets(counts, law.widths)
-    for _ in range(2):  # the numbers of cells follow from the targets, and these from them
+    for _ in range(2):  # the numbers of cells and the targets depend on each other
         wanted = np.ceil(config.MO_TREE_FINENESS / np.maximum(targets, 1e-6)).astype(np.int64)
         counts = np.maximum(paper, np.minimum(wanted, finest))
         counts[-1] = 1
@@ -180,7 +180,7 @@ def _layer(candidate: _Candidate, levels: int, threshold: float, finest: int) ->
 
 
 def _measured(candidate: _Candidate, counts: NDArray[np.int64], widths: NDArray[np.float64]) -> _Layer:
-    """Return the layer with what it leaves of the sampled clauses."""
+    """Return the layer with its figures, measured on the sampled clauses."""
     steps = _steps(counts, widths)
     firsts = np.cumsum(counts) - counts
     cells = np.empty(len(candidate.lows), np.int64)

@@ -34,19 +34,21 @@ _WORDS = (2, 2)  # of a clause's sketch: the first and the last cells of its int
 
 
 class MOTree(ClauseStructure):
-    """Multi-level overlapping cells of indexing attributes (section 4 of the MO-Tree paper).
+    """Multi-level overlapping cells of indexing attributes.
 
-    Entries come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
-    older view may miss an entry or read one twice, so that a change needs the structure alone.
+    It is section 4 of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+    Spatiotemporal-aware Pub/Sub Systems" (2021). Entries are inserted and removed in place, and the room of a list that
+    moves is given to others at once. A reader of an older view might miss an entry or read one twice, so nobody may
+    read while the tree changes.
 
     Parameters
     ----------
     layers
-        H, the most attributes that are indexed, both axes of the place among them.
+        H: the most attributes that are indexed, including both axes of the place.
     levels
-        L, of overlapping cells in a layer of the directory.
+        L: the levels of overlapping cells in a layer of the directory.
     threshold
-        η, how many cells of such a layer a value may lie in on the average, where it has as many as the paper's.
+        η: the mean number of cells of such a layer that a value may lie in, if the layer has as many as in the paper.
     """
 
     name: ClassVar[str] = "mo-tree"
@@ -70,8 +72,8 @@ class MOTree(ClauseStructure):
                 raise ColumnError(f"{what} must be a whole number from {least} to {most}, not {shown(value)}")
         if not isinstance(threshold, int | float) or not threshold >= levels:
             raise ColumnError(
-                f"threshold must be at least the number of levels, {levels}, not {shown(threshold)}: a value lies "
-                "in a cell of each"
+                f"threshold must be at least the number of levels, {levels}, not {shown(threshold)}, because a "
+                "value lies in a cell of each"
             )
         self._most_layers, self._levels, self._threshold = layers, levels, float(threshold)
         self._layouts = 0
@@ -88,7 +90,7 @@ class MOTree(ClauseStructure):
         self._buckets.build(self._homes.values, clauses.boxes, rows, entries)
 
     def _lay_out(self, rows: NDArray[np.int64], sample: Probes | None, effort: Effort) -> None:
-        """Choose the layers for clauses such as *rows*; the buckets are empty."""
+        """Choose the layers for clauses like *rows*, and make empty buckets."""
         self._choice = choose_layers(
             self.store.clauses, rows, sample, self._most_layers, self._levels, self._threshold, effort
         )
@@ -112,7 +114,7 @@ class MOTree(ClauseStructure):
         self._buckets.add(self._homes.values, self.store.clauses.boxes, rows, entries)
 
     def outgrown(self, more: int) -> bool:
-        """Tell whether there are so many clauses that it is time to choose the layers again."""
+        """Tell whether the clauses are so many, with *more*, that it is time to choose the layers again."""
         enough = max(config.MO_TREE_GROWTH * self._laid_for, config.MO_TREE_FIRST)
         return self._buckets.entries + more > enough
 
@@ -124,15 +126,15 @@ class MOTree(ClauseStructure):
         return fresh
 
     def drop(self, rows: NDArray[np.int64]) -> None:
-        """Take clauses out of their buckets."""
+        """Remove clauses from their buckets."""
         self._buckets.remove(self._homes.values, rows)
 
     def shift(self, rows: NDArray[np.int64]) -> None:
-        """Write boxes over those of the entries where these stay in their list; put the others elsewhere."""
+        """Overwrite the boxes of the entries that stay in their list; move the others."""
         self.rewrite(rows, np.zeros(len(rows), np.bool_))
 
     def rewrite(self, rows: NDArray[np.int64], changed: NDArray[np.bool_]) -> None:
-        """Do the same where tests have changed, too."""
+        """Rewrite the entries of clauses; the tests of those that *changed* may differ, too."""
         layers, scales, coded, _, _ = self._choice
         clauses, homes = self.store.clauses, self._homes.values
         rest = rows[shift(layers, scales, coded, self._buckets.pool, homes, clauses.boxes, rows, changed)]
@@ -145,7 +147,7 @@ class MOTree(ClauseStructure):
         return View(search, Searched(self.store.clauses, layers, scales, coded, sketched, self._buckets.pool))
 
     def stats(self) -> dict[str, Any]:
-        """Return the layers with what section 4.2 asks of them, and the buckets."""
+        """Return the layers with their measures (section 4.2), and the figures of the buckets."""
         heads = self._buckets.pool.heads
         sizes = heads[heads[:, 1] > 0, 1]
         return {
@@ -194,7 +196,7 @@ class MOTree(ClauseStructure):
         self._buckets = Buckets.restored(arrays)
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the buckets with the clauses; return what is wrong."""
         found = self._buckets.check()
         alive = self.members()
         heads, codes, details, boxes, more, rows = self._buckets.pool

@@ -1,4 +1,8 @@
-"""Event matching: Algorithm 2 of the MO-Tree paper, and where clauses are stored (section 4.6)."""
+"""Match messages, and assign clauses to buckets.
+
+Matching is Algorithm 2 of Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for
+Spatiotemporal-aware Pub/Sub Systems" (2021); section 4.6 describes how clauses are stored.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ __all__ = ["Searched", "assign", "search", "shift"]
 
 
 class Searched(NamedTuple):
-    """What a search reads."""
+    """The arrays that a search reads."""
 
     clauses: Clauses
     layers: Layers
@@ -55,7 +59,7 @@ def assign(
     rows: NDArray[np.int64],
     entries: Entries,
 ) -> None:
-    """Write the list, the code and the sketch of clause *rows*: one cell of each layer (sections 4.3.2 and 4.4)."""
+    """Write the list, the code and the sketch of clause *rows*: a cell in each layer (sections 4.3.2 and 4.4)."""
     _, firsts, counts, steps, rates, widths, untested = layers
     _, knots, slopes, numbers = scales
     boxes, test_runs = clauses.boxes, clauses.test_runs
@@ -89,10 +93,10 @@ def shift(
     rows: NDArray[np.int64],
     changed: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
-    """Write the boxes of clause *rows* to their entries, in place; return the numbers of the rows that need more.
+    """Overwrite the boxes of clause *rows* in their entries; return the numbers of the rows that need more than that.
 
-    Those are the *changed* ones, whose tests may be others, and those that leave their list. For the rest only cells of
-    the axes are found anew; the sketch has none. All memory is asked for before any of it is written.
+    Those are the *changed* rows, whose tests may differ, and the rows that leave their list. For the others, only the
+    cells of the axes are computed again; the sketch has none. All memory is prefetched before any of it is written.
     """
     sources, firsts, counts, steps, rates, widths, untested = layers
     scale_sources, knots, slopes, numbers = scales
@@ -143,9 +147,9 @@ def shift(
 def search(searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
     """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`.
 
-    Filtering: the cells that the message touches in the two layers of the directory give the lists, its cells in the
-    further layers are compared with the codes in them. Verification: sketch and box of the entries that are left, then
-    the clause itself. Each step asks for the memory that the next one reads.
+    This is Algorithm 2. It filters: the cells that the message touches in the two layers of the directory give the
+    lists, and its cells in the further layers are compared with the codes of their entries. Then it verifies: by the
+    box and the sketch of the remaining entries, then by the clause itself. Each step prefetches what the next reads.
     """
     clauses, layers, scales, coded, sketched, pool = searched
     answer_ends, out = answers
@@ -166,15 +170,16 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
         for layer in range(DIRECTORY):
             low, high = ends[layer, 0], ends[layer, 1]
             found = 0
-            if low != ABSENT:
+            if low != ABSENT:  # lines 2 to 4: the cells that the value stabs
                 found = cells_touched(
                     level_counts, firsts, steps, rates, widths, layer, low, high, cells[layer]
                 )
+            # Lines 5 to 7: the last cell, which here holds only clauses without a test.
             if sources[layer] >= 0:
                 cells[layer, found] = untested[layer]
                 found += 1
             touched[layer] = found
-        # The lists, their memory asked for before the first of them is read.
+        # Line 8: find the lists, and prefetch them all before the first one is read.
         count, candidates = 0, 0
         for i in range(touched[0]):
             for j in range(touched[1]):
@@ -187,6 +192,7 @@ def search(searched: Searched, probes: Probes, start: int, stop: int, answers: A
                     prefetch(codes, heads[number, 0])
         if filled + candidates > out.size:
             return p
+        # Lines 9 to 12: read the lists, and verify their entries step by step.
         cell_code = value_code(coded, ends)
         last = filled
         for k in range(count):

@@ -1,8 +1,9 @@
-"""How wide the cells of a layer are: section 5 of the MO-Tree paper, by the numbers of its equations and lemmas.
+"""The widths of the cells of a layer, by the numbers of the paper's equations and lemmas.
 
-Everything happens on a value domain that is normalised to [0, 1]. Level i of a layer has ``counts[i]`` cells of one
-width that overlap their neighbours; it is meant for intervals no wider than ``targets[i]``. The distributions are
-given as points that stand for equal shares of them: measured ones are samples, and the uniform law is its quantiles.
+The paper is Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient Forwarding Engine for Spatiotemporal-aware
+Pub/Sub Systems" (2021), section 5. The domain of values is normalised to [0, 1]. Level i of a layer has ``counts[i]``
+cells of one width that overlap their neighbours; it is meant for intervals no wider than ``targets[i]``. Distributions
+are given as points that stand for equal shares: samples of measured ones, and quantiles of the uniform law.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ __all__ = [
     "uniform_law",
 ]
 
-_POINTS = 1024  # that stand for a distribution
-_STEPS = 256  # widths that are tried between the least and the most useful one, unless told otherwise
+_POINTS = 1024  # points that stand for a distribution
+_STEPS = 256  # steps between the least and the greatest useful width, by default
 _HALVINGS = 60
 
 
@@ -52,7 +53,7 @@ def level_counts(levels: int) -> NDArray[np.int64]:
 
 
 def even_targets(counts: NDArray[np.int64], widths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return t_i such that all cells hold as many intervals (equation 1); the last is 1.
+    """Return t_i such that all cells hold equally many intervals (equation 1); the last is 1.
 
     Lemma 2 says t_i = i / L for c_i = L - i + 1 and widths that become rarer in proportion.
     """
@@ -62,22 +63,22 @@ def even_targets(counts: NDArray[np.int64], widths: NDArray[np.float64]) -> NDAr
 
 
 def overlap(count: int, width: float) -> float:
-    """Return o_i, what two neighbouring cells share (Lemma 1)."""
+    """Return o_i, the width that two neighbouring cells share (Lemma 1)."""
     return (count * width - 1) / (count - 1)
 
 
 def least_width(target: float) -> float:
-    """Return W_min: a cell that is narrower than its target holds none of the widest (Lemma 3)."""
+    """Return W_min: a cell narrower than its target holds none of the widest intervals (Lemma 3)."""
     return target
 
 
 def most_width(target: float, count: int) -> float:
-    """Return W_max: from here on each interval of the target width finds a cell (Lemma 3, o_i = t_i)."""
+    """Return W_max: at this width each interval of the target width finds a cell (Lemma 3, o_i = t_i)."""
     return (target * (count - 1) + 1) / count
 
 
 def mean_stabbed(count: int, width: Any, values: NDArray[np.float64] | None) -> Any:
-    """Return ρ_i, how many cells of a level a value lies in on the average (equations 2 and 3), for each width."""
+    """Return ρ_i, the mean number of cells of a level that a value lies in (equations 2 and 3), for each width."""
     if values is None or count == 1:
         return count * width
     width = np.asarray(width)[..., None]
@@ -90,7 +91,7 @@ def mean_stabbed(count: int, width: Any, values: NDArray[np.float64] | None) -> 
 def success_rate(
     count: int, width: Any, widths: NDArray[np.float64], lows: NDArray[np.float64] | None
 ) -> Any:
-    """Return r_i(x), the chance of each interval to find a cell of the level (equations 4 and 5, Lemma 4)."""
+    """Return r_i(x), the chance that each interval finds a cell of the level (equations 4 and 5, Lemma 4)."""
     if count == 1:
         return np.ones(len(widths))
     if lows is None:
@@ -102,9 +103,9 @@ def success_rate(
 
 
 def intercepted(count: int, width: Any, low: float, high: float, law: Law) -> Any:
-    """Return γ_i, the share of all intervals that are wider than *low*, at most *high*, and find a cell (6).
+    """Return γ_i, the share of all intervals that are wider than *low*, at most *high*, and find a cell.
 
-    There may be one width, or an array of them: then it is a share for each.
+    This is equation 6. For an array of widths, a share is returned for each.
     """
     meant = (law.widths > low) & (law.widths <= high)
     lows = None if law.lows is None else law.lows[meant]
@@ -119,12 +120,12 @@ def optimal_widths(
     law: Law,
     steps: int = _STEPS,
 ) -> NDArray[np.float64]:
-    """Return w_i that let each level intercept most of its intervals while a value stabs *threshold* (η) cells (7).
+    """Return the w_i with which the levels intercept most intervals while a value stabs *threshold* (η) cells.
 
-    Theorem 1 sets the derivatives of equation 9 to zero. Here each level tries its widths between W_min and W_max,
-    takes for a given price λ of a stabbed cell the one with the largest γ_i - λ ρ_i, and the price is raised until
-    Σ ρ_i = η. The last level is one cell as wide as the domain. A threshold below what the narrowest cells need
-    gives the narrowest cells, none at all gives the widest.
+    This is equation 7. Theorem 1 sets the derivatives of equation 9 to zero. Here each level tries widths between W_min
+    and W_max, and for a given price λ of a stabbed cell it takes the one with the largest γ_i - λ ρ_i. The price is
+    raised until Σ ρ_i = η. The last level is one cell as wide as the domain. If the threshold is too low for any
+    widths, the narrowest cells are returned; if it is high enough, the widest.
     """
     levels = len(counts)
     tried: list[NDArray[np.float64]] = []
@@ -136,7 +137,8 @@ def optimal_widths(
         ways = np.linspace(least_width(target), most_width(target, count), steps + 1)
         tried.append(ways)
         gain = intercepted(count, ways, below, target, law)
-        gains.append(np.maximum.accumulate(gain))  # a wider cell is never worse; samples may say so by chance
+        # A wider cell never intercepts fewer intervals, though samples may suggest it.
+        gains.append(np.maximum.accumulate(gain))
         costs.append(mean_stabbed(count, ways, law.values))
 
     def chosen(price: float) -> list[int]:

@@ -1,7 +1,7 @@
-"""Newcomers folded into a PT-Quadtree whose regions stay: their entries are merged into the lists.
+"""Fold newcomers into a PT-Quadtree without changing its regions: merge their entries into the lists.
 
-Regions are divided only when all is built. That newcomers crowd a region is told by the number of items that a leaf
-would hand down; the caller then builds anew.
+Regions are divided only when the whole tree is built. The tree counts the items that each leaf would hand down if it
+were divided; when newcomers crowd a leaf, the caller rebuilds the tree.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def fold_quadtree(
     offsets: NDArray[np.int64],
     tokens: NDArray[np.int32],
 ) -> tuple[Quadtree, Entries]:
-    """Return the tree with its items renumbered to *moved*, in the same order and without those at -1, and more items.
+    """Return the tree with its old items renumbered and with new items.
 
-    Those have the numbers *items*, ascending, and all else as in ``build_quadtree``.
+    *moved* has the new number of each old item, or -1 if it is removed; the order stays. The new items have the
+    ascending numbers *items*; their other arguments are as in ``build_quadtree``.
     """
     pairs = np.empty((_MOST_ENTRIES * len(items), 2), np.int32)
     falling = tree.falling.copy()
@@ -124,7 +125,7 @@ def _hand_down(
 ) -> Any:
     """Write (node, item) for each list that an item belongs to, items ascending; return how many.
 
-    Counts in *falling* those that a leaf would hand down if it were divided.
+    *falling* counts the items that each leaf would hand down if it were divided.
     """
     first, columns, rows = tree.first, tree.columns, tree.rows
     stack = np.empty((3 * _FINEST + 4, 2), np.int64)  # node, level
@@ -177,7 +178,7 @@ def _merge_lists(
     out_items: NDArray[np.int32],
     out_heads: NDArray[np.uint16],
 ) -> Any:
-    """Write the lists: of the old entries those that are left, and the new ones, by item; widen the boxes of nodes."""
+    """Write the lists, with the remaining old entries and the new ones by item; widen the boxes of nodes."""
     old_boxes, old_items, old_heads, _ = entries
     filled = 0
     for node in range(starts.size - 1):
@@ -220,17 +221,17 @@ def _unmet(
     always: NDArray[np.bool_],
     out: NDArray[np.int64],
 ) -> Any:
-    """Write the pivotal tokens that new entries need, as node << 32 | token for each node on the way; return how many.
+    """Write the pivotal tokens that new entries need, as node << 32 | token; return how many there are.
 
-    An entry that no pivotal token of its node hits brings its most frequent one. Those that ask for no token mark
-    the nodes on their way as *always* to pass.
+    If no pivotal token of the node hits an entry, its most frequent token becomes pivotal there and in all nodes
+    above. An entry without tokens marks its node and all nodes above as *always* to be entered.
     """
     cover_offsets, cover, rest_offsets, rest = tree.cover_offsets, tree.cover, tree.rest_offsets, tree.rest
     filled, above = 0, 0
     for node in range(parents.size):
         if new_starts[node] == new_starts[node + 1]:
             continue
-        if parents[node] + 2 != above:  # four siblings have the same cover sets above them
+        if parents[node] + 2 != above:  # siblings have the same cover sets above them
             at = parents[node]
             above = at + 2
             while at >= 0:
@@ -266,7 +267,7 @@ def _unmet(
 def _stamp(
     stamps: NDArray[np.int32], tokens: NDArray[np.int32], first: int, last: int, stamp: int, keep: int
 ) -> None:
-    """Stamp tokens, but those that bear the stamp *keep*."""
+    """Stamp the tokens, except those with the stamp *keep*."""
     for k in range(first, last):
         at = LAST - tokens[k]
         if stamps[at] != keep:
@@ -275,7 +276,7 @@ def _stamp(
 
 @kernel
 def _holds(values: NDArray[np.int32], low: int, high: int, value: int) -> Any:
-    """Tell whether the sorted values[low:high] hold a value."""
+    """Tell whether a value is among the sorted values[low:high]."""
     end = high
     while low < high:
         middle = (low + high) >> 1

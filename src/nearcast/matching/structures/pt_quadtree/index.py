@@ -1,4 +1,4 @@
-"""The index ``pt-quadtree``: a PT-Quadtree over the clauses, newcomers beside it."""
+"""The index ``pt-quadtree``: a PT-Quadtree over the clauses, and lists of newcomers beside it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ __all__ = ["PTQuadtree"]
 class PTQuadtree(FoldingStructure):
     """A quadtree over the clauses' boxes, with pivotal tokens at each node.
 
-    A region with at most *tau_num* clauses to divide, or with less than the share *tau_area* of the whole area, is a
-    leaf.
+    It is described in Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015),
+    section 4. A region is a leaf if at most *tau_num* clauses would go down to its children, or if its share of the
+    whole area is less than *tau_area*.
     """
 
     name: ClassVar[str] = "pt-quadtree"
@@ -72,7 +73,7 @@ class PTQuadtree(FoldingStructure):
     def _described(
         self, rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int64], NDArray[np.int32]]:
-        """Return what a quadtree takes of clause rows: as they are listed, the boxes, and the tokens."""
+        """Return clauses as a quadtree takes them: rows (complements where more is to check), boxes and tokens."""
         clauses = self.store.clauses
         with np.errstate(over="ignore"):
             boxes = clauses.boxes[rows].astype(np.float32)
@@ -94,7 +95,7 @@ class PTQuadtree(FoldingStructure):
         return self._listed.astype(np.int64)
 
     def _mark(self, rows: NDArray[np.int64]) -> None:
-        """Do nothing more: a search asks what stands."""
+        """Do nothing: a search checks itself which clauses still stand."""
 
     def view(self) -> View:
         """Return the quadtree, its lists and the newcomers."""
@@ -113,7 +114,7 @@ class PTQuadtree(FoldingStructure):
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return those of the quadtree."""
+        """Return the figures of the quadtree."""
         return (
             super().stats()
             | {"tau_num": self.tau_num, "tau_area": self.tau_area}
@@ -140,7 +141,7 @@ class PTQuadtree(FoldingStructure):
         self._entries = Entries(**taken_arrays("entry_", Entries._fields, arrays))
 
     def check(self) -> list[str]:
-        """Compare what is arranged with the clauses."""
+        """Compare the quadtree with the clauses; return what is wrong."""
         laid = self._laid()
         tokens, standing = self._order.arranged(self.store.clauses, laid), self._standing.values[laid]
         return super().check() + check_quadtree(self._frame, self._tree, self._entries, *tokens, standing)

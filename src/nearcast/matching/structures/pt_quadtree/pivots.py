@@ -1,4 +1,7 @@
-"""Pivotal tokens: one token of each clause of a list, few different ones (section 4.1 of the LFILTER paper)."""
+"""Pivotal tokens: a small set of tokens that has at least one token of each clause in a list.
+
+This is section 4.1 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ __all__ = ["counted", "node_sets", "parents_of", "pivotal_tokens"]
 def pivotal_tokens(
     starts: NDArray[np.int64], items: NDArray[np.int32], offsets: NDArray[np.int64], tokens: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return (offsets, tokens) of the pivotal tokens of each list, ascending, and who has a clause without tokens.
+    """Return the ascending pivotal tokens of each list, as (offsets, tokens), and which lists have bare clauses.
 
-    The greedy hitting set: the token of most clauses, then that of most of the rest, until none is left.
+    A bare clause has no tokens. The pivotal tokens are the greedy hitting set: first the token of most clauses, then
+    that of most of the remaining ones, until no clause remains.
 
     >>> clauses = np.array([0, 2, 4, 5]), np.array([1, 2, 2, 3, 5], np.int32)
     >>> pivotal_tokens(np.array([0, 3]), np.arange(3, dtype=np.int32), *clauses)[1]
@@ -63,11 +67,11 @@ def _hit_all(
     counts: NDArray[np.int64],
     bare: NDArray[np.bool_],
 ) -> Any:
-    """Write the greedy hitting set of each list, each sorted; return how many tokens there are.
+    """Write the greedy hitting set of each list, sorted; return how many tokens there are in all.
 
-    A list's tokens get local numbers, so that all else happens in the cache; each has the clauses that hold it (a CSR
-    in *work*) and its count of clauses not yet hit. Counts only fall, so a queue of buckets by count gives the
-    largest in linear time: a token that is found in a bucket above its count moves down.
+    The tokens of a list get local numbers, so that everything else happens in the cache. Each token has the clauses
+    that hold it (a CSR in *work*) and the count of those that are not hit yet. Counts only fall, so a bucket queue
+    finds the largest in linear time: a token that is found in a bucket above its count moves down.
     """
     filled = 0
     names, left, after, where, mine = work[0], work[1], work[2], work[3], work[4]
@@ -92,7 +96,7 @@ def _hit_all(
                 mine[used] = t
                 used += 1
         firsts[end - begin] = used
-        # Where the clauses of each token end in *where*; filling moves that back to where they begin.
+        # Note where the clauses of each token end in *where*; filling moves this back to where they begin.
         total = 0
         for t in range(distinct):
             local[names[t]] = 0
@@ -134,7 +138,7 @@ def _hit_all(
 
 
 def parents_of(first: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the parent of each node, -1 of the root; *first* has the first of four children, or 0."""
+    """Return the parent of each node, and -1 for the root; *first* has the first of its four children, or 0."""
     parents = np.full(len(first), -1, np.int64)
     inner = np.flatnonzero(first)
     for corner in range(4):
@@ -150,10 +154,11 @@ def node_sets(
     bare: NDArray[np.bool_],
     under: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
-    """Return the cover sets and the other sets of all nodes, as (offsets, tokens) each, and who must always pass.
+    """Return the cover sets (CSet) and other sets (NSet) of all nodes, and which nodes every message must enter.
 
-    The pivotal tokens of a node are those of its list and of its children. A token of all its children (that have
-    any clause) is in its cover set and in no child's set any more.
+    Each kind of set comes as (offsets, tokens). The pivotal tokens of a node are those of its list and of its children.
+    A token that all children have (except those without clauses) is in the node's cover set, and is removed from the
+    children's sets.
     """
     nodes = len(first)
     parents = parents_of(first)
@@ -162,9 +167,8 @@ def node_sets(
     always = bare.copy()
     covers: list[NDArray[np.int64]] = []
     rests: list[NDArray[np.int64]] = []
-    risen = np.empty(
-        0, np.int64
-    )  # what the level below hands to its parents, once for each child that has it
+    # The tokens that the level below hands to its parents, once for each child that has them.
+    risen = np.empty(0, np.int64)
     below, cover = np.empty(0, np.int64), np.empty(0, np.int64)  # the two sets of the level below
     for level in range(len(levels) - 2, -1, -1):
         begin, end = levels[level], levels[level + 1]
@@ -192,14 +196,15 @@ def node_sets(
 
 
 def counted(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the different keys, ascending, and how often each is there; runs that are sorted are merged."""
+    """Return the distinct keys, ascending, and how often each occurs."""
+    # A stable sort merges the runs that are sorted already.
     keys = np.sort(keys, kind="stable")
     begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
     return keys[begins], np.diff(np.append(begins, len(keys)))
 
 
 def _among(keys: NDArray[np.int64], those: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which keys are among the sorted *those*."""
+    """Tell which keys are among *those*, which are sorted."""
     if not len(those):
         return np.zeros(len(keys), np.bool_)
     found: NDArray[np.bool_] = those[np.minimum(np.searchsorted(those, keys), len(those) - 1)] == keys

@@ -1,15 +1,17 @@
-"""The PT-Quadtree as flat arrays, and how it is built (section 4.1 of the LFILTER paper).
+"""The PT-Quadtree as flat arrays, and its construction.
 
-A region is a cell of a grid of 2^level by 2^level cells; cells are compared as whole numbers, which the same
-function makes of boxes and of messages, so that what touches always shares a cell. A clause goes down to the
-regions that its box meets until one is a leaf, or until another step would spread it too far: a box stays on the
-level on which it is at most QUADTREE_SPAN cells wide and high, so it has at most (QUADTREE_SPAN + 1)^2 entries.
-Inner nodes therefore have lists too, as in the MX-CIF quadtree that the paper mentions; a box without end stays at
-the root. Every list is sorted by item, and has its pivotal tokens.
+This is section 4.1 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015). A
+region is a cell of a grid of 2^level by 2^level cells. Cells are compared as whole numbers, and the same function
+computes them for boxes and for messages, so a message always shares a cell with the boxes that it touches.
 
-An entry of a list is a rounded box, an item, and sixteen bits of the clause's rarest token, which refuse almost all
-that the message does not satisfy. What passes is decided on the card of the item: the clause row and its tokens, side
-by side in half a cache line, so that an answer costs one look into memory and not one into each column of the clauses.
+A clause goes down to all regions that its box meets, until a region is a leaf or the next level would spread the clause
+over too many: it stops at the deepest level on which its box is at most QUADTREE_SPAN cells wide and high, so it has at
+most (QUADTREE_SPAN + 1)^2 entries. Inner nodes therefore have lists too, as in the MX-CIF quadtree that the paper
+mentions. An unbounded box stays at the root. Every list is sorted by item, and has its own pivotal tokens.
+
+An entry of a list is a rounded box, an item, and sixteen bits of the clause's rarest token, which rule out almost all
+clauses that the message does not satisfy. For the rest, the card of the item decides: it holds the clause row and its
+tokens side by side in half a cache line, so that an answer costs one memory access instead of one for each column.
 """
 
 from __future__ import annotations
@@ -64,16 +66,16 @@ class Quadtree(NamedTuple):
     columns: NDArray[np.int32]  # the cell of the node on its level
     rows: NDArray[np.int32]
     boxes: NDArray[np.float32]  # [nodes, 4]: the MBR of the entries of the node and its descendants
-    starts: NDArray[np.int64]  # of each node's list, and the end
+    starts: NDArray[np.int64]  # the beginning of each node's list, and the end
     under: NDArray[np.int64]  # entries in the lists of the node and its descendants
-    leaves: NDArray[np.int64]  # leaf descendants
+    leaves: NDArray[np.int64]  # leaves among the descendants
     cover_offsets: NDArray[np.int64]  # CSet
     cover: NDArray[np.int32]
     rest_offsets: NDArray[np.int64]  # NSet
     rest: NDArray[np.int32]
-    always: NDArray[np.bool_]  # something under the node asks for no token, so every message passes
+    always: NDArray[np.bool_]  # a clause under the node has no token, so every message must enter
     levels: NDArray[np.int64]  # the first node of each level, and the end
-    falling: NDArray[np.int64]  # entries that a leaf would hand down, removed ones included
+    falling: NDArray[np.int64]  # entries that a leaf would hand down if divided, including removed ones
 
 
 class Entries(NamedTuple):
@@ -81,10 +83,9 @@ class Entries(NamedTuple):
 
     boxes: NDArray[np.float32]  # [n, 4]
     items: NDArray[np.int32]  # ascending in a list
-    heads: NDArray[np.uint16]  # of the rarest token
-    cards: NDArray[
-        np.int32
-    ]  # [items, QUADTREE_CARD]: a clause row, then tokens by rank, from 1 on; 0 is none
+    heads: NDArray[np.uint16]  # the low bits of the rarest token
+    # [items, QUADTREE_CARD]: the clause row, then the ranks of tokens, counted from 1; 0 stands for none.
+    cards: NDArray[np.int32]
 
 
 def _frame_over(boxes: NDArray[np.float32]) -> Frame:
@@ -99,7 +100,7 @@ def _frame_over(boxes: NDArray[np.float32]) -> Frame:
 
 @kernel
 def cell(value: float, low: float, extent: float) -> int:
-    """Return the column (or row) of a coordinate on the finest level; what lies outside belongs to the outermost."""
+    """Return the column (or row) of a coordinate on the finest level; the outermost ones extend without end."""
     cells = 1 << _FINEST
     return int(min(max(np.floor((value - low) / extent * cells), 0.0), cells - 1.0))
 
@@ -153,7 +154,7 @@ def _push_down(
 
 @kernel
 def by_node(pairs: NDArray[np.int32], base: int, starts: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-    """Sort pairs by node, items in the order in which they come; *starts* are of the nodes from *base* on."""
+    """Sort pairs stably by node; *starts* has the beginnings of the lists of the nodes from *base* on."""
     for i in range(pairs.shape[0]):
         node = pairs[i, 0] - base
         out[starts[node]] = pairs[i]
@@ -168,9 +169,9 @@ def build_quadtree(
     tau_num: int,
     tau_area: float,
 ) -> tuple[Frame, Quadtree, Entries]:
-    """Build over items 0, 1, … with the given boxes and tokens; *clause_rows* as in :class:`Postings`.
+    """Build a quadtree over items 0, 1, … with the given boxes and tokens; *clause_rows* are as in :class:`Postings`.
 
-    A region is not divided when at most *tau_num* items would go down, or when its share of the root's area is below
+    A region is not divided if at most *tau_num* items would go down, or if its share of the root's area is below
     *tau_area*.
     """
     frame = _frame_over(boxes)
@@ -243,7 +244,7 @@ def build_quadtree(
 def sum_up(
     first: NDArray[np.int32], under: NDArray[np.int64], leaves: NDArray[np.int64], boxes: NDArray[np.float32]
 ) -> None:
-    """Add to each node what its children have."""
+    """Add the entries, leaves and boxes of its children to each node."""
     for node in range(first.size - 1, -1, -1):
         if first[node] > 0:
             for child in range(first[node], first[node] + 4):
@@ -264,8 +265,8 @@ def write_cards(
 ) -> None:
     """Write the card of each item, and the low bits of its rarest token.
 
-    A card shows the rarest tokens, as many as fit. The row is a complement where that is not all there is to decide:
-    forbidden words or tests, or more tokens.
+    A card shows the rarest tokens, as many as fit. Its row is a complement if the card is not enough to decide: the
+    clause has more tokens, forbidden words or tests.
     """
     cards[:] = 0
     for i in range(rows.size):
@@ -281,7 +282,7 @@ def _may_divide(level: int, tau_area: float) -> bool:
 
 
 def crowded(tree: Quadtree, tau_num: int, tau_area: float) -> bool:
-    """Tell whether a leaf has many times the items to hand down that it was left undivided with."""
+    """Tell whether a leaf that may be divided would hand down many times *tau_num* items."""
     leaves = sum(_may_divide(level, tau_area) for level in range(len(tree.levels) - 1))
     most = int(tree.falling[: tree.levels[leaves]].max(initial=0))
     return most > config.QUADTREE_CROWDED * tau_num
@@ -290,9 +291,11 @@ def crowded(tree: Quadtree, tau_num: int, tau_area: float) -> bool:
 def check_thresholds(tau_num: Any, tau_area: Any) -> tuple[int, float]:
     """Return the thresholds of a quadtree, checked."""
     if isinstance(tau_num, bool) or tau_num != int(tau_num) or tau_num < 1:
-        raise ColumnError(f"tau_num must be a whole number from 1, not {shown(tau_num)}")
+        raise ColumnError(f"tau_num must be a whole number of at least 1, not {shown(tau_num)}")
     if not 0 < tau_area <= 1:
-        raise ColumnError(f"tau_area is a share of the area, over 0 and up to 1, not {shown(tau_area)}")
+        raise ColumnError(
+            f"tau_area must be a share of the area above 0 and at most 1, not {shown(tau_area)}"
+        )
     return int(tau_num), float(tau_area)
 
 
@@ -320,9 +323,9 @@ def check_quadtree(
     tokens: NDArray[np.int32],
     standing: NDArray[np.bool_],
 ) -> list[str]:
-    """Return the damage found: the tree, the order of the lists, and who misses a pivotal token.
+    """Check the tree, the order of the lists and the pivotal tokens; return what is wrong.
 
-    *offsets* and *tokens* are those of the items; they mean nothing where an item is not *standing* any more.
+    *offsets* and *tokens* are those of the items; they mean nothing for an item that is no longer *standing*.
     """
     found = []
     nodes = len(tree.first)
@@ -330,7 +333,7 @@ def check_quadtree(
     parents = parents_of(tree.first)
     children = (tree.first[inner][:, None] + np.arange(4)).ravel()
     if not np.array_equal(np.sort(children), np.arange(1, nodes)):
-        return ["the children of the quadtree's nodes are not all its nodes"]
+        return ["some nodes of the quadtree are not the child of exactly one node"]
     if (tree.columns[children] >> 1 != tree.columns[parents[children]]).any() or (
         tree.rows[children] >> 1 != tree.rows[parents[children]]
     ).any():
@@ -345,7 +348,7 @@ def check_quadtree(
     if (down[inner] > 0).any():
         found.append("an entry of the quadtree stays in an inner node that could hand it down")
     if (down > tree.falling).any():
-        found.append("a leaf of the quadtree has more entries to hand down than it knows of")
+        found.append("a leaf of the quadtree has more entries to hand down than it counts")
     outer, inner_boxes = tree.boxes[homes], entries.boxes
     if (inner_boxes[:, :2] < outer[:, :2]).any() or (inner_boxes[:, 2:] > outer[:, 2:]).any():
         found.append("an entry lies outside the box of its quadtree node")
@@ -363,9 +366,9 @@ def check_quadtree(
         found.append("a card of the quadtree seems to show all tokens of a clause that has more")
     if not np.array_equal(np.unique(entries.items), np.arange(len(offsets) - 1)):
         found.append("the quadtree does not hold every clause")
-    # Upwards from each list: what a message must have one of before it is let in.
+    # A message enters a node if it has one of the tokens collected here, from the node up to the root.
     for node in np.flatnonzero(np.diff(tree.starts)):
-        reach: set[int] = set()  # cover sets above let in, too
+        reach: set[int] = set()  # includes the cover sets above
         at = int(node)
         while at != 0:
             at = int(parents[at])
@@ -382,7 +385,7 @@ def check_quadtree(
                 found.append(f"no pivotal token of quadtree node {node} hits a clause of its list")
                 break
             if not mine and not tree.always[node]:
-                found.append(f"quadtree node {node} may refuse a clause without tokens")
+                found.append(f"quadtree node {node} has a clause without tokens but may not be entered")
                 break
     for parent in inner:
         common = set(tree.cover[tree.cover_offsets[parent] : tree.cover_offsets[parent + 1]].tolist())

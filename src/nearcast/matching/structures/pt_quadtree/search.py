@@ -1,4 +1,8 @@
-"""Algorithm 2 of the LFILTER paper: PT-QUADTREE-FILTER and PT-QUADTREE-VERIFY."""
+"""Search a PT-Quadtree: PT-QUADTREE-FILTER and PT-QUADTREE-VERIFY.
+
+This is Algorithm 2 of Yu, Li and Feng, "A Cost-based Method for Location-Aware Publish/Subscribe Services" (2015). A
+stack takes the place of the recursion.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +50,10 @@ def _meets(
     count: int,
     bits: NDArray[np.uint64],
 ) -> bool:
-    """Tell whether the set have[first:last] may share a token with the message, frequent tokens first.
+    """Tell whether the set have[first:last] may share a token with the message; frequent tokens are tried first.
 
-    What is smaller looks into what is larger: each token of the node at the message's bitmap, or each token of
-    the message among those of the node, by halving.
+    Either each token of the node is looked up in the message's bitmap, or each token of the message is looked up among
+    those of the node by binary search, whichever takes fewer steps.
     """
     size = last - first
     if size <= count * np.log2(size + 1.0):
@@ -83,10 +87,11 @@ def filter_nodes(
     bits: NDArray[np.uint64],
     out: NDArray[np.int32],
 ) -> Any:
-    """PT-QUADTREE-FILTER: write the candidate nodes, those with a list that may hold an answer; return how many."""
+    """Write the candidate nodes, whose lists may hold answers, and return how many there are (PT-QUADTREE-FILTER)."""
     first, columns, rows, boxes, starts, _, _, cover_offsets, cover, rest_offsets, rest, always, _, _ = tree
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
-    stack = np.empty((3 * _FINEST + 4, 3), np.int64)  # node, level, whether an ancestor's cover set was met
+    # Node, level, and whether the cover set of an ancestor shares a token with the message.
+    stack = np.empty((3 * _FINEST + 4, 3), np.int64)
     stack[0] = 0
     top, found = 1, 0
     while top > 0:
@@ -98,7 +103,8 @@ def filter_nodes(
             & (boxes[node, 1] <= ymax)
             & (boxes[node, 3] >= ymin)
         ):
-            continue
+            continue  # line 2
+        # Lines 3 to 5: below a cover set that shares a token, only the place matters. Line 6: the other set.
         if covered == 0:
             if _meets(cover, cover_offsets[node], cover_offsets[node + 1], tokens, count, bits):
                 covered = 1
@@ -109,7 +115,7 @@ def filter_nodes(
         if starts[node + 1] > starts[node]:
             out[found] = node
             found += 1
-        if first[node] > 0:
+        if first[node] > 0:  # lines 7 and 8
             shift = _FINEST - (level + 1)
             left, low, right, high = (
                 cells[0] >> shift,
@@ -130,7 +136,8 @@ def filter_nodes(
 def least_from(target: int, low: float, extent: float) -> Any:
     """Return the least coordinate whose cell on the finest level is *target* or a later one; *target* is at least 1.
 
-    But for rounding it is known. Near zero rounding is far from the next number, so it is found by halving.
+    A formula gives it, but for rounding. Near zero, the rounding error spans many numbers, so the exact one is found by
+    binary search around the formula's.
     """
     guess, around = low + extent * target / (1 << _FINEST), 0.0
     before, value = np.float32(guess), np.float32(guess)
@@ -154,10 +161,11 @@ def least_from(target: int, low: float, extent: float) -> Any:
 def corner_of(
     frame: Frame, tree: Quadtree, node: int, cells: NDArray[np.int64], out: NDArray[np.float32]
 ) -> None:
-    """Write the least x and y of a box that this node reports to a message.
+    """Write the least x and y that a box must have for this node to report it to a message.
 
-    Where a message and a box share several nodes, it is the one with the lower left corner of what they share: in the
-    message's first column any box that is in the node, in a later one a box that begins there.
+    A message and a box may share several nodes. Only the one with the lower left corner of their overlap reports the
+    box: in the message's first column that is any box in the node, in a later column only a box that begins there.
+    The same holds for rows.
     """
     shift = int(_FINEST - (np.searchsorted(tree.levels, node, side="right") - 1))
     column, row = int(tree.columns[node]), int(tree.rows[node])
@@ -170,7 +178,7 @@ def corner_of(
 
 @kernel
 def mark_ranks(present: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) -> None:
-    """Mark the tokens of a message in a bitmap that has a bit for each, as they stand on cards; 0 is always marked."""
+    """Mark the tokens of a message, numbered as on cards, in a bitmap with a bit for each; 0 is always marked."""
     present[0] |= _ONE
     for i in range(count):
         number = np.int64(LAST) + 1 - tokens[i]
@@ -179,14 +187,14 @@ def mark_ranks(present: NDArray[np.uint64], tokens: NDArray[np.int32], count: in
 
 @kernel
 def unmark_ranks(present: NDArray[np.uint64], tokens: NDArray[np.int32], count: int) -> None:
-    """Take the marks back."""
+    """Undo :func:`mark_ranks`, except for 0."""
     for i in range(count):
         present[(np.int64(LAST) + 1 - tokens[i]) >> 6] = np.uint64(0)
 
 
 @kernel
 def _marked(present: NDArray[np.uint64], number: int) -> Any:
-    """Tell whether a token on a card is marked (1) or not (0)."""
+    """Return 1 if a token on a card is marked, and 0 if not."""
     return (present[np.int64(number) >> 6] >> np.uint64(number & 63)) & _ONE
 
 
@@ -203,11 +211,11 @@ def verify_list(
     out: NDArray[np.int32],
     filled: int,
 ) -> Any:
-    """PT-QUADTREE-VERIFY of the entries begin:end of a node's list; return the new end, or FULL without room.
+    """Write the answers among the entries begin:end of a node's list; return the new end, or FULL (PT-QUADTREE-VERIFY).
 
-    *corner* is that of the node, *present* what :func:`mark_ranks` makes of the message. Writes clause rows, as
-    complements where a second look is needed. One short pass for each question, without a jump, over what the one
-    before has left: so the looks into memory of many entries overlap.
+    *corner* comes from :func:`corner_of`, and *present* from :func:`mark_ranks`. A clause row is written as its
+    complement if the clause must still be checked. Each question has a short pass of its own, without branches, over
+    the entries that the pass before has kept, so that the memory accesses of many entries overlap.
     """
     boxes, items, heads, cards = entries
     if filled + end - begin > out.size:
@@ -219,19 +227,20 @@ def verify_list(
     xmin, ymin, xmax, ymax = query[0], query[1], query[2], query[3]
     x, y = corner[0], corner[1]
     kept = filled
-    for j in range(filled, last):  # the place; from here on items, complements where edges touch
+    # The place; from here on *out* holds items, as complements where edges may only touch.
+    for j in range(filled, last):
         i = out[j]
         left, low, right, high = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3]
         sure = (left < xmax) & (right > xmin) & (low < ymax) & (high > ymin)
         out[kept] = items[i] if sure else ~items[i]
         kept += (left <= xmax) & (right >= xmin) & (low <= ymax) & (high >= ymin) & (left >= x) & (low >= y)
     last, kept = kept, filled
-    for j in range(filled, last):  # the second token, which brings the card along
+    for j in range(filled, last):  # the second token, which also loads the card
         item = out[j]
         out[kept] = item
         kept += _marked(present, cards[max(item, ~item), 2]) != 0
     last, kept = kept, filled
-    for j in range(filled, last):  # all tokens; from here on rows
+    for j in range(filled, last):  # all tokens; from here on *out* holds rows
         sign = out[j]
         item = max(sign, ~sign)
         row = cards[item, 0]
