@@ -123,12 +123,14 @@ def _add_block(lists: Lists, s: int) -> Any:
 
 
 @kernel
-def _move_block(lists: Lists, source: int, target: int) -> None:
-    """Let block *target* be what *source* was; the postings stay in their chunk."""
-    copy_box(lists.block_boxes, source, lists.block_boxes, target)
-    lists.blocks[target, 0] = lists.blocks[source, 0]
-    lists.blocks[target, 1] = lists.blocks[source, 1]
-    lists.chunk_blocks[lists.blocks[target, 0]] = target
+def _move_blocks(lists: Lists, source: int, target: int, count: int) -> None:
+    """Let the blocks from *target* on be what those from *source* on were; the postings stay in their chunks."""
+    block_boxes, blocks, chunk_blocks = lists.block_boxes, lists.blocks, lists.chunk_blocks
+    for i in range(count):
+        copy_box(block_boxes, source + i, block_boxes, target + i)
+        blocks[target + i, 0] = blocks[source + i, 0]
+        blocks[target + i, 1] = blocks[source + i, 1]
+        chunk_blocks[blocks[target + i, 0]] = target + i
 
 
 @kernel
@@ -144,7 +146,7 @@ def drop_block(lists: Lists, number: int, block: int) -> None:
     lists.super_counts[s] -= 1
     last = (s << BLOCK_BITS) + lists.super_counts[s]
     if block != last:
-        _move_block(lists, last, block)
+        _move_blocks(lists, last, block, 1)
     if lists.super_counts[s] == 0:
         _drop_super(lists, number, s)
 
@@ -219,8 +221,7 @@ def _move_super(lists: Lists, source: int, target: int) -> None:
     copy_box(lists.super_boxes, source, lists.super_boxes, target)
     lists.super_counts[target] = lists.super_counts[source]
     lists.super_changes[target] = lists.super_changes[source]
-    for i in range(lists.super_counts[target]):
-        _move_block(lists, (source << BLOCK_BITS) + i, (target << BLOCK_BITS) + i)
+    _move_blocks(lists, source << BLOCK_BITS, target << BLOCK_BITS, lists.super_counts[target])
 
 
 @kernel
@@ -268,7 +269,7 @@ def _split_super(lists: Lists, number: int, s: int) -> Any:
         block = (target << BLOCK_BITS) + lists.super_counts[target]
         lists.super_counts[target] += 1
         if block != first + i:
-            _move_block(lists, first + i, block)
+            _move_blocks(lists, first + i, block, 1)
     _enclose(lists, s)
     _enclose(lists, new)
     lists.super_changes[s] //= 2
@@ -334,9 +335,9 @@ def _join(lists: Lists, number: int, s: int) -> None:
                 chosen, best = other, growth
     if chosen < 0:
         return
-    for i in range(lists.super_counts[s]):
-        _move_block(lists, (s << BLOCK_BITS) + i, (chosen << BLOCK_BITS) + lists.super_counts[chosen] + i)
-    lists.super_counts[chosen] += lists.super_counts[s]
+    count = lists.super_counts[s]
+    _move_blocks(lists, s << BLOCK_BITS, (chosen << BLOCK_BITS) + lists.super_counts[chosen], count)
+    lists.super_counts[chosen] += count
     enlarge(lists.super_boxes, chosen, lists.super_boxes, s)
     _drop_super(lists, number, s)
 
