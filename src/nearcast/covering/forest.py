@@ -269,10 +269,9 @@ def divide(
             best, chosen = spread, d
     if chosen < 0:
         return chosen, best
-    begin = first + chosen * stride
-    ordered = np.sort(coordinates[begin : begin + size])
-    middle = ordered[(size - 1) // 2]
-    if middle == ordered[size - 1]:  # nothing is beyond the median: divide just below it
+    values = coordinates[first + chosen * stride : first + chosen * stride + size]
+    middle = np.partition(values, (size - 1) // 2)[(size - 1) // 2]
+    if middle == values.max():  # nothing is beyond the median: divide just below it
         middle = np.nextafter(middle, np.float32(-np.inf))
     return chosen, middle
 
