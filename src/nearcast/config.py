@@ -447,4 +447,4 @@ COVERING_SLOTS: Final = (
 COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
 COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
 COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
-COVERING_DEPTH: Final = 3.0  # times its ideal depth: a k-d tree that is deeper is built anew
+COVERING_DEPTH: Final = 3.0  # times its ideal depth: a subtree of a k-d tree that is deeper is built anew

@@ -61,7 +61,9 @@ class Buckets(NamedTuple):
     at: NDArray[np.int32]
     size: NDArray[np.int32]
     capacity: NDArray[np.int32]
-    node: NDArray[np.int32]  # the tree node that the bucket belongs to; of a free bucket, the next free number
+    node: NDArray[
+        np.int32
+    ]  # the tree node that the bucket belongs to; of a free bucket, the next free number
     tops: NDArray[np.float32]  # [buckets, dimensions]
     rows: NDArray[np.int32]  # by place: the clause row of the point; free rooms are chained through it
     signs: NDArray[np.uint64]  # by place: bits that a query must have
@@ -139,7 +141,7 @@ class BucketPool:
         arrays = self._arrays
         columns = [arrays["records"][name] for name in _FIELDS]
         by_place = [arrays[name] for name in _BY_PLACE]
-        self.view = Buckets(*columns, arrays["tops"], *by_place, arrays["homes"], slabs, used)
+        self.view = Buckets._make([*columns, arrays["tops"], *by_place, arrays["homes"], slabs, used])
 
 
 @kernel
@@ -188,7 +190,7 @@ def put(buckets: Buckets, number: int, row: int, sign: int, point: NDArray[np.fl
     """Put a point into a bucket; a full bucket gets twice the room."""
     size, capacity, width = buckets.size[number], buckets.capacity[number], buckets.tops.shape[1]
     rows, signs, coordinates = buckets.rows, buckets.signs, buckets.coordinates
-    at = np.int64(buckets.at[number])
+    at: Any = np.int64(buckets.at[number])
     if size == capacity:
         wide = np.int64(allot(buckets.slabs, rows, size_class(2 * capacity), _CHUNK))
         for i in range(size):

@@ -1,7 +1,7 @@
 """The edges of the relation graph G_k in memory.
 
-Section III.B of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005): an
-edge leads from a subscription to another one that it covers, and at most k edges lead into each.
+Section III.B of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005):
+an edge leads from a subscription to another one that it covers, and at most k edges lead into each.
 
 An edge has a place of its own: the j-th of those into row t has the number ``t * k + j``. The edges out of a row are
 chained in both directions, so one is removed in constant time.
@@ -31,7 +31,9 @@ class Edges(NamedTuple):
     nexts: NDArray[np.int32]  # by edge: the next one out of the same row
     previous: NDArray[np.int32]
     heads: NDArray[np.int32]  # by row: the first edge out of it
-    degrees: NDArray[np.int32]  # by row: how many edges lead into it; 0: it was forwarded; -1: it is not there
+    degrees: NDArray[
+        np.int32
+    ]  # by row: how many edges lead into it; 0: it was forwarded; -1: it is not there
 
 
 class EdgeArrays:

@@ -146,7 +146,7 @@ class ForestArrays:
         for name in _FIELDS:
             nodes[name] = arrays[name]
         self._arrays = GrowingArrays(nodes=nodes, roots=arrays["roots"])
-        self._fixed = arrays["low"], arrays["high"]
+        self._range = arrays["low"], arrays["high"]
         self._used = arrays["used"]
         self._grow(0, 2)
 
@@ -155,7 +155,7 @@ class ForestArrays:
         arrays.make_room("nodes", int(self._used[NODES]) + nodes)
         arrays.make_room("roots", trees, NONE)
         columns = [arrays["nodes"][name] for name in _FIELDS]
-        self.view = Forest(*columns, arrays["roots"], *self._fixed, self._buckets.view, self._used)
+        self.view = Forest._make([*columns, arrays["roots"], *self._range, self._buckets.view, self._used])
 
 
 @kernel
@@ -190,7 +190,7 @@ def free_node(forest: Forest, node: int) -> None:
 
 
 @kernel
-def most_levels(points: int) -> Any:
+def most_levels(points: Any) -> Any:
     """Return how many levels a tree of so many points may have; one built at medians has about a third of them."""
     return int(_FACTOR * math.log2(2.0 + points / UNDERFLOW)) + 8
 
@@ -250,9 +250,9 @@ def _split(forest: Forest, node: int, spare: NDArray[np.float32]) -> Any:
 @kernel
 def divide(
     coordinates: NDArray[np.float32],
-    first: int,
-    stride: int,
-    size: int,
+    first: Any,
+    stride: Any,
+    size: Any,
     low: NDArray[np.float32],
     high: NDArray[np.float32],
 ) -> Any:

@@ -68,7 +68,9 @@ class Outcome(NamedTuple):
     withdrawn: NDArray[np.int32]  # rows that need not be forwarded any more, since a new one covers them,
     withdrawn_by: NDArray[np.int64]  # and the command of each
     queries: NDArray[np.int64]  # [2]: calls of cov_k by subscriptions (q_s) and by unsubscriptions (q_u)
-    counters: NDArray[np.int64]  # [2, 2]: nodes visited and points compared, by subscriptions and by unsubscriptions
+    counters: NDArray[
+        np.int64
+    ]  # [2, 2]: nodes visited and points compared, by subscriptions and by unsubscriptions
 
 
 class Kernels(NamedTuple):
@@ -210,7 +212,11 @@ def kernels_for(
 
     @kernel
     def add_all(
-        index: Any, held: Subscriptions, subjects: NDArray[np.int64], state: NDArray[np.int64], scratch: Scratch
+        index: Any,
+        held: Subscriptions,
+        subjects: NDArray[np.int64],
+        state: NDArray[np.int64],
+        scratch: Scratch,
     ) -> None:
         """Put subscriptions into an index, from ``state[COMMAND]`` on; stop where there is no room for the next."""
         for i in range(state[COMMAND], subjects.size):

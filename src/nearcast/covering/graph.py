@@ -63,7 +63,9 @@ class Subscribed(NamedTuple):
 
     rows: NDArray[np.int32]  # their rows, until they leave; then the rows may be given to others
     forward: NDArray[np.bool_]  # of each: nothing covers it, so it must be forwarded
-    withdrawn: NDArray[np.int32]  # older rows that a new one took over, so their unsubscription must be forwarded
+    withdrawn: NDArray[
+        np.int32
+    ]  # older rows that a new one took over, so their unsubscription must be forwarded
 
 
 class Unsubscribed(NamedTuple):
@@ -205,9 +207,7 @@ class RelationGraph:
     ) -> None:
         """Write the covers of each question in a store to *found*, and their number to *counts*."""
         ages = np.full(store.size, YOUNGEST)
-        asked = Subscriptions(
-            self._index.content_of_question(store), store.owners, *store.chains, ages
-        )
+        asked = Subscriptions(self._index.content_of_question(store), store.owners, *store.chains, ages)
         held, pending = self._held(), self._pending()
         counters, row = np.zeros(2, np.int64), 0
         while True:

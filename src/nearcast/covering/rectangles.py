@@ -131,9 +131,7 @@ class Rectangles:
         return Corners(points, signs)
 
     def _empty(self) -> None:
-        self._arrays = GrowingArrays(
-            points=np.empty((0, 2 * len(self.axes))), signs=np.empty(0, np.uint64)
-        )
+        self._arrays = GrowingArrays(points=np.empty((0, 2 * len(self.axes))), signs=np.empty(0, np.uint64))
 
 
 def attributes_of(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -26,7 +26,18 @@ from nearcast.kernels.verify import HIGH_OPEN, LOW_OPEN, NEGATED, Clauses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NO", "UNDECIDED", "YES", "Content", "Regions", "clause_covers", "covers_by_age", "full_covers", "implied", "relation"]
+__all__ = [
+    "NO",
+    "UNDECIDED",
+    "YES",
+    "Content",
+    "Regions",
+    "clause_covers",
+    "covers_by_age",
+    "full_covers",
+    "implied",
+    "relation",
+]
 
 NO, YES, UNDECIDED = 0, 1, 2
 
@@ -34,7 +45,9 @@ NO, YES, UNDECIDED = 0, 1, 2
 class Regions(NamedTuple):
     """The circles and polygons within the boxes of some clause rows, as kernels see them."""
 
-    shapes: NDArray[np.int32]  # the number of the row's shape, -1 for a plain box; empty where all are plain boxes
+    shapes: NDArray[
+        np.int32
+    ]  # the number of the row's shape, -1 for a plain box; empty where all are plain boxes
     circles: NDArray[np.float64]  # [s, 3]: x, y, radius; the radius is NaN where the shape is a polygon
     radius: float  # of the globe; 0 in the plane
 
@@ -181,9 +194,7 @@ def _within(low: float, high: float, flags: int, its_low: float, its_high: float
 
 
 @kernel
-def _shape_covers(
-    ours: Regions, a: int, boxes: NDArray[np.float64], theirs: Regions, b: int
-) -> Any:
+def _shape_covers(ours: Regions, a: int, boxes: NDArray[np.float64], theirs: Regions, b: int) -> Any:
     """Tell whether the shape of our clause *a* contains the region of their clause *b*, whose box lies in our box."""
     mine = ours.shapes[a]
     other = -1 if theirs.shapes.size == 0 else theirs.shapes[b]
