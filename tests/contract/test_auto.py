@@ -147,7 +147,7 @@ def test_where_values_decide_alone_updates_are_made_in_place(tmp_path):
     for each in (index, scan):
         each.update(rows, moved)
     agree()
-    assert index.stats()["dead_clauses"] == 0
+    assert index.stats()["free_clauses"] == 0
     # A clause for words and place goes elsewhere: then both structures answer, and updates are no longer in place.
     wordy = SubscriptionTable.from_arrays([[20, 20, 30, 30]], [0, 0], [], space=made.subscriptions.space)
     for each in (index, scan):

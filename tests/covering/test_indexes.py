@@ -194,7 +194,8 @@ def test_insertions_in_order_do_not_make_a_list_of_a_tree(index):
     assert graph.stats()["layouts"] == 1
     assert graph.stats()["rebuilt_subtrees"] > 0
     assert len(graph.forwarded) == n
-    asked = SubscriptionTable.from_arrays(np.add(boxes, [0.1, 0.1, -0.1, -0.1]), [0] * (n + 1), [])
+    inner = boxes + np.array([0.1, 0.1, -0.1, -0.1])
+    asked = SubscriptionTable.from_arrays(inner, [0] * (n + 1), [])
     assert graph.covering(asked).rows.tolist() == list(range(n))
 
 

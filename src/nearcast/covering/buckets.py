@@ -139,10 +139,9 @@ class BucketPool:
 
     def _see(self, slabs: NDArray[np.int64], used: NDArray[np.int64]) -> None:
         arrays = self._arrays
-        columns: list[Any] = [arrays["records"][name] for name in _FIELDS]
-        by_place: list[Any] = [arrays[name] for name in _BY_PLACE]
-        parts = (*columns, arrays["tops"], *by_place, arrays["homes"], slabs, used)
-        self.view = Buckets._make(parts)
+        columns = [arrays["records"][name] for name in _FIELDS]
+        by_place = [arrays[name] for name in _BY_PLACE]
+        self.view = Buckets._make([*columns, arrays["tops"], *by_place, arrays["homes"], slabs, used])
 
 
 @kernel
@@ -191,7 +190,7 @@ def put(buckets: Buckets, number: int, row: int, sign: int, point: NDArray[np.fl
     """Put a point into a bucket; a full bucket gets twice the room."""
     size, capacity, width = buckets.size[number], buckets.capacity[number], buckets.tops.shape[1]
     rows, signs, coordinates = buckets.rows, buckets.signs, buckets.coordinates
-    at = np.int64(buckets.at[number])
+    at: Any = np.int64(buckets.at[number])
     if size == capacity:
         wide = np.int64(allot(buckets.slabs, rows, size_class(2 * capacity), _CHUNK))
         for i in range(size):

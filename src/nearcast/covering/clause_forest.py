@@ -89,7 +89,7 @@ def _sign(clauses: Clauses, c: int) -> Any:
 
 @kernel
 def _point(clauses: Clauses, c: int, asks: bool, out: NDArray[np.float32]) -> None:
-    """Write the point of a stored clause, or of one that *asks*: a point that covers the latter dominates it."""
+    """Write the point of a clause that is stored, or of one that *asks*: points of its covers dominate it."""
     boxes = clauses.boxes
     out[0], out[1], out[2], out[3] = -boxes[c, 0], -boxes[c, 1], boxes[c, 2], boxes[c, 3]
     out[4:] = np.inf if asks else -np.inf

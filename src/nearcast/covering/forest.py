@@ -146,7 +146,7 @@ class ForestArrays:
         for name in _FIELDS:
             nodes[name] = arrays[name]
         self._arrays = GrowingArrays(nodes=nodes, roots=arrays["roots"])
-        self._fixed = arrays["low"], arrays["high"]
+        self._range = arrays["low"], arrays["high"]
         self._used = arrays["used"]
         self._grow(0, 2)
 
@@ -154,9 +154,8 @@ class ForestArrays:
         arrays = self._arrays
         arrays.make_room("nodes", int(self._used[NODES]) + nodes)
         arrays.make_room("roots", trees, NONE)
-        columns: list[Any] = [arrays["nodes"][name] for name in _FIELDS]
-        parts = (*columns, arrays["roots"], *self._fixed, self._buckets.view, self._used)
-        self.view = Forest._make(parts)
+        columns = [arrays["nodes"][name] for name in _FIELDS]
+        self.view = Forest._make([*columns, arrays["roots"], *self._range, self._buckets.view, self._used])
 
 
 @kernel
@@ -270,10 +269,9 @@ def divide(
             best, chosen = spread, d
     if chosen < 0:
         return chosen, best
-    begin = first + chosen * stride
-    ordered = np.sort(coordinates[begin : begin + size])
-    middle = ordered[(size - 1) // 2]
-    if middle == ordered[size - 1]:  # nothing is beyond the median: divide just below it
+    values = coordinates[first + chosen * stride : first + chosen * stride + size]
+    middle = np.partition(values, (size - 1) // 2)[(size - 1) // 2]
+    if middle == values.max():  # nothing is beyond the median: divide just below it
         middle = np.nextafter(middle, np.float32(-np.inf))
     return chosen, middle
 

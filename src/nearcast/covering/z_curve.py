@@ -1,10 +1,9 @@
 """Rectangles on a Z-curve.
 
-Section IV.D of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005):
-the key of a point interleaves the bits of its cell's coordinates (Fig. 7). A cell of any size is an interval of keys,
-so the points in it are a segment of the curve, which a binary search finds. A query's range extends to the right
-boundary in every dimension, and only a few of the points in it are sought, so the search prefers large cells at that
-boundary.
+Section IV.D of Shen, Tirthapura and Aluru, "Indexing for Subscription Covering in Publish-Subscribe Systems" (2005).
+The key of a point interleaves the bits of its cell's coordinates (Fig. 7). A cell of any size is an interval of keys,
+so its points are a segment of the curve, which a binary search finds. A query's range extends to the right boundary in
+every dimension, and only a few of the points in it are sought, so the search prefers large cells at that boundary.
 
 The paper leaves out the details of its search; this is ours. Cells are halved from the dominating corner down, the
 half with the larger coordinates first. A half that the range does not reach is left out. One that lies wholly in the
@@ -213,12 +212,12 @@ def _find(
             # The place where the upper half begins may have keys of the lower half, too.
             begin = _place(least, low, high, upper)
             cut = begin + 1 if least[begin] < upper else begin
-            if tied & axis == 0 or wanted & half == 0:
+            if tied & axis == 0 or wanted & half == 0:  # the range reaches into the lower half
                 firsts[depth], levels[depth], equal[depth] = first, level + 1, tied
                 lows[depth], highs[depth] = low, cut
                 depth += 1
                 if wanted & half == 0:
-                    tied &= ~axis
+                    tied &= ~axis  # the upper half is beyond the query on this axis
             first, level, low = upper, level + 1, begin
             counters[0] += 1
         for place in range(min(high, seen) - 1, low - 1, -1):
