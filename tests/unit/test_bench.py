@@ -410,15 +410,23 @@ def test_turnover_command(bench, tmp_path, monkeypatch):
             figures["microseconds_after"] / figures["microseconds_fresh"]
         )
     assert (tmp_path / "t.svg").stat().st_size > 2000
-    monkeypatch.setitem(INDEXES, "forgetful", type("Once", (Forgetful,), {"view": _forgets_once_changed}))
+    monkeypatch.setitem(INDEXES, "forgetful", ForgetfulOnceChanged)
     result = bench(*arguments, "--index", "forgetful")
     assert result.exit_code == 1
     assert "differs from a fresh build" in result.stderr
 
 
-def _forgets_once_changed(self):
-    """Lose the last match in an index that was changed, not in a fresh one."""
-    return RankedList.view(self) if self.store.size == len(self.store) else Forgetful.view(self)
+class ForgetfulOnceChanged(Forgetful):
+    """Loses the last match in an index that was changed, not in a fresh one."""
+
+    changed = False
+
+    def drop(self, rows):
+        super().drop(rows)
+        self.changed = True
+
+    def view(self):
+        return Forgetful.view(self) if self.changed else RankedList.view(self)
 
 
 def test_misses_match_nothing():

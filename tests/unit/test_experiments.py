@@ -283,7 +283,7 @@ class Stubborn(Scan):
 
     def view(self):
         search, arrays = super().view()
-        self.first = getattr(self, "first", arrays._replace(alive=arrays.alive.copy()))
+        self.first = getattr(self, "first", copied(arrays))
         return View(search, self.first)
 
 
@@ -294,7 +294,13 @@ class Hoarding(MessageScan):
 
     def view(self):
         search, arrays = super().view()
-        return View(search, arrays._replace(alive=np.ones_like(arrays.alive)))
+        self.first = getattr(self, "first", copied(arrays))
+        return View(search, self.first)
+
+
+def copied(arrays):
+    """Return a named tuple of arrays, and of such tuples, that no later change reaches."""
+    return type(arrays)(*(copied(part) if isinstance(part, tuple) else part.copy() for part in arrays))
 
 
 def test_wrong_answers_after_changes_are_caught(monkeypatch):
