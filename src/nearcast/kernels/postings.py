@@ -19,7 +19,7 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.slabs import END, allot, release, size_class
 
-__all__ = ["FULL", "Homes", "Pool", "add", "candidates", "remove", "rewrite", "shorten", "widen"]
+__all__ = ["FULL", "Homes", "Pool", "add", "candidates", "is_short", "remove", "rewrite", "shorten", "widen"]
 
 _START = config.POSTING_START
 _SHORT = config.POSTING_SHORT
@@ -61,15 +61,20 @@ def widen(pool: Pool, slabs: NDArray[np.int64], end: int, target: int, need: int
 
 
 @kernel
+def is_short(size: int, room: int) -> Any:
+    """Tell whether a list fills so little of its room that it should have a smaller one, or none."""
+    return size == 0 or (_SHORT * size <= room and room > _START)
+
+
+@kernel
 def shorten(pool: Pool, slabs: NDArray[np.int64], end: int, target: int) -> None:
     """Move a list that has become short to a smaller room; it stays where the pool is full."""
-    starts, sizes, rooms, _, rows = pool
-    size, room = sizes[target], rooms[target]
-    if size == 0:
-        release(slabs, rows, starts[target], room, 0)
-        rooms[target] = 0
-    elif room > _START and _SHORT * size <= room:
+    size = pool.sizes[target]
+    if size > 0:
         widen(pool, slabs, end, target, 2 * size)
+    else:
+        release(slabs, pool.rows, pool.starts[target], pool.rooms[target], 0)
+        pool.rooms[target] = 0
 
 
 @kernel
@@ -107,7 +112,7 @@ def add(
 @kernel
 def remove(pool: Pool, slabs: NDArray[np.int64], end: int, homes: Homes, rows: NDArray[np.int64]) -> None:
     """Remove the postings of clause rows."""
-    starts, sizes, _, boxes, posting_rows = pool
+    starts, sizes, rooms, boxes, posting_rows = pool
     lists, positions = homes
     for c in rows:
         target, position = lists[c], positions[c]
@@ -119,7 +124,8 @@ def remove(pool: Pool, slabs: NDArray[np.int64], end: int, homes: Homes, rows: N
             positions[posting_rows[start + position]] = position
         sizes[target] = last
         lists[c] = -1
-        shorten(pool, slabs, end, target)
+        if is_short(last, rooms[target]):
+            shorten(pool, slabs, end, target)
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
-from nearcast.kernels.postings import Pool, shorten, widen
+from nearcast.kernels.postings import Pool, is_short, shorten, widen
 from nearcast.matching.structures.postings import PostingLists
 
 __all__ = ["SharedLists"]
@@ -67,7 +67,7 @@ def _sweep(
     pool: Pool, slabs: NDArray[np.int64], end: int, lists: NDArray[Any], alive: NDArray[np.bool_]
 ) -> int:
     """Remove the postings of dead rows from lists; return how many there were."""
-    starts, sizes, _, boxes, rows = pool
+    starts, sizes, rooms, boxes, rows = pool
     gone = 0
     for target in lists:
         start, stop = starts[target], starts[target] + sizes[target]
@@ -82,5 +82,6 @@ def _sweep(
                     boxes[at, k] = boxes[stop, k]
         gone += sizes[target] - (stop - start)
         sizes[target] = stop - start
-        shorten(pool, slabs, end, target)
+        if is_short(sizes[target], rooms[target]):
+            shorten(pool, slabs, end, target)
     return gone
