@@ -18,6 +18,7 @@ settings.register_profile(
 settings.register_profile(
     "thorough", settings.get_profile("default"), max_examples=2_000, stateful_step_count=100
 )
+settings.register_profile("brief", settings.get_profile("default"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
@@ -34,9 +35,8 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     """Leave out what takes long; begin with what takes longest, the tests that share a session of Spark."""
     if not config.getoption("--long"):
-        for item in items:
-            if "long" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="takes long; --long runs it"))
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: not shares_spark(item.nodeid))
 
 

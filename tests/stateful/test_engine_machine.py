@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from nearcast import Message, Subscription
 from nearcast.matching import INDEXES, STORES
+from profiles import without_rivals
 from stateful.engine_life import SECOND, EngineLife, hurry
 from strategies import messages, subscriptions
 
@@ -81,14 +82,14 @@ def run(monkeypatch, examples, **pieces):
 
 @pytest.mark.parametrize("strings", [False, True])
 def test_machine(monkeypatch, strings):
-    run(monkeypatch, 2, strings=strings)
+    run(monkeypatch, 3, strings=strings)
 
 
-@pytest.mark.parametrize("index", sorted(INDEXES))
+@pytest.mark.parametrize("index", without_rivals(INDEXES))
 def test_every_index(monkeypatch, index):
-    run(monkeypatch, 10, index=index)
+    run(monkeypatch, 12, index=index)
 
 
-@pytest.mark.parametrize("store", sorted(STORES))
+@pytest.mark.parametrize("store", without_rivals(STORES))
 def test_every_store(monkeypatch, store):
-    run(monkeypatch, 6, index="auto", store=store)
+    run(monkeypatch, 12, index="auto", store=store)
