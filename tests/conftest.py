@@ -1,6 +1,7 @@
-"""Hypothesis profiles, and one Spark for all tests that need it.
+"""What takes long, Hypothesis profiles, and one Spark for all tests that need it.
 
-``default`` is the profile of every run, ``thorough`` that of long ones (HYPOTHESIS_PROFILE=thorough).
+``default`` is the profile of every run, ``thorough`` that of long ones (HYPOTHESIS_PROFILE=thorough), ``brief`` that of
+kernels that are not compiled.
 """
 
 import os
@@ -20,6 +21,9 @@ settings.register_profile(
 )
 settings.register_profile("brief", settings.get_profile("default"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# For every Java process of Spark: each lives for minutes, so nothing is compiled that is not repeated often.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
 
 def shares_spark(nodeid):

@@ -17,7 +17,7 @@ CONTRACTS = [
     "contract/test_stores.py::test_equals_naive_on_columns",
     "contract/test_stores.py::test_equals_naive_on_objects",
     "contract/test_stores_at_rest.py::test_opened_answers_alike",
-    "stateful/test_engine_machine.py::test_machine",
+    "unit/test_late_joiners.py",
     "ranking/test_topk.py::TestScore",
     "ranking/test_topk.py::TestWindows",
     "covering/test_graph.py::test_machine[forest]",
