@@ -1,6 +1,7 @@
-"""Hypothesis profiles, and one Spark for all tests that need it.
+"""What takes long, Hypothesis profiles, and one Spark for all tests that need it.
 
-``default`` is the profile of every run, ``thorough`` that of long ones (HYPOTHESIS_PROFILE=thorough).
+``default`` is the profile of every run, ``thorough`` that of long ones (HYPOTHESIS_PROFILE=thorough), ``brief`` that of
+kernels that are not compiled.
 """
 
 import os
@@ -18,7 +19,11 @@ settings.register_profile(
 settings.register_profile(
     "thorough", settings.get_profile("default"), max_examples=2_000, stateful_step_count=100
 )
+settings.register_profile("brief", settings.get_profile("default"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# For every Java process of Spark: each lives for minutes, so nothing is compiled that is not repeated often.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
 
 def shares_spark(nodeid):
@@ -34,9 +39,8 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     """Leave out what takes long; begin with what takes longest, the tests that share a session of Spark."""
     if not config.getoption("--long"):
-        for item in items:
-            if "long" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="takes long; --long runs it"))
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: not shares_spark(item.nodeid))
 
 

@@ -1,10 +1,11 @@
 """Build a wheel with compiled kernels, so that the first call on another machine compiles nothing.
 
-    python tools/build_wheel.py [DIRECTORY]
+    python tools/build_wheel.py [DIRECTORY [DOOR …]]
 
-The kernels are compiled for x86-64-v3 (processors since about 2015), and for the versions of Python and Numba that run
-this tool. The wheel is tagged for that version of Python; with another version of Numba it works, but compiles like any
-other wheel. On an aarch64 machine the same tool compiles for all aarch64 processors, but nobody has run it there yet.
+The kernels are compiled for x86-64-v3 (processors of about 2015 and later), for the Python and the Numba that run this
+tool: the wheel is tagged for that Python; with another Numba it works, and compiles as any wheel does. On an aarch64
+machine the same tool compiles for every processor of that kind; nobody has run it there yet. What is compiled is what
+the doors of ``exercise.py`` need: those named, or all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from nearcast.kernels.cache import SHIPPED
@@ -26,14 +28,14 @@ ROOT = Path(__file__).resolve().parents[1]
 COMPILED = "nearcast/kernels/compiled"
 
 
-def main(target: Path) -> Path:
-    """Build the wheel into *target*; return its path."""
+def main(target: Path, doors: Sequence[str] = ()) -> Path:
+    """Build the wheel into *target*, with the kernels of these doors, or of all; return its path."""
     if platform.machine() not in SHIPPED:
         raise SystemExit(f"kernels are shipped for {' and '.join(SHIPPED)}; this is {platform.machine()}")
     with tempfile.TemporaryDirectory() as folder:
         room = Path(folder)
         plain = plain_wheel(room)
-        kernels = compiled_kernels(plain, room)
+        kernels = compiled_kernels(plain, room, doors)
         target.mkdir(parents=True, exist_ok=True)
         wheel = target / tagged_name(plain)
         write(plain, kernels, wheel)
@@ -49,15 +51,16 @@ def plain_wheel(room: Path) -> Path:
     return next(room.glob("*.whl"))
 
 
-def compiled_kernels(plain: Path, room: Path) -> list[Path]:
-    """Install the wheel in a directory of its own, use the whole public API, and return the kernels compiled for it."""
+def compiled_kernels(plain: Path, room: Path, doors: Sequence[str]) -> list[Path]:
+    """Install the wheel in a folder of its own, use the doors, and return the kernels that this compiled."""
     package, kept = room / "package", room / "kernels"
     kept.mkdir(mode=0o700)
     with zipfile.ZipFile(plain) as archive:
         archive.extractall(package)
     processor = {"NUMBA_CPU_NAME": SHIPPED[platform.machine()][0], "NUMBA_CPU_FEATURES": ""}
     environment = os.environ | processor | {"PYTHONPATH": str(package), "NEARCAST_CACHE_DIR": str(kept)}
-    subprocess.run([sys.executable, str(ROOT / "tools" / "exercise.py")], env=environment, check=True)
+    command = [sys.executable, str(ROOT / "tools" / "exercise.py"), *doors]
+    subprocess.run(command, env=environment, check=True)
     return sorted(kept.iterdir())
 
 
@@ -99,4 +102,4 @@ def write(plain: Path, kernels: list[Path], wheel: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist", sys.argv[2:])

@@ -1,5 +1,9 @@
-"""Use the whole public API once, with few rows and with many; `build_wheel.py` ships the kernels that this compiles."""
+"""Use every door of the package once, in small and in large: what `tools/build_wheel.py` compiles kernels for.
 
+python tools/exercise.py [DOOR …]
+"""
+
+import sys
 import tempfile
 from pathlib import Path
 
@@ -150,5 +154,6 @@ def covering() -> None:
 
 
 if __name__ == "__main__":
-    for door in (readme, engines, indexes, ranking, covering):
-        door()
+    doors = {door.__name__: door for door in (readme, engines, indexes, ranking, covering)}
+    for name in sys.argv[1:] or doors:
+        doors[name]()

@@ -1,12 +1,16 @@
-"""One suite, all indexes: a new index is tested by being listed in ``nearcast.matching.INDEXES``."""
+"""One suite, all indexes: a new index is tested by being listed in ``nearcast.matching.INDEXES``.
+
+Rivals take part in every run where hypothesis draws the cases; the fixture ``name`` has them with ``--long`` only.
+"""
 
 import pytest
 
 from nearcast import config
 from nearcast.matching import INDEXES
+from profiles import without_rivals
 
 
-@pytest.fixture(params=sorted(INDEXES))
+@pytest.fixture(params=without_rivals(INDEXES))
 def name(request):
     return request.param
 

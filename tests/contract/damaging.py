@@ -1,7 +1,7 @@
 """Run by ``test_damage``, in a process of its own: save something, flip bits in its files, open it and ask it.
 
-Prints how often opening raised the named error, the answer was the same, and the answer was another. Anything else,
-another exception or a crash, ends the process.
+Prints, by name, how often opening raised the named error, the answer was the same, and the answer was another. Anything
+else, another exception or a crash, ends the process.
 """
 
 import json
@@ -100,15 +100,20 @@ def topk(name, rng):
     return made, TopK.open, lambda one: one.publish(more).to_arrow().to_pylist()
 
 
-def main(what, name, home, flips):
+def main(what, home, flips, *names):
     config.STORAGE_ALWAYS_READ = FEW
+    sys.stdout.write(json.dumps({name: damage(what, name, Path(home) / name, int(flips)) for name in names}))
+
+
+def damage(what, name, home, flips):
+    """Flip at least as many bits, and one in each file; return what came of it."""
     rng = np.random.default_rng(0)
     made, opened, ask = globals()[what](name, rng)
-    directory = made.save(Path(home) / "saved")
+    directory = made.save(home)
     expected = ask(made)
     told = {"named": 0, "same": 0, "other": 0}
     files = sorted(path for path in directory.iterdir() if path.stat().st_size)
-    for path in files * (int(flips) // len(files) + 1):
+    for path in files * -(-flips // len(files)):
         content = path.read_bytes()
         damaged = bytearray(content)
         damaged[rng.integers(len(content))] ^= 1 << rng.integers(8)
@@ -124,7 +129,7 @@ def main(what, name, home, flips):
         else:
             raise AssertionError(f"verify=True did not see the damage to {path}")
         path.write_bytes(content)
-    sys.stdout.write(json.dumps(told))
+    return told
 
 
 if __name__ == "__main__":

@@ -19,8 +19,10 @@ from nearcast import (
     open_index,
 )
 from nearcast.errors import IndexFileError
+from nearcast.matching import INDEXES
 from nearcast.storage.directory import read, write
 from nearcast.storage.manifest import read_manifest, write_manifest
+from profiles import shortened
 
 SUBS = [
     Subscription("a", 'tea AND (milk OR "happy hour")', Circle(lon=0, lat=0, radius=1000)),
@@ -103,6 +105,7 @@ def test_several_clauses_are_one_match_after_opening(name, tmp_path):
     assert answers(opened, batch) == [{0}]
 
 
+@pytest.mark.parametrize("name", shortened(sorted(INDEXES), lambda name: name in ("auto", "lfilter")))
 def test_another_process_opens_it(saved):
     code = "import sys, nearcast; print(len(nearcast.open_index(sys.argv[1])))"
     ran = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, check=True)

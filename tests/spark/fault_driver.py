@@ -19,12 +19,6 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-BRIEF = {  # for a Java that lives for seconds: compile only what is repeated often
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.adaptive.enabled": "false",
-}
-
 
 def die_at(event, path, after=False):
     """Kill this process and Spark's Java right before an operation on a file, or right after it.
@@ -100,7 +94,7 @@ def main(home, queries, master, ends, die):
 
     assert os.getpgrp() == os.getpid(), "it kills its process group, which must be its own"
     config.LIVE_DELTA_ROWS, config.LIVE_DELTA_SHARE = 40, 0.0
-    settings = {"spark.python.daemon.module": "fault_daemon", **BRIEF}
+    settings = {"spark.python.daemon.module": "fault_daemon", "spark.sql.adaptive.enabled": "false"}
     spark = session("nearcast faults", master=master, memory="1g", config=settings)
     if die:
         die_at(**die)

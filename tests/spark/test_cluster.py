@@ -46,6 +46,7 @@ def cluster(tmp_path_factory):
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "SPARK_WORKER_DIR": str(home / "work"),
     }
     address = f"spark://127.0.0.1:{free_port()}"

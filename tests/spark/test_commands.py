@@ -69,6 +69,7 @@ def test_stream_once(spark, world, paths, tmp_path):
     assert pairs(spark.read.parquet(str(tmp_path / "out"))) == world.expected
 
 
+@pytest.mark.long  # every run does it with changes: tests/spark/test_stream_command.py
 def test_a_stream_that_is_told_to_stop_drains_and_goes_on_later(spark, world, paths, tmp_path):
     """SIGTERM to a separate process: exit code 0, no traceback, and a second run delivers the rest, once."""
     arriving = write_files(world.message_table.slice(0, 600), tmp_path / "arriving", 2)

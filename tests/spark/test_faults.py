@@ -1,7 +1,7 @@
 """Drivers and workers are killed, at exact and at random instants: nothing is lost, nothing is delivered twice.
 
-``NEARCAST_KILLS=20`` kills the driver 20 times at random instants, and at more exact instants than an ordinary run.
-``NEARCAST_SEED`` chooses other random instants.
+Every run kills the driver at a few exact instants; ``--long`` at a dozen, and at ``NEARCAST_KILLS`` random ones, which
+``NEARCAST_SEED`` chooses.
 """
 
 import os
@@ -15,8 +15,7 @@ import pytest
 
 from spark.faults import Driver, Home, finish, until
 
-LONG = "NEARCAST_KILLS" in os.environ
-KILLS = int(os.environ.get("NEARCAST_KILLS", 2))
+KILLS = int(os.environ.get("NEARCAST_KILLS", 20))
 SEED = int(os.environ.get("NEARCAST_SEED", 0))
 QUERIES = ["plain", "spark", "live"]
 
@@ -27,30 +26,36 @@ pytestmark = [
 ]
 
 # In the order in which they are reached, each in the life of another driver. A kill in the middle of a micro-batch is
-# followed by its repeat, and some instants occur only in a repeat. The path that is renamed, made or removed is below
-# the home; the kill comes right after the operation ("after"), or else right before it.
+# followed by its repeat, and some instants are only there in a repeat. What is renamed, made or removed is a path below
+# the home; "after" it, or else right before. The last column has those of every run.
 INSTANTS = {
-    "changes are written, the state is not": ("os.rename", "live/home/deltas/*", True, LONG),
+    "changes are written, the state is not": ("os.rename", "live/home/deltas/*", True, False),
     "the state is written, deliveries are not": ("os.rename", "live/home/states/*[2-9].json", True, True),
-    "deliveries are written aside": ("os.rename", "live/out/batch=*", False, LONG),
+    "deliveries are written aside": ("os.rename", "live/out/batch=*", False, False),
     "deliveries are there, the micro-batch is not committed": ("os.rename", "live/out/batch=*", True, True),
-    "the first attempt has made way for the second": ("os.rename", "live/out/.batch=*", True, LONG),
-    "a state that is over is removed": ("os.remove", "live/home/states/*", True, LONG),
-    "a new version was begun": ("os.mkdir", "live/home/versions/.auto-*", True, LONG),
-    "a new version is complete, and has no name yet": ("os.rename", "live/home/versions/auto-*", False, LONG),
-    "a new version is there, and is not announced": ("os.rename", "live/home/ready.json", False, True),
-    "a new version is announced": ("os.rename", "live/home/ready.json", True, LONG),
-    "an index is built, and has no name yet": ("os.rename", "plain/versions/auto-*", False, LONG),
-    "deliveries are there, and subscriptions do not change": ("os.rename", "plain/out/batch=*", True, LONG),
-    "both attempts are there": ("shutil.rmtree", "plain/out/.batch=*", False, LONG),
+    "the first attempt has made way for the second": ("os.rename", "live/out/.batch=*", True, False),
+    "a state that is over is removed": ("os.remove", "live/home/states/*", True, False),
+    "a new version was begun": ("os.mkdir", "live/home/versions/.auto-*", True, False),
+    "a new version is complete, and has no name yet": (
+        "os.rename",
+        "live/home/versions/auto-*",
+        False,
+        False,
+    ),
+    "a new version is there, and is not announced": ("os.rename", "live/home/ready.json", False, False),
+    "a new version is announced": ("os.rename", "live/home/ready.json", True, False),
+    "an index is built, and has no name yet": ("os.rename", "plain/versions/auto-*", False, False),
+    "deliveries are there, and subscriptions do not change": ("os.rename", "plain/out/batch=*", True, True),
+    "both attempts are there": ("shutil.rmtree", "plain/out/.batch=*", False, False),
 }
 
 
-def test_the_driver_is_killed_at_exact_instants(tmp_path):
+@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_driver_is_killed_at_exact_instants(tmp_path, all_of_them):
     home = Home(tmp_path)
     home.arrive(3)
-    for name, (event, path, after, chosen) in INSTANTS.items():
-        if chosen:
+    for name, (event, path, after, short) in INSTANTS.items():
+        if short or all_of_them:
             query = path.partition("/")[0]
             home.feed([query])
             die = {"event": event, "path": f"{tmp_path}/{path}", "after": after}
@@ -63,7 +68,7 @@ def test_the_driver_is_killed_at_exact_instants(tmp_path):
                     home.arrive()
                 assert driver.process.poll() is not None, f"{name}: it never came to that"
                 assert driver.wait() == -signal.SIGKILL, f"{name}: {driver.said()}"
-    finish(home, ["live", "plain"] if LONG else ["live"])
+    finish(home, ["live", "plain"])
 
 
 def wait_for_instant(driver, kind, query, begun, rng):
@@ -84,6 +89,7 @@ def wait_for_instant(driver, kind, query, begun, rng):
         time.sleep(rng.uniform(0, 0.05))
 
 
+@pytest.mark.long
 def test_the_driver_is_killed_at_random_instants(tmp_path):
     home, rng = Home(tmp_path, SEED), np.random.default_rng(SEED)
     kinds = ["inside", "between", "repeat", "inside", "inside", "start", "between"]
@@ -109,9 +115,9 @@ def test_the_driver_is_killed_at_random_instants(tmp_path):
 def test_workers_are_killed(tmp_path):
     """Spark gives the tasks of a lost worker to another one, if it may try a task more than once."""
     home = Home(tmp_path)
-    home.arrive(5)
+    home.arrive(3)
     with Driver(home, ["plain", "live"], master="local[2,4]", ends=True) as driver:
-        for victim in ("worker", "daemon", "worker"):
+        for victim in ("worker", "daemon"):
             fuse = home.path / "fuses" / victim
             fuse.touch()
             driver.until(lambda: not fuse.exists(), f"the end of a {victim}")  # noqa: B023
@@ -119,7 +125,7 @@ def test_workers_are_killed(tmp_path):
     home.check(["plain", "live"])
 
 
-@pytest.mark.skipif(not LONG, reason="one of the long tests: NEARCAST_KILLS=20")
+@pytest.mark.long
 def test_workers_are_killed_where_nothing_is_tried_again(tmp_path):
     """The query fails with the first task that fails; when it is started again, it continues."""
     home = Home(tmp_path)

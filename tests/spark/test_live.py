@@ -15,6 +15,7 @@ from nearcast import Deliveries, MessageBatch, SubscriptionTable, build_index
 from nearcast.errors import ColumnError, InputError
 from nearcast.sharding.distribution import DISTRIBUTIONS
 from nearcast.spark.live.live import Live
+from profiles import shortened
 from spark.worlds import WORDS, message_table, subscription_table
 
 pytestmark = pytest.mark.spark
@@ -202,10 +203,13 @@ def late(deliveries):
     return counts
 
 
-@pytest.mark.parametrize(  # one shard is the same for all
-    ("distribution", "shards"), [("auto", 1), *product([*DISTRIBUTIONS, "auto"], [4, 16])]
-)
-def test_changes_and_messages_interleaved(spark, tmp_path, distribution, shards, compacting):
+ALL = [("auto", 1), *product([*DISTRIBUTIONS, "auto"], [4, 16])]  # one shard is the same for all
+SHORT = [("auto", 1), ("hash", 4), ("location-keyword", 4)]
+
+
+@pytest.mark.parametrize("how", shortened(ALL, SHORT.__contains__), ids=lambda how: "{}-{}".format(*how))
+def test_changes_and_messages_interleaved(spark, tmp_path, how, compacting):
+    distribution, shards = how
     run = Run(spark, tmp_path, distribution=distribution, shards=shards)
     expected = steps_of(run, 3)
     run.go()

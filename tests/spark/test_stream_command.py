@@ -226,7 +226,7 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
     assert pairs(pq.read_table(out)) == before + pairs_of(after)
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
     """As a terminal sends it: to every process of the group, Java and the workers included, once or twice."""
     write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))

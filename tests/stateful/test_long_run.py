@@ -1,21 +1,72 @@
-"""Many random operations in bulk, each index and store beside the scan: 10,000 a run, more with NEARCAST_OPERATIONS.
+"""Many random operations in bulk on every index, every store, and the engine with each of them.
 
-The scan itself is compared with the naive matcher in the contract suite; here it is the fast oracle.
+``NEARCAST_OPERATIONS=1000000 pytest --long -n 2 -s tests/stateful/test_long_run.py`` is the long form: so many
+operations for each. It prints how far each one is, and what was done. ``NEARCAST_SEED`` chooses other lives.
+
+An index and a store are compared with the scan, which the contract suite compares with the naive matcher; an engine is
+compared with a model in plain Python (``engine_life.py``).
 """
 
 import os
+import random
+import sys
+import time
+from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 from answers import answers
-from nearcast import MessageBatch, SubscriptionTable, build_index, build_store, config
+from nearcast import (
+    EVERYWHERE,
+    Box,
+    Circle,
+    Message,
+    MessageBatch,
+    Point,
+    Polygon,
+    Subscription,
+    SubscriptionTable,
+    build_index,
+    build_store,
+    config,
+)
 from nearcast.matching import INDEXES, STORES
+from nearcast.predicates import ANYTHING, attribute, word
+from profiles import is_rival, shortened
+from stateful.engine_life import SECOND, EngineLife, hurry
 
-OPERATIONS = int(os.environ.get("NEARCAST_OPERATIONS", "10000"))
+OPERATIONS = int(os.environ.get("NEARCAST_OPERATIONS", "4000"))
 SEED = int(os.environ.get("NEARCAST_SEED", "20261115"))
 WORDS, ATTRIBUTES = 40, 3
+CONTENTS, KNOWN = 100, {}  # of subscriptions and messages in engines; which want which
+
+pytestmark = pytest.mark.timeout(4 * 3600)
+
+
+class Life:
+    """Counts operations by verb, and says on stderr how far they are, ten times."""
+
+    def __init__(self, name):
+        self.name, self.verbs, self.started = name, Counter(), time.monotonic()
+
+    @property
+    def done(self):
+        return self.verbs.total()
+
+    def count(self, verb, size):
+        before = 10 * self.done // OPERATIONS
+        self.verbs[verb] += size
+        if 10 * self.done // OPERATIONS > before:
+            verbs = ", ".join(f"{verb} {count:,}" for verb, count in sorted(self.verbs.items()))
+            seconds = time.monotonic() - self.started
+            # Not sys.stderr, which pytest-xdist takes from its workers.
+            print(f"{self.name}: {self.done:,} operations, {seconds:.0f} s: {verbs}", file=sys.__stderr__)
+
+    def __str__(self):
+        return f"{self.name} after {self.done} operations, seed {SEED}"
 
 
 def csr(rng, rows, most, kind=np.int32):
@@ -52,7 +103,6 @@ def messages(rng, rows):
     return MessageBatch.from_arrays(None, *csr(rng, rows, 12), values, boxes=boxes(rng, rows))
 
 
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", sorted(set(INDEXES) - {"scan"}))
 def test_a_long_life(name, monkeypatch):
     """Inserts, removals, moves and matches in random bulk; no mismatch, no damage."""
@@ -62,8 +112,8 @@ def test_a_long_life(name, monkeypatch):
     rng = np.random.default_rng(SEED)
     empty = SubscriptionTable.from_arrays(np.empty((0, 4)), [0], [])
     pair = build_index(name, empty), build_index("scan", empty)
-    alive, done = np.empty(0, np.int64), 0
-    while done < OPERATIONS:
+    alive, life = np.empty(0, np.int64), Life(f"index {name}")
+    while life.done < OPERATIONS:
         size = int(rng.integers(1, 60))
         verb = rng.choice(["insert", "remove", "move", "match"], p=[0.3, 0.28, 0.12, 0.3])
         if verb == "insert":
@@ -84,14 +134,13 @@ def test_a_long_life(name, monkeypatch):
         else:
             batch = messages(rng, size)
             ours, theirs = (answers(index, batch) for index in pair)
-            assert ours == theirs, f"after {done} operations, seed {SEED}"
-        done += size
+            assert ours == theirs, str(life)
+        life.count(verb, size)
         if rng.random() < 0.05:
-            assert pair[0].check() == [], f"after {done} operations, seed {SEED}"
+            assert pair[0].check() == [], str(life)
     assert pair[0].stats()["compactions"] > 0
 
 
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", sorted(STORES))
 def test_a_long_life_of_messages(name, monkeypatch):
     """Inserts, removals, expiry, sweeps and questions in random bulk; what is there is what a scan of it finds."""
@@ -100,14 +149,14 @@ def test_a_long_life_of_messages(name, monkeypatch):
     monkeypatch.setattr(config, "STORE_SCAN", 64)
     rng = np.random.default_rng(SEED)
     store = build_store(name, MessageBatch.from_arrays(np.empty((0, 2)), [0], []))
-    there, done, now = {}, 0, 0  # by row: a batch and the row in it
+    there, life, now = {}, Life(f"store {name}"), 0  # by row: a batch and the row in it
 
     def forget(rows):
         for row in rows.tolist():
             batch, i = there.pop(row)
             assert batch.expires_at[i] <= now
 
-    while done < OPERATIONS:
+    while life.done < OPERATIONS:
         size = int(rng.integers(1, 60))
         verb = rng.choice(["insert", "remove", "expire", "sweep", "match"], p=[0.4, 0.15, 0.05, 0.1, 0.3])
         if verb == "insert":
@@ -132,11 +181,153 @@ def test_a_long_life_of_messages(name, monkeypatch):
                     found = wanted.get(id(batch)) or wanted.setdefault(id(batch), answers(index, batch))
                     for sub in found[i]:
                         expected[sub].add(row)
-            assert answers(store, table, now=now) == expected, f"after {done} operations, seed {SEED}"
+            assert answers(store, table, now=now) == expected, str(life)
             forget(np.setdiff1d(sorted(there), np.flatnonzero(store.rows.present)))
         assert len(store) == len(there)
-        done += size
+        life.count(verb, size)
         now += size
         if rng.random() < 0.05:
-            assert store.check() == [], f"after {done} operations, seed {SEED}"
+            assert store.check() == [], str(life)
     assert store.stats()["compactions"] > 0
+
+
+class Crowd(EngineLife):
+    """An engine whose subscriptions and messages have few contents: the naive matcher compares each pair once."""
+
+    def __init__(self, rng):
+        super().__init__()
+        self.rng, self.serial = rng, 0
+
+    def pick(self, *values):
+        return values[self.rng.integers(len(values))]
+
+    def several(self, values, most):
+        """Pick *most* of them, or as many as there are."""
+        values = list(values)
+        count = min(len(values), most)
+        return [values[at] for at in self.rng.choice(len(values), count, replace=False)]
+
+    def wants(self, subscription, message):
+        pair = subscription.id % CONTENTS, id(message.place)  # which tell the contents
+        if pair not in KNOWN:
+            KNOWN[pair] = super().wants(subscription, message)
+        return KNOWN[pair]
+
+    def subscribe(self, size):
+        new = []
+        for wish in self.rng.integers(CONTENTS, size=size).tolist():
+            self.serial += 1
+            new.append(Subscription(CONTENTS * self.serial + wish, *wishes()[wish]))
+        self.subscribe_all(new)
+
+    def publish(self, size):
+        now, new = self.clock.now(), []
+        for _ in range(size):
+            start = self.pick(None, None, None, now + 2 * SECOND)
+            end = self.pick(None, now + SECOND, now + 3 * SECOND, now + 9 * SECOND)
+            if start and end and end < start:
+                end = start + SECOND
+            content, key = contents()[self.rng.integers(CONTENTS)], int(self.rng.integers(80))
+            new.append(Message(key, *content, published_at=start, expires_at=end))
+        self.publish_all(new)
+
+
+@cache
+def wishes():
+    draw = random.Random(SEED)
+    return [(expression(draw), region(draw)) for _ in range(CONTENTS)]
+
+
+@cache
+def contents():
+    draw = random.Random(SEED + 1)
+    return [(words(draw), place(draw), values(draw)) for _ in range(CONTENTS)]
+
+
+def expression(draw):
+    """Up to three words, prices and brands, joined in one way or another."""
+    price, brand, flood = attribute("price"), attribute("brand"), word("flood")
+    leaves = word("tea"), word("milk"), word("storm"), price < 1.5, price != 1, brand == "a", brand != "b"
+    one, two, three = draw.choices(leaves, k=3)
+    return draw.choice([ANYTHING, one, one & flood, one | two, flood & ~one, (one | two) & three | two])
+
+
+def region(draw):
+    x, y = draw.randint(-3, 2), draw.randint(-3, 2)
+    return draw.choice(
+        [
+            EVERYWHERE,
+            Box(x, y, x + 2, y + 1),
+            Box(177 + x, y, x - 177, y + 2),  # across the antimeridian
+            Circle(lon=x, lat=y, radius=150_000),
+            Polygon(f"POLYGON (({x} {y}, {x + 2} {y}, {x} {y + 3}, {x} {y}))"),
+        ]
+    )
+
+
+def words(draw):
+    return [word for word in ("tea", "milk", "storm", "flood") if draw.random() < 0.5]
+
+
+def place(draw):
+    x, y = draw.randint(-6, 6) / 2, draw.randint(-6, 6) / 2
+    return draw.choice([Point(lon=x, lat=y), Point(lon=180, lat=y), Box(x, y, x + 1, y + 1)])
+
+
+def values(draw):
+    known = {"price": draw.choice([0.0, 1.0, 2.5]), "brand": draw.choice("abc")}
+    return {name: value for name, value in known.items() if draw.random() < 0.8}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    shortened(
+        [{"index": name} for name in sorted(INDEXES)]
+        + [{"index": "auto", "store": name} for name in sorted(STORES)],
+        lambda pieces: (
+            not any(is_rival({"index": INDEXES, "store": STORES}[kind], pieces[kind]) for kind in pieces)
+        ),
+    ),
+    ids=lambda pieces: " ".join(pieces.values()),
+)
+def test_a_long_life_of_an_engine(pieces, monkeypatch):
+    """Every verb in random bulk, also save, open and compact; everyone is told exactly what they should be."""
+    hurry(monkeypatch)
+    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 100)
+    monkeypatch.setattr(config, "AUTO_SCAN", 64)
+    monkeypatch.setattr(config, "STORE_SCAN", 32)
+    rng = np.random.default_rng(SEED)
+    crowd = type("Crowd", (Crowd,), pieces)(rng)
+    life = Life(f"engine with {' and store '.join(pieces.values())}")
+    verbs = {
+        "subscribe": 0.23,
+        "unsubscribe": 0.25,
+        "publish": 0.35,
+        "again": 0.05,
+        "expire": 0.02,
+        "wait": 0.1,
+    }
+    while life.done < OPERATIONS:
+        verb, size = rng.choice(list(verbs), p=list(verbs.values())), int(rng.integers(1, 20))
+        if verb == "subscribe":
+            crowd.subscribe(size)
+        elif verb == "unsubscribe" and crowd.subscribed:
+            gone = crowd.several(crowd.subscribed, size)
+            crowd.unsubscribe_all(gone)
+            size = len(gone)
+        elif verb == "publish":
+            crowd.publish(size)
+        elif verb == "again" and crowd.kept:
+            again = crowd.several(crowd.kept.values(), size)
+            crowd.publish_all(again)
+            size = len(again)
+        elif verb == "expire":
+            crowd.expire_all()
+            size = 1
+        else:
+            crowd.clock.advance(seconds=1)
+            verb, size = "wait", 1
+        life.count(verb, size)
+        if rng.random() < 0.02:
+            crowd.check_soundness()
+            rng.choice([crowd.save_and_open, crowd.engine.compact])()

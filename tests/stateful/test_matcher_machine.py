@@ -13,6 +13,7 @@ import naive
 from answers import answers
 from nearcast import MessageBatch, Subscription, SubscriptionTable, build_index, config, open_index
 from nearcast.matching import INDEXES
+from profiles import is_rival
 from strategies import areas, messages, subscriptions
 
 
@@ -89,7 +90,5 @@ def test_machine(name, monkeypatch):
     ):  # and choosing anew, and folding
         monkeypatch.setattr(config, often, 4)
     machine = type("Machine", (MatcherMachine,), {"name": name})
-    share = (
-        9 if "rivals" in INDEXES[name].__module__ else 3
-    )  # what only benchmarks use lives a few lives less
+    share = 20 if is_rival(INDEXES, name) else 5  # what only benchmarks use lives fewer lives
     run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // share))

@@ -102,4 +102,4 @@ def test_machine(name, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # many saves, none of which has to survive
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time
     machine = type("Machine", (StoreMachine,), {"name": name})
-    run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // 3))
+    run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // 5))

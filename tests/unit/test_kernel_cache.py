@@ -1,6 +1,7 @@
 """Compiled kernels are found again by what they say, and never wrongly."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -56,11 +57,22 @@ print(written.total(np.arange(4)), ",".join(compiled))
 """
 
 
-@pytest.fixture
-def kept(tmp_path):
-    place = tmp_path / "kept"
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """The kernels of the module, compiled."""
+    place = tmp_path_factory.mktemp("kernels") / "kept"
     place.mkdir(mode=0o700)
+    answer, compiled, said = run(place.parent / "one", place)
+    assert (answer, sorted(compiled)) == (22, ["helper", "total"])
+    assert said.count("compiling kernels") == 1
+    assert str(place) in said
     return place
+
+
+@pytest.fixture
+def kept(compiled, tmp_path):
+    """A copy of them, which a test may damage."""
+    return Path(shutil.copytree(compiled, tmp_path / "kept"))
 
 
 def run(folder, kept, source=MODULE):
@@ -79,10 +91,6 @@ def run(folder, kept, source=MODULE):
 
 
 def test_another_clone_finds_the_kernels(tmp_path, kept):
-    answer, compiled, said = run(tmp_path / "one", kept)
-    assert (answer, sorted(compiled)) == (22, ["helper", "total"])
-    assert said.count("compiling kernels") == 1
-    assert str(kept) in said
     later = MODULE.replace('"""Add up."""', '"""Add all up."""\n    # with a comment').replace(
         "SCALE = 3", "\n\nSCALE = 3"
     )
@@ -99,14 +107,12 @@ def test_another_clone_finds_the_kernels(tmp_path, kept):
     ],
 )
 def test_what_a_kernel_depends_on_compiles_it_anew(tmp_path, kept, old, new, answer):
-    run(tmp_path / "one", kept)
     found, compiled, _ = run(tmp_path / "one", kept, MODULE.replace(old, new))
     assert found == answer
     assert "total" in compiled
 
 
 def test_a_damaged_file_is_a_miss(tmp_path, kept):
-    run(tmp_path / "one", kept)
     for number, file in enumerate(sorted(kept.iterdir())):
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) // 2] if number else whole[:-1] + b"!")
@@ -119,7 +125,6 @@ def test_a_damaged_file_is_a_miss(tmp_path, kept):
 
 
 def test_a_file_under_the_name_of_another_is_a_miss(tmp_path, kept):
-    run(tmp_path / "one", kept)
     one, two = sorted(kept.iterdir())
     content = one.read_bytes()
     one.write_bytes(two.read_bytes())

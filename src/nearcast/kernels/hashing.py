@@ -16,6 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core import config as numba_config
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -61,6 +62,15 @@ def _load(typing_context: Any, data: Any, at: Any) -> Any:
         return value
 
     return types.uint64(data, types.int64), generate
+
+
+def _load_plainly(data: NDArray[np.uint8], at: int) -> Any:
+    """Do the same where kernels are not compiled."""
+    return data[at : at + 8].view(np.uint64)[0]
+
+
+if getattr(numba_config, "DISABLE_JIT", False):
+    _load = _load_plainly
 
 
 @kernel

@@ -135,7 +135,7 @@ def rank_words(
 @kernel
 def bit_of(rank: int) -> Any:
     """Return the bit of a word in signatures."""
-    return 1 << ((rank * 0x9E3779B1 >> 16) & 31)
+    return 1 << ((np.int64(rank) * 0x9E3779B1 >> 16) & 31)
 
 
 @kernel

@@ -1,0 +1,21 @@
+"""What every run tests, and what only ``--long`` does.
+
+A test that takes long has the mark ``long``. Where a test is repeated for many names that prove the same, every run
+takes some of them: ``shortened`` marks the others.
+"""
+
+import pytest
+
+
+def shortened(names, short):
+    """Return the parameters of a test: every run takes the names for which *short* holds, ``--long`` takes all."""
+    return [name if short(name) else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+def without_rivals(registry):
+    """Return the names in a registry as parameters; rivals, which only benchmarks use, are for ``--long``."""
+    return shortened(sorted(registry), lambda name: not is_rival(registry, name))
+
+
+def is_rival(registry, name):
+    return ".rivals." in registry[name].__module__

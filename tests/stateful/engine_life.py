@@ -1,0 +1,137 @@
+"""An engine beside a model of it in plain Python: every verb is done to both, and everyone is told what they should be.
+
+``naive.wants`` decides who wants what; the model adds time, ids and what was told before.
+"""
+
+import tempfile
+from pathlib import Path
+
+import naive
+from nearcast import Engine, ManualClock
+
+START = 1_000_000
+SECOND = 1_000_000
+
+
+def content(message):
+    """Return what makes a message under an id another one."""
+    place = message.place
+    return message.keywords, place.boxes(), place.exact or place, dict(message.attributes), message.expires_at
+
+
+class EngineLife:
+    """The model: subscriptions by id, kept messages by id in the order of publication, those to come by id."""
+
+    index, store = "scan", "scan"
+
+    def __init__(self):
+        super().__init__()
+        self.clock = ManualClock(START)
+        self.engine = Engine(self.index, store=self.store, clock=self.clock, withdrawals=True)
+        self.subscribed, self.kept, self.coming, self.held = {}, {}, {}, 0
+
+    def wants(self, subscription, message):
+        return naive.wants(subscription, message)
+
+    def wanting(self, message):
+        return {key for key, sub in self.subscribed.items() if self.wants(sub, message)}
+
+    def published(self, message, now):
+        """Publish one message whose time has come; return what is told."""
+        old = self.kept.get(message.id)
+        valid = old is not None and old.expires_at > now
+        if valid and content(old) == content(message):
+            return []
+        self.kept.pop(message.id, None)
+        before = self.wanting(old) if valid else set()
+        wanting = set()
+        if message.expires_at is None or message.expires_at > now:
+            wanting = self.wanting(message)
+            if message.expires_at is not None:
+                self.kept[message.id] = message
+        told = [(key, message.id, "+", "publish") for key in wanting - before]
+        return told + [(key, message.id, "-", "replace") for key in before - wanting]
+
+    def due(self):
+        """Publish what has come due; return what is told."""
+        now, told = self.clock.now(), []
+        for key, (time, _, message) in sorted(self.coming.items(), key=lambda pair: pair[1][:2]):
+            if time <= now:
+                del self.coming[key]
+                told += self.published(message, now)
+        return told
+
+    def check(self, told, expected):
+        """Compare; the order of subscriptions within a message is not promised."""
+        assert sorted((d.subscription_id, d.message_id, d.change, d.reason) for d in told) == sorted(expected)
+
+    # --- Verbs -----------------------------------------------------------------------------------------------------
+
+    def subscribe_all(self, new):
+        told = self.engine.subscribe(new)
+        due = self.due()
+        now = self.clock.now()
+        late = [
+            (sub.id, message.id, "+", "subscribe")
+            for sub in new
+            for message in self.kept.values()
+            if message.expires_at > now and self.wants(sub, message)
+        ]
+        found = [(d.subscription_id, d.message_id, d.change, d.reason) for d in told]
+        assert found[len(due) :] == late
+        assert sorted(found[: len(due)]) == sorted(due)
+        self.subscribed |= {sub.id: sub for sub in new}
+
+    def unsubscribe_all(self, keys):
+        told = self.engine.unsubscribe(keys)
+        self.check(told, self.due())
+        for key in keys:
+            del self.subscribed[key]
+
+    def publish_all(self, new):
+        now = self.clock.now()
+        told = self.engine.publish(new)
+        expected = self.due()
+        for message in new:
+            self.coming.pop(message.id, None)
+            if message.published_at is not None and message.published_at > now:
+                self.held += 1
+                self.coming[message.id] = (message.published_at, self.held, message)
+            else:
+                expected += self.published(message, now)
+        self.check(told, expected)
+
+    def expire_all(self):
+        told = self.engine.expire()
+        self.check(told, self.due())
+        now = self.clock.now()
+        self.kept = {key: message for key, message in self.kept.items() if message.expires_at > now}
+        assert self.engine.stats()["kept"] == len(self.kept)
+
+    def save_and_open(self):
+        """Save the engine, and go on with what is opened."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.engine.save(Path(folder) / "engine")
+            opened = Engine.open(Path(folder) / "engine", clock=self.clock, verify=True)
+        assert list(opened) == list(self.engine)
+        assert opened.stats()["coming"] == self.engine.stats()["coming"]
+        self.engine = opened
+
+    def check_soundness(self):
+        now = self.clock.now()
+        assert set(self.engine) == set(self.subscribed)
+        assert self.engine.stats()["kept"] >= sum(m.expires_at > now for m in self.kept.values())
+        assert self.engine.stats()["coming"] == len(self.coming)
+        assert self.engine._valid.store.check() == []
+        assert self.engine._index.check() == []
+
+
+def hurry(monkeypatch):
+    """Let all that happens now and then happen often."""
+    from nearcast import config
+
+    monkeypatch.setattr("os.fsync", lambda file: None)  # many saves, none of which has to survive
+    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)
+    monkeypatch.setattr(config, "ID_MIN_DEAD", 3)
+    monkeypatch.setattr(config, "ID_MOVES_A_CALL", 1)
+    monkeypatch.setattr(config, "ID_MOVES", 1)

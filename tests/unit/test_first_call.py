@@ -1,0 +1,87 @@
+"""From the start of a process to the delivery of the README's ten lines: soon, and by compiled code, in every case.
+
+Seconds are those of the processor, which other work on the machine does not stretch.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import nearcast
+from docs.test_docs import blocks
+from tools import build_wheel
+
+ROOT = Path(__file__).parents[2]
+RUN = """
+import json, sys, time
+from numba.core import event
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, e): compiled.append(e.data["dispatcher"].py_func.__name__)
+    def on_end(self, e): pass
+event.register("numba:compile", Listener())
+exec(sys.argv[1])
+seconds = time.process_time()
+import nearcast
+print(json.dumps({"seconds": seconds, "compiled": compiled, "place": nearcast.__file__}))
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a first call went: seconds, the kernels that were compiled, and where the package is."""
+
+    seconds: float
+    compiled: list[str]
+    place: str
+
+
+def first_call(package, kept):
+    """Run the README's ten lines in a process of its own, with the package in one directory and kernels in another."""
+    _, code, expected = next(blocks(ROOT / "README.md"))
+    kept.mkdir(mode=0o700, exist_ok=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN, code],
+        env=os.environ | {"PYTHONPATH": str(package), "NEARCAST_CACHE_DIR": str(kept)},
+        cwd=kept,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    delivered, told = ran.stdout.splitlines()
+    assert delivered == expected.strip()
+    return Call(**json.loads(told))
+
+
+def test_without_any_kernels_and_in_a_second_clone(tmp_path):
+    first = first_call(Path(nearcast.__file__).parents[1], tmp_path / "kernels")
+    assert first.compiled
+    assert first.seconds < 12
+    clone = tmp_path / "clone"
+    shutil.copytree(Path(nearcast.__file__).parent, clone / "nearcast")
+    second = first_call(clone, tmp_path / "kernels")
+    assert second.place.startswith(str(clone))
+    assert second.compiled == []
+    assert second.seconds < 2.5
+
+
+@pytest.mark.parametrize(
+    "doors", [["readme"], pytest.param([], marks=[pytest.mark.long, pytest.mark.timeout(1200)])]
+)
+def test_a_wheel_brings_its_kernels(tmp_path, doors):
+    """Installed on a machine that has none; the wheel has the kernels of these doors of ``exercise.py``, or of all."""
+    wheel = build_wheel.main(tmp_path / "dist", doors)
+    installed = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
+    subprocess.run([*pip, str(installed), str(wheel)], check=True)
+    call = first_call(installed, tmp_path / "kernels")
+    assert call.place.startswith(str(installed))
+    assert call.compiled == []
+    assert call.seconds < 3
+    assert list((tmp_path / "kernels").iterdir()) == []
