@@ -57,7 +57,9 @@ def words_alone(clauses: Clauses, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def take_clauses(clauses: Clauses, rows: NDArray[np.int64]) -> Clauses:
     """Return the given clause rows, with their values in the order of the rows."""
-    test_offsets, tests = _take_runs(clauses.test_runs, np.arange(len(clauses.test_flags)), rows)
+    runs = clauses.test_runs[rows] if len(clauses.test_runs) else np.zeros((len(rows), 2), np.int32)
+    test_offsets = offsets_of(runs[:, 1] - runs[:, 0])
+    tests = np.arange(test_offsets[-1]) + np.repeat(runs[:, 0] - test_offsets[:-1], np.diff(test_offsets))
     return clauses_from_csr(
         # The clauses of an expression have no boxes yet.
         clauses.boxes[rows] if len(clauses.boxes) else clauses.boxes,
