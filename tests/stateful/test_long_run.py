@@ -138,7 +138,7 @@ def test_a_long_life(name, monkeypatch):
         life.count(verb, size)
         if rng.random() < 0.05:
             assert pair[0].check() == [], str(life)
-    assert pair[0].stats()["compactions"] > 0
+    assert pair[0].store.size < life.verbs["insert"]  # rows were given out again
 
 
 @pytest.mark.parametrize("name", sorted(STORES))
@@ -188,7 +188,7 @@ def test_a_long_life_of_messages(name, monkeypatch):
         now += size
         if rng.random() < 0.05:
             assert store.check() == [], str(life)
-    assert store.stats()["compactions"] > 0
+    assert store.rows.size < life.verbs["insert"]  # rows were given out again
 
 
 class Crowd(EngineLife):
