@@ -5,10 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+from nearcast.ranking.curve import Cube
 from nearcast.ranking.merging import Merge, segment_of
 from nearcast.ranking.windows import MessageTable
 
 MESSAGES = 4_000
+CUBE = Cube(np.zeros(3), 0.5)
 
 
 def table(rng):
@@ -35,11 +37,12 @@ def postings(segment):
 
 
 @pytest.mark.parametrize("step", [1, 300, 10**9])
-@pytest.mark.parametrize("cuts", [[10, 1000, 1010, 4010], [10, 4010], [10, 11, 4010]], ids=len)
+@pytest.mark.parametrize("cuts", [[10, 1000, 1010, 2000, 4010], [10, 4010], [10, 11, 2000, 4010]], ids=len)
 def test_merged_is_built(step, cuts):
     messages = table(np.random.default_rng(0))
-    whole = segment_of(messages, 10, 10 + MESSAGES, 0.5)
-    merge = Merge([segment_of(messages, begin, end, 0.5) for begin, end in itertools.pairwise(cuts)])
+    whole = segment_of(messages, 10, 10 + MESSAGES, 0.5, CUBE)
+    parts = [segment_of(messages, begin, end, 0.5, CUBE) for begin, end in itertools.pairwise(cuts)]
+    merge = Merge(parts, CUBE)
     steps = 1
     while (merged := merge.step(step)) is None:
         steps += 1
@@ -48,5 +51,7 @@ def test_merged_is_built(step, cuts):
     np.testing.assert_array_equal(merged.words, whole.words)
     np.testing.assert_array_equal(merged.slots, whole.slots)
     np.testing.assert_array_equal(merged.lists, whole.lists)
+    np.testing.assert_array_equal(merged.starts, whole.starts)
+    np.testing.assert_array_equal(merged.places, whole.places)  # along the same curve
     assert postings(merged) == postings(whole)
     assert [array.flags.c_contiguous for array in merged[2:]] == [True] * 9

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,13 +11,25 @@ from nearcast.kernels import kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["z_order"]
+__all__ = ["Cube", "cube_of", "z_order"]
 
 
-def z_order(places: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Return the positions of three-dimensional places on a Z-curve through the cube that contains them all."""
+class Cube(NamedTuple):
+    """A cube that contains places: its lowest corner and the length of its edges."""
+
+    low: NDArray[np.float64]
+    extent: float
+
+
+def cube_of(places: NDArray[np.float64]) -> Cube:
+    """Return the smallest cube at the lowest corner of three-dimensional places that contains them all."""
     low = places.min(axis=0, initial=np.inf)
-    extent = max(float((places.max(axis=0, initial=-np.inf) - low).max(initial=0.0)), 1e-300)
+    return Cube(low, max(float((places.max(axis=0, initial=-np.inf) - low).max(initial=0.0)), 1e-300))
+
+
+def z_order(places: NDArray[np.float64], cube: Cube | None = None) -> NDArray[np.uint64]:
+    """Return the positions of three-dimensional places on a Z-curve through a cube, by default that of the places."""
+    low, extent = cube or cube_of(places)
     out = np.empty(len(places), np.uint64)
     _curve(places, low, (2**20 - 1) / extent, out)
     return out

@@ -1,8 +1,9 @@
 """The segments of the message index: how they are built, and merged little by little.
 
-A segment is built from messages or from smaller segments. Either way its postings are sorted by word, and those of a
-word along the Z-curve, so that neighbours fall into the same block. A large merge takes seconds. So it is done word by
-word, a few words at a time, while the segments that it merges still answer.
+A segment is built from messages or from smaller segments. Its postings are sorted by word, and those of a word along a
+Z-curve, so that neighbours fall into the same block. The curve is the same in all segments: to merge them is to merge
+sorted lists. A large merge takes seconds, so it is done word by word, a few words at a time. Until it is done, the
+segments that it merges still answer.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nearcast.ranking.curve import Cube
     from nearcast.ranking.windows import MessageTable
 
 __all__ = ["Merge", "segment_of"]
 
 
 class _Postings(NamedTuple):
-    """Words of messages, in any order."""
+    """Words of messages."""
 
     words: NDArray[np.int32]
     numbers: NDArray[np.int32]  # message numbers, counted from the begin of the segment
@@ -47,9 +49,8 @@ class _Draft:
         self._places, self._weights = np.empty((3, postings), np.float32), np.empty(postings, np.float32)
         self._used = 0, 0, 0  # words, blocks, postings
 
-    def write(self, new: _Postings) -> None:
-        """Append all postings of some words."""
-        order = np.lexsort((z_order(np.ascontiguousarray(new.places.T, np.float64)), new.words))
+    def write(self, new: _Postings, order: NDArray[np.int64]) -> None:
+        """Append all postings of some words, in this order."""
         words = new.words[order]
         firsts = np.flatnonzero(np.diff(words, prepend=-1))
         cuts = np.append(firsts, len(words))
@@ -61,7 +62,8 @@ class _Draft:
         self._lists[word + 1 : ends[0] + 1] = block + lists[1:]
         self._starts[block + 1 : ends[1] + 1] = posting + _block_starts(cuts, blocks, lists)[1:]
         self._numbers[posting : ends[2]] = new.numbers[order]
-        self._places[:, posting : ends[2]] = new.places[:, order]
+        for mine, places in zip(self._places, new.places):
+            mine[posting : ends[2]] = places[order]
         self._weights[posting : ends[2]] = new.weights[order]
         _summarize(self._starts, self._places, self._weights, block, ends[1], self._boxes, self._heaviest)
         self._used = ends
@@ -87,8 +89,8 @@ class _Draft:
         )
 
 
-def segment_of(table: MessageTable, begin: int, end: int, scale: float) -> Segment:
-    """Build the segment of the messages *begin* to *end*; *scale* makes the largest distance 1."""
+def segment_of(table: MessageTable, begin: int, end: int, scale: float, cube: Cube) -> Segment:
+    """Build the segment of the messages *begin* to *end*; *scale* makes the largest distance 1, *cube* is scaled."""
     rows = np.arange(begin - table.base, end - table.base)
     counts = table.stops[rows] - table.starts[rows]
     owners = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
@@ -97,15 +99,17 @@ def segment_of(table: MessageTable, begin: int, end: int, scale: float) -> Segme
     places = np.ascontiguousarray((table.places[rows] * scale).T, np.float32)
     weights = (1.0 / table.lengths[rows]).astype(np.float32)
     draft = _Draft(len(words), len(words), len(words))
-    draft.write(_Postings(words, owners, places[:, owners], weights[owners]))
+    order = np.lexsort((z_order(places.T.astype(np.float64, "C"), cube)[owners], words))
+    draft.write(_Postings(words, owners, places[:, owners], weights[owners]), order)
     return draft.finished(begin, end)
 
 
 class Merge:
     """The merge of consecutive segments into one, in steps."""
 
-    def __init__(self, parts: Sequence[Segment]) -> None:
+    def __init__(self, parts: Sequence[Segment], cube: Cube) -> None:
         self.begin, self.end = parts[0].begin, parts[-1].end
+        self._cube = cube
         self._parts = tuple(parts)
         self._cuts = [part.starts[part.lists] for part in parts]  # where the lists of each part begin
         self._done = [0] * len(parts)  # how many lists of each part are merged
@@ -137,11 +141,13 @@ class Merge:
                 limits.append(int(part.words[stop]) if stop < len(part.words) else np.iinfo(np.int64).max)
         if not limits:
             return self._draft.finished(self.begin, self.end)
-        self._draft.write(self._before(min(limits)))
+        new, runs = self._before(min(limits))
+        codes = z_order(new.places.T.astype(np.float64, "C"), self._cube)
+        self._draft.write(new, _merged_order(new.words, codes, runs))
         return None
 
-    def _before(self, limit: int) -> _Postings:
-        """Return the postings of the words before *limit* that are not merged yet."""
+    def _before(self, limit: int) -> tuple[_Postings, NDArray[np.int64]]:
+        """Return the unmerged postings of the words before *limit*, part by part, and where parts begin."""
         found = []
         for i, (part, cuts) in enumerate(zip(self._parts, self._cuts)):
             done, self._done[i] = self._done[i], int(np.searchsorted(part.words, limit))
@@ -149,7 +155,33 @@ class Merge:
             words = np.repeat(part.words[lists], np.diff(cuts[done : self._done[i] + 1]))
             numbers = part.numbers[postings] + np.int32(part.begin - self.begin)
             found.append((words, numbers, part.places[:, postings], part.weights[postings]))
-        return _Postings(*(np.concatenate(columns, axis=-1) for columns in zip(*found)))
+        runs = offsets_of(np.array([len(part[0]) for part in found]))
+        return _Postings(*(np.concatenate(columns, axis=-1) for columns in zip(*found))), runs
+
+
+@kernel
+def _merged_order(words: NDArray[np.int32], codes: NDArray[np.uint64], runs: NDArray[np.int64]) -> Any:
+    """Return the order by word and code of postings that are in order from each of *runs* to the next."""
+    order, other = np.arange(len(words)), np.empty(len(words), np.int64)
+    wide = 1  # how many of the given runs are one run now
+    while wide < len(runs) - 1:
+        for first in range(0, len(runs) - 1, 2 * wide):
+            i, middle = runs[first], runs[min(first + wide, len(runs) - 1)]
+            j, end = middle, runs[min(first + 2 * wide, len(runs) - 1)]
+            for at in range(i, end):
+                take = j == end
+                if i < middle and not take:
+                    a, b = order[i], order[j]
+                    take = words[a] < words[b] or (words[a] == words[b] and codes[a] <= codes[b])
+                if take:
+                    other[at] = order[i]
+                    i += 1
+                else:
+                    other[at] = order[j]
+                    j += 1
+        order, other = other, order
+        wide *= 2
+    return order
 
 
 @kernel

@@ -19,14 +19,16 @@ import numpy as np
 
 from nearcast import config
 from nearcast.kernels.threads import side_by_side
+from nearcast.ranking.curve import cube_of
 from nearcast.ranking.merging import Merge, segment_of
-from nearcast.ranking.scoring import Metric
+from nearcast.ranking.scoring import Metric, space_corners
 from nearcast.ranking.segments import BestMessages, Segment, scan, search
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearcast.columns.parts import Arrays
+    from nearcast.geometry import Space
     from nearcast.ranking.subscribers import SubscriptionTable
     from nearcast.ranking.windows import Messages
 
@@ -49,9 +51,10 @@ _ROWS = {"boxes": 6, "places": 3}  # the first axis of those with two
 class MessageIndex:
     """Segments over the messages of a window."""
 
-    def __init__(self, metric: Metric) -> None:
+    def __init__(self, metric: Metric, space: Space) -> None:
         self._metric = metric
         self._scale = (metric.radius or 1.0) / metric.max_distance
+        self._cube = cube_of(space_corners(space) * self._scale)
         self._segments: list[Segment] = []  # oldest first
         self._indexed = 0  # the first message that is in no segment
         self._merges: list[Merge] = []  # in progress; their segments still answer
@@ -75,7 +78,7 @@ class MessageIndex:
         self._indexed = max(self._indexed, messages.first)
         if messages.end - self._indexed < config.RANKING_SEGMENT:
             return
-        new = segment_of(messages.table, self._indexed, messages.end, self._scale)
+        new = segment_of(messages.table, self._indexed, messages.end, self._scale, self._cube)
         self._segments.append(new)
         self._indexed = messages.end
         for merge in self._merges.copy():
@@ -83,7 +86,7 @@ class MessageIndex:
             if merged is not None:
                 self._replace(merge, merged)
         while run := self._run():
-            self._merges.append(Merge(run))
+            self._merges.append(Merge(run, self._cube))
 
     def restart(self, messages: Messages) -> None:
         """Start again, after messages were renumbered."""

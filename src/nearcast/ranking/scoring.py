@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from nearcast.ranking.subscribers import SubscriptionTable
     from nearcast.ranking.windows import MessageTable
 
-__all__ = ["Metric", "common", "lengths", "metric_of", "nearness", "places_of", "score", "tail_of"]
+__all__ = [
+    "Metric",
+    "common",
+    "lengths",
+    "metric_of",
+    "nearness",
+    "places_of",
+    "score",
+    "space_corners",
+    "tail_of",
+]
 
 
 class Metric(NamedTuple):
@@ -57,6 +67,13 @@ def places_of(points: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
         lon, lat = np.radians(points[:, 0]), np.radians(points[:, 1])
         return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
     return np.concatenate([points, np.zeros((len(points), 1))], axis=1)
+
+
+def space_corners(space: Space) -> NDArray[np.float64]:
+    """Return two places, the lowest and the highest corner of a box that contains all places of a space."""
+    if isinstance(space, Geographic):
+        return np.array([[-1.0] * 3, [1.0] * 3])
+    return np.array([[space.xmin, space.ymin, 0.0], [space.xmax, space.ymax, 0.0]])
 
 
 @kernel

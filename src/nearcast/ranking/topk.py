@@ -129,7 +129,7 @@ class TopK:
         self._message_ids = MessageIds(id_kind(message_ids, "message_ids"))
         self._finder = finder_of(index, self._metric)
         self._results = Results(policy_of(buffer))
-        self._message_index = MessageIndex(self._metric)
+        self._message_index = MessageIndex(self._metric, self.space)
         self._chunk = 1  # how many messages arrive before old ones leave
         self._counted = dict.fromkeys(_COUNTED, 0)
         self._seconds = dict.fromkeys(("arrivals", "expiries", "initialisations"), 0.0)
