@@ -137,6 +137,9 @@ class _Names(NamedTuple):
     codes: GrowableArray  # by row: the code of its id
 
 
+_NOTHING_ENTERED: tuple[Any, int, _Names | None] = None, _NONE, None
+
+
 class TypedIds:
     """Ids of one type, which is given, or decided by the first id; *what* says what they identify."""
 
@@ -206,6 +209,9 @@ class Ids(TypedIds):
         self._moved = 0  # the ids of the rows before this one have moved
         self._size = 0
         self._dictionary: Any = None
+        self._entered = (
+            _NOTHING_ENTERED  # an id that check_new() let through, its code, and among which names
+        )
 
     def __len__(self) -> int:
         return self._size
@@ -265,8 +271,15 @@ class Ids(TypedIds):
     def check_new(self, ids: pa.Array | list[Any]) -> None:
         """Raise if ids are of another type, or if one is in use or given twice."""
         self.check(ids)
-        if len(ids) == 1 and self.row(_id_at(ids, 0)) < 0:
-            return
+        if len(ids) == 1 and isinstance(ids, list):
+            # The id is taken in at once, and put() finds it there: one look into the table instead of two.
+            names = self._names
+            code = int(names.words.add(id_words(ids))[0])
+            if code == len(names.rows.values):
+                names.rows.fill(1, _NONE)
+            if names.rows.values[code] < 0:
+                self._entered = ids[0], code, names
+                return
         taken = self.find(ids) >= 0
         if not taken.any():
             names = pa.array(ids) if isinstance(ids, list) else ids
@@ -284,15 +297,22 @@ class Ids(TypedIds):
         if not len(ids):
             return
         self.settle(ids)
-        words: Any = id_words(ids)
-        _put(self._names, words, rows)
+        words: Any = None
+        entered, code, names = self._entered
+        self._entered = _NOTHING_ENTERED
+        if len(ids) == 1 and names is self._names and isinstance(ids, list) and entered == ids[0]:
+            _put(names, np.array([code]), rows)
+        else:
+            words = id_words(ids)
+            _put(self._names, self._names.words.add(words), rows)
         if self._next is not None:
+            words = id_words(ids) if words is None else words
             behind = rows < self._moved
             if behind.any():
                 if not behind.all():
                     every: Any = id_words(pa.array(ids))
                     words = every.filter(pa.array(behind))
-                _put(self._next, words, rows[behind])
+                _put(self._next, self._next.words.add(words), rows[behind])
         self._size += len(ids)
         self._step(len(ids))
 
@@ -362,7 +382,8 @@ class Ids(TypedIds):
         stop = min(self._moved + config.ID_MOVES * count + config.ID_MOVES_A_CALL, rows)
         part = _named_rows(names, np.arange(self._moved, stop))
         if len(part):
-            _put(self._next, names.words.words.take(pa.array(names.codes.values[part])), part)
+            words = names.words.words.take(pa.array(names.codes.values[part]))
+            _put(self._next, self._next.words.add(words), part)
         self._moved = stop
         if stop == rows:
             new = self._next
@@ -387,8 +408,7 @@ def _id_at(ids: pa.Array | list[Any], position: int) -> Any:
     return ids[position] if isinstance(ids, list) else ids[position].as_py()
 
 
-def _put(names: _Names, words: pa.Array | list[Any], rows: NDArray[Any]) -> None:
-    codes: Any = names.words.add(words)
+def _put(names: _Names, codes: Any, rows: NDArray[Any]) -> None:
     last = int(rows[0]) if len(rows) == 1 else int(rows.max())
     for column, size in ((names.rows, len(names.words)), (names.codes, last + 1)):
         if size > len(column.values):
