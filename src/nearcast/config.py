@@ -54,16 +54,16 @@ STORAGE_ALWAYS_READ: Final = 1 << 20  # float arrays up to this many bytes are v
 
 # --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
-# A larger table is prepared as soon as the present one is fuller than this share of what it may hold:
+# A larger table is prepared as soon as the present one is fuller than this share of what it may hold. Only few
+# words are moved at a time: each may be the first in a huge page of memory, which takes milliseconds to clear.
 HASH_AHEAD: Final = 0.5
-HASH_MOVES: Final = 4  # words that are put into it for each one that is added,
-HASH_MOVES_A_CALL: Final = 64  # and with each call
+HASH_MOVES: Final = 2  # words that are put into it for each one that is added
 # A shorter list of strings is coded without an Arrow array in between, which costs as much as 30 words.
 FEW_STRINGS: Final = 64
 ID_MIN_DEAD: Final = 4096  # below this many stored ids, the unused ones are not removed
 ID_WASTE: Final = 2  # unused ids are removed when there are this many times as many stored ids as used ones
-ID_MOVES: Final = 4  # ids copied to the new vocabulary for each id that is added or removed meanwhile,
-ID_MOVES_A_CALL: Final = 64  # and for each call
+ID_MOVES: Final = 2  # ids copied to the new vocabulary for each id that is added or removed meanwhile,
+ID_MOVES_A_CALL: Final = 1  # and for each call
 # Different expressions in a table. For fewer, the kernels that read expressions are not worth compiling.
 EXPRESSIONS_IN_BULK: Final = 5_000
 

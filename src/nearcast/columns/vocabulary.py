@@ -140,7 +140,7 @@ class Vocabulary:
                 break
             self._grow(int(offsets[done + 1] - offsets[done]), limit)
 
-        if self._size > config.HASH_AHEAD * limit:
+        if self._size > config.HASH_AHEAD * config.HASH_LOAD * len(self._words.slots):
             self._prepare(len(out))
         return out
 
@@ -208,8 +208,8 @@ class Vocabulary:
         """Fill a larger table of slots ahead of time, some words with each call, so that no call has to do it all."""
         if self._next is None:
             self._next, self._moved = np.zeros((len(self._words.slots) * 2, 2), np.uint64), 0
-        stop = min(self._moved + config.HASH_MOVES * added + config.HASH_MOVES_A_CALL, self._size)
-        if stop - self._moved >= config.HASH_MOVES_A_CALL:
+        stop = min(self._moved + config.HASH_MOVES * added, self._size)
+        if stop > self._moved:
             hashing.rehash(self._words._replace(slots=self._next), self._moved, stop)
             self._moved = stop
 
