@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         UnknownError,
     )
     from nearcast.geometry import EVERYWHERE, WGS84, Box, Circle, Planar, Point, Polygon
-    from nearcast.matching import Index, MessageStore, build_index, build_store, open_store
+    from nearcast.matching import Index, MessageStore, MovingIndex, build_index, build_store, open_store
     from nearcast.model import Delivery, Message, Subscription
     from nearcast.predicates import ANYTHING, attribute, phrase, word
     from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
@@ -66,7 +66,7 @@ _HOMES = {
         "UnknownError",
     ),
     "geometry": ("EVERYWHERE", "WGS84", "Box", "Circle", "Planar", "Point", "Polygon"),
-    "matching": ("Index", "MessageStore", "build_index", "build_store", "open_store"),
+    "matching": ("Index", "MessageStore", "MovingIndex", "build_index", "build_store", "open_store"),
     "model": ("Delivery", "Message", "Subscription"),
     "predicates": ("ANYTHING", "attribute", "phrase", "word"),
     "ranking": ("CountWindow", "DocumentFrequencies", "TimeWindow", "TopK"),
@@ -99,6 +99,7 @@ __all__ = [
     "MessageBatch",
     "MessageStore",
     "ModelError",
+    "MovingIndex",
     "NearcastError",
     "NearcastWarning",
     "Planar",

@@ -100,7 +100,16 @@ GRID_GROWTH: Final = 16
 # --- Stores of valid messages ---------------------------------------------------------------------------------------
 DEFAULT_STORE: Final = "auto"  # what the engine keeps messages in
 STORE_SCAN: Final = 2_048  # up to this many messages are scanned: a few microseconds per subscription
+STORE_SAMPLE: Final = 4_096  # messages by which a structure for many of them is chosen
 STORE_EXPIRED_NOTED: Final = 1_024  # the most expired messages that one step of a search notes for removal
+PACKED_MESSAGES_CELL: Final = 2_048  # messages of a cell when the cells are chosen,
+PACKED_MESSAGES_CELLS: Final = 32  # and the most columns and rows of cells
+PACKED_MESSAGES_SAMPLE: Final = 65_536  # messages by which cells are chosen,
+PACKED_MESSAGES_QUICK_SAMPLE: Final = 4_096  # the same for a successor, which somebody waits for
+PACKED_MESSAGES_GROWTH: Final = (
+    4  # the cells are chosen again when there are this many times as many messages,
+)
+PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
 

@@ -104,7 +104,7 @@ class Engine:
 
     def __getitem__(self, id: Id) -> Subscription:
         """Return a subscription; its expression is in normal form."""
-        found = self._index.store.subscription(self._find_row(id)).to_subscriptions()[0]
+        found = self._index.subscriptions(np.array([self._find_row(id)])).to_subscriptions()[0]
         return Subscription(id, found.expression, found.region)
 
     @property

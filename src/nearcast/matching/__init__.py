@@ -1,6 +1,7 @@
 """Who wants this message, and which messages does this subscription want? Exact indexes over either side.
 
-Indexes over subscriptions are all behind one interface, and so are the stores of messages (:mod:`.messages`).
+Indexes over subscriptions are all behind one interface, and so are the stores of messages (:mod:`.messages`). Both
+meet where subscriptions move (:mod:`.moving`).
 
 ==============  =====================================================================================
 ``auto``        picks the structure by cost; the default
@@ -42,14 +43,17 @@ from nearcast.errors import UnknownError, shown
 from nearcast.matching.index import Index
 from nearcast.matching.messages import STORES, build_store, check_parameters, open_store
 from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.moving import MOVING, MovingIndex
 from nearcast.matching.structure import ClauseStructure, Progress
 from nearcast.registry import Registry
 
 __all__ = [
     "INDEXES",
+    "MOVING",
     "STORES",
     "Index",
     "MessageStore",
+    "MovingIndex",
     "build_index",
     "build_store",
     "open_one",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nearcast.columns.rows.clauses import ClauseStore
     from nearcast.columns.rows.messages import MessageRows
 
-__all__ = ["resolve", "resolve_stored"]
+__all__ = ["distinct_owners", "place_of_message", "resolve", "resolve_stored"]
 
 _UNDECIDED = 2
 _NO_NUMBERS = np.empty(0, np.int32)
@@ -48,7 +48,7 @@ def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
     rows = found.rows if store.parts_are_owners else store.owners[found.rows]
     if store.one_part_each and len(batch.owners) == batch.size:
         return Matches(found.offsets, rows)
-    return _distinct_owners(found.offsets[batch.probe_offsets], rows)
+    return distinct_owners(found.offsets[batch.probe_offsets], rows)
 
 
 def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches) -> Matches:
@@ -56,18 +56,12 @@ def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches
     starts = table.clause_offsets
     if stored.shapes or table.shapes:
         clauses = _clauses(table, lambda owner: np.arange(starts[owner], starts[owner + 1]))
-        probes = _Side(
-            stored.stored.boxes,
-            stored.shapes,
-            stored.owners,
-            stored.space,
-            lambda owner: stored.parts(np.array([owner])),
-        )
+        probes = _stored_side(stored)
         found = _filter(found, _touching(clauses, found.messages, probes, found.rows))
     rows = stored.owners[found.rows]
     if stored.one_part_each and len(table.owners) == table.size:
         return Matches(found.offsets, rows)
-    return _distinct_owners(found.offsets[starts], rows)
+    return distinct_owners(found.offsets[starts], rows)
 
 
 class _Side(NamedTuple):
@@ -80,6 +74,21 @@ class _Side(NamedTuple):
     rows_of: Callable[[int], NDArray[np.int64]]  # the rows of an owner
 
 
+def _stored_side(stored: MessageRows) -> _Side:
+    return _Side(
+        stored.stored.boxes,
+        stored.shapes,
+        stored.owners,
+        stored.space,
+        lambda owner: stored.parts(np.array([owner])),
+    )
+
+
+def place_of_message(stored: MessageRows, row: int) -> Place | Region:
+    """Return the place of the message that owns a stored probe row."""
+    return _place(_stored_side(stored), row)
+
+
 def _clauses(rows: ClauseStore | SubscriptionTable, rows_of: Callable[[int], NDArray[np.int64]]) -> _Side:
     return _Side(rows.clauses.boxes, rows.shapes, rows.owners, rows.space, rows_of)
 
@@ -88,7 +97,7 @@ def _filter(found: Matches, kept: NDArray[np.bool_]) -> Matches:
     return Matches(offsets_of(kept)[found.offsets], found.rows[kept])
 
 
-def _distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Matches:
+def distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Matches:
     """Return each row of a group once; *rows* is overwritten."""
     distinct = np.zeros_like(offsets)
     filled = _distinct(offsets, rows, distinct[1:])

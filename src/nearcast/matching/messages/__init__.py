@@ -2,6 +2,7 @@
 
 ==============  =====================================================================================
 ``auto``        a scan while messages are few, an MO-Tree from then on; the default
+``packed``      lists by cell, packed by place, with signatures of words
 ``mo-tree``     disjoint cells of place and attribute values
 ``beq-tree``    a quadtree with sorted lists of values in its cells, and counting: a rival
 ``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex: a rival
@@ -27,6 +28,7 @@ __all__ = ["STORES", "build_store", "check_parameters", "open_store"]
 STORES: Registry[type[MessageStructure]] = Registry(
     {
         "auto": "nearcast.matching.messages.auto:MessageAuto",
+        "packed": "nearcast.matching.messages.packed:MessagePacked",
         "mo-tree": "nearcast.matching.messages.mo_tree:MessageMOTree",
         "beq-tree": "nearcast.matching.rivals.beq_tree:BEQTree",
         "r-star-tree": "nearcast.matching.rivals.r_star_tree_store:MessageRStarTree",

@@ -1,0 +1,220 @@
+"""Every moving index tells exactly what came into reach and what went out of it, and matches as the scan does."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import naive
+import strategies as ours
+from nearcast import MessageBatch, MovingIndex, Planar, SubscriptionTable, build_index
+from nearcast.errors import ColumnError, UnknownError
+from nearcast.matching import MOVING
+
+NAMES = sorted(MOVING)
+
+
+class Model:
+    """Subscriptions and messages by row, and who reaches what, by the specification."""
+
+    def __init__(self):
+        self.subs, self.messages = {}, {}
+
+    def reached(self, row, now):
+        """Return the rows of the valid messages that a subscription reaches."""
+        return {
+            key
+            for key, (batch, expires) in self.messages.items()
+            if (now is None or expires > now) and naive.match(self.subs[row], batch)[0]
+        }
+
+    def reached_by_all(self, now):
+        return {row: self.reached(row, now) for row in self.subs}
+
+
+class Lives:
+    """A moving index beside its model: every verb is done to both, and every difference is accounted for."""
+
+    def __init__(self, name, table, **parameters):
+        self.live = MovingIndex(name, table, **parameters)
+        self.model = Model()
+        self.model.subs = {row: table.take([row]) for row in range(table.size)}
+
+    def publish(self, batch, now):
+        found = self.live.publish(batch, now)
+        rows = self.live.published.tolist()
+        for number, row in enumerate(rows):
+            one = batch.take([number])
+            wanted = {sub for sub, table in self.model.subs.items() if naive.match(table, one)[0]}
+            assert set(found[number].tolist()) == wanted
+            assert len(found[number]) == len(wanted)
+            if row >= 0:
+                self.model.messages[row] = (one, int(one.expires_at[0]))
+        self.forget_expired(now)
+
+    def forget_expired(self, now):
+        """Rows of expired messages may be given out again, so the model forgets them too."""
+        if now is not None:
+            kept = {key: value for key, value in self.model.messages.items() if value[1] > now}
+            self.model.messages = kept
+
+    def tell(self, rows, changes, before, now):
+        """Apply the differences to what was reached; the result is what is reached."""
+        for number, row in enumerate(rows):
+            came, went = changes.came[number].tolist(), changes.went[number].tolist()
+            assert len(came) == len(set(came))
+            assert len(went) == len(set(went))
+            assert not set(came) & before[row]
+            assert set(went) <= before[row]
+            assert before[row] - set(went) | set(came) == self.model.reached(row, now)
+
+    def move(self, rows, regions, now):
+        before = self.model.reached_by_all(now)
+        tables = self.moved(rows, regions)
+        changes = self.live.move(rows, regions, now)
+        self.model.subs |= dict(zip(rows, tables))
+        self.tell(rows, changes, before, now)
+
+    def moved(self, rows, regions):
+        """Return the tables of moved subscriptions, by way of an index of their own."""
+        moved = []
+        for row, region in zip(rows, regions):
+            index = build_index("scan", self.model.subs[row])
+            index.move(0, region)
+            moved.append(index.table)
+        return moved
+
+    def update(self, rows, table, now):
+        before = self.model.reached_by_all(now)
+        changes = self.live.update(rows, table, now)
+        self.model.subs |= {row: table.take([number]) for number, row in enumerate(rows)}
+        self.tell(rows, changes, before, now)
+
+    def insert(self, table, now):
+        rows, found = self.live.insert(table, now)
+        for number, row in enumerate(rows.tolist()):
+            assert row not in self.model.subs
+            self.model.subs[row] = table.take([number])
+            assert set(found[number].tolist()) == self.model.reached(row, now)
+
+    def remove(self, rows):
+        self.live.remove(rows)
+        for row in rows:
+            del self.model.subs[row]
+
+
+def with_ends(batch, ends):
+    from dataclasses import replace
+
+    return replace(batch, expires_at=np.array(ends, np.int64))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_everything_that_happens(name, data):
+    """Random verbs on bare codes: boxes, words, tests, several clauses; points and areas; time passes."""
+    lives = Lives(name, data.draw(ours.tables(6)))
+    now = 0
+    for _ in range(data.draw(st.integers(1, 8))):
+        verb = data.draw(
+            st.sampled_from(["publish", "publish", "move", "move", "update", "insert", "remove", "wait"])
+        )
+        rows = sorted(lives.model.subs)
+        some = data.draw(st.lists(st.sampled_from(rows), unique=True, max_size=3)) if rows else []
+        if verb == "publish":
+            batch = data.draw(ours.batches(4))
+            ends = [data.draw(st.sampled_from([now, now + 1, now + 3, 2**62])) for _ in range(batch.size)]
+            lives.publish(with_ends(batch, ends), now)
+        elif verb == "move" and some:
+            lives.move(some, [data.draw(ours.boxes()) for _ in some], now)
+        elif verb == "update" and some:
+            table = data.draw(ours.tables(5))
+            some = some[: table.size]
+            lives.update(some, table.take(np.arange(len(some))), now)
+        elif verb == "insert":
+            lives.insert(data.draw(ours.tables(3)), now)
+        elif verb == "remove":
+            lives.remove(some)
+        else:
+            now += data.draw(st.integers(1, 2))
+            lives.live.expire(now)
+            lives.forget_expired(now)
+    assert lives.live.check() == []
+
+
+REGIONS = st.one_of(ours.areas(), st.just(ours.EVERYWHERE))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_regions_on_the_globe(name, data):
+    """Boxes across the antimeridian, circles over the poles, polygons; messages that are points and areas."""
+    subs = [data.draw(ours.subscriptions(row)) for row in range(data.draw(st.integers(1, 4)))]
+    table = SubscriptionTable.from_subscriptions(subs)
+    live = MovingIndex(name, table)
+    messages = [data.draw(ours.messages(number)) for number in range(data.draw(st.integers(1, 6)))]
+    batch = MessageBatch.from_messages(messages, like=table, learn=True)
+    live.publish(with_ends(batch, [10] * batch.size), 0)
+    for _ in range(3):
+        moving = data.draw(st.lists(st.sampled_from(range(len(subs))), unique=True, min_size=1))
+        regions = [data.draw(REGIONS) for _ in moving]
+        changes = live.move(moving, regions, 0)
+        for number, (row, region) in enumerate(zip(moving, regions)):
+            old, new = subs[row], type(subs[row])(row, subs[row].expression, region)
+            reach = [{m.id for m in messages if naive.wants(sub, m)} for sub in (old, new)]
+            ids = [
+                {int(np.flatnonzero(live.published == key)[0]) for key in found[number]} for found in changes
+            ]
+            assert ids == [reach[1] - reach[0], reach[0] - reach[1]]
+            subs[row] = new
+    assert live.check() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_small_moves(name):
+    """Thousands of messages in cells, lists and blocks, and circles and boxes that go step by step."""
+    rng = np.random.default_rng(5)
+    plane = Planar(0, 0, 1, 1)
+    n, m = 60, 6_000
+    centres, half = rng.random((n, 2)), rng.uniform(0.01, 0.2, (n, 1))
+    words = rng.integers(0, 5, n).astype(np.int32)
+    low, high = np.maximum(centres - half, 0), np.minimum(centres + half, 1)
+    table = SubscriptionTable.from_arrays(np.hstack([low, high]), np.arange(n + 1), words, space=plane)
+    live = MovingIndex(name, table)
+    points, has = rng.random((m, 2)).round(3), rng.integers(0, 5, m).astype(np.int32)
+    batch = MessageBatch.from_arrays(points, np.arange(m + 1), has, expires_at=np.full(m, 99), space=plane)
+    for start in range(0, m, 1000):
+        live.publish(batch.take(np.arange(start, start + 1000)), 0)
+        assert live.published.tolist() == list(range(start, start + 1000))
+
+    def reached(row, box):
+        inside = ((points >= box[:2]) & (points <= box[2:])).all(axis=1)
+        return set(np.flatnonzero(inside & (has == words[row])).tolist())
+
+    boxes = np.hstack([low, high])
+    for _ in range(15):
+        new = np.clip(boxes + np.tile(rng.normal(0, 0.03, (n, 2)), 2), 0, 1).round(3)
+        changes = live.move(np.arange(n), new, 1)
+        for row in range(n):
+            before, after = reached(row, boxes[row]), reached(row, new[row])
+            assert set(changes.came[row].tolist()) == after - before
+            assert set(changes.went[row].tolist()) == before - after
+        boxes = new
+    assert live.check() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mistakes_are_refused(name):
+    live = MovingIndex(name, SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]))
+    with pytest.raises(UnknownError):
+        live.move([1], [[0, 0, 1, 1]])
+    with pytest.raises(ColumnError, match="2 regions for 1"):
+        live.move([0], [[0, 0, 1, 1], [0, 0, 1, 1]])
+    with pytest.raises(ColumnError, match="twice"):
+        live.move([0, 0], [[0, 0, 1, 1], [0, 0, 1, 1]])
+    assert live.check() == []
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(UnknownError, match="there are auto"):
+        MovingIndex("ap-tree", SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]))
