@@ -90,15 +90,15 @@ class Rebuild:
         """Do everything; yield after each step the number of clauses that it took the time of."""
         count = config.SUCCESSION_ROWS
         yield from self._gather(_GATHERED * count)
-        rows = np.flatnonzero(self._marked.values)
-        self._gathered = True
         end = int(self.nodes.tree.posting_slabs[END])
-        parted = self._partition(rows)
+        parted = self._partition(np.flatnonzero(self._marked.values))
         yield config.AP_TREE_AT_ONCE
         # The system clears memory when it is first written to. Here that is done page by page, in empty leaves.
         for at in range(end, int(self.nodes.tree.posting_slabs[END]), _PAGE):
             self.nodes.tree.postings[at, 0] = 0
             yield count
+        rows = np.flatnonzero(self._marked.values)
+        self._gathered = True
         if parted or self._old.tree.nodes[self.node, layout.KIND] != layout.LEAF:
             for first in range(0, len(rows), count):
                 some = rows[first : first + count]
