@@ -100,7 +100,9 @@ def drift(indexes, rng, pairs):
     return longest
 
 
-@pytest.mark.parametrize("size", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "size", [100_000, pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])]
+)
 def test_a_drift_makes_no_call_wait_and_leaves_a_good_tree(size):
     rng = np.random.default_rng(size)
     drift([build_index("ap-tree", subscriptions(rng, 20_000))], rng, 4_000)  # compiles what is needed
