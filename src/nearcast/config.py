@@ -296,6 +296,9 @@ COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
 COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
 COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
 COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal depth is rebuilt
+COVERING_AT_ONCE: Final = 4_096  # points of a subtree that is rebuilt in one call;
+COVERING_DRAWN: Final = 1_024  # of a larger one only this many are,
+COVERING_MOVES: Final = 4  # and so many of the others follow with each insertion
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
 ENGINE_CENSUS_ROWS: Final = 4_096  # rows that a census of the words in use looks at in one call
