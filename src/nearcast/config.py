@@ -85,6 +85,13 @@ ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # memory that nothing was w
 # An array of this size that has to grow reserves so many bytes of addresses that it is never copied again.
 RESERVE_FROM_BYTES: Final = 1 << 20
 RESERVED_BYTES: Final = 1 << 30
+PAGES_CAN_GO: Final = sys.platform == "linux"  # memory in the middle of an array can be given back
+# An array of this size that grows at one end and is forgotten at the other reserves so many bytes of addresses that
+# only one in hundreds of millions of messages finds them used up,
+SLIDING_FROM_BYTES: Final = 1 << 16
+SLIDING_BYTES: Final = 1 << 36
+SLIDING_STEP: Final = 1 << 20  # and gives memory back in pieces of so many bytes,
+SLIDING_MOST: Final = 1 << 24  # and no more than so many at a time, which takes a millisecond
 SCAN_BLOCK: Final = 512  # clauses that a scan tests before it checks that there is room for as many again
 UPDATE_AHEAD: Final = 16  # rows between prefetching the keywords of an updated clause and comparing them
 POSTING_START: Final = 4  # capacity of a posting list at first; it doubles when the list is full,
@@ -260,6 +267,7 @@ RANKING_GROUP: Final = 16  # blocks that are skipped together
 # Levels of the weight of a message's words, for each of which a block knows its reach.
 RANKING_LEVELS: Final = 16
 RANKING_LEAST_ALPHA: Final = 1 / 256  # a smaller α counts as this one in the reach of a block
+RANKING_TUNED: Final = 4_096  # messages by whose weights the levels are chosen
 RANKING_SLACK: Final = 4e-6  # margin of bounds in single precision; scores are at most 1
 # The largest error of a distance in single precision, in units of the largest coordinate.
 RANKING_ROUNDING: Final = 5e-7
@@ -301,6 +309,9 @@ COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
 COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
 COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
 COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal depth is rebuilt
+COVERING_AT_ONCE: Final = 4_096  # points of a subtree that is rebuilt in one call;
+COVERING_DRAWN: Final = 1_024  # of a larger one only this many are,
+COVERING_MOVES: Final = 4  # and so many of the others follow with each insertion
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
 ENGINE_CENSUS_ROWS: Final = 4_096  # rows that a census of the words in use looks at in one call
