@@ -16,7 +16,6 @@ from nearcast import (
     Point,
     Subscription,
     SubscriptionTable,
-    config,
 )
 from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownError
 from nearcast.matching import INDEXES, STORES
@@ -275,32 +274,3 @@ def test_a_refused_call_changes_nothing(engine):
 def test_an_unknown_store():
     with pytest.raises(UnknownError, match="there is no store 'quantum'"):
         Engine(store="quantum")
-
-
-def test_words_that_nobody_uses_are_let_go(clock):
-    engine = Engine(clock=clock)
-    engine.subscribe(Subscription("a", 'tea AND brand = "x" AND price < 3'))
-    for number in range(500):
-        message = Message(f"m{number}", f"tea w{number}", HERE, {"kind": f"k{number}"}, expires_at=ONE)
-        engine.publish(message)
-    clock.advance(seconds=7200)
-    engine.expire()
-    assert engine.stats()["words"] > 1000
-    batch = MessageBatch.from_messages([Message("n", "tea", HERE, {"brand": "x", "price": 1})], like=engine)
-    engine.compact()
-    assert engine.stats()["words"] == 2
-    with pytest.raises(ColumnError, match="like=engine"):
-        engine.publish(batch)
-    assert told(engine.publish(Message("n", "tea", HERE, {"brand": "x", "price": 1}))) == [("a", "n")]
-
-
-def test_an_engine_lets_words_go_by_itself(clock, monkeypatch):
-    monkeypatch.setattr(config, "ENGINE_COMPACT_WORDS", 50)
-    engine = Engine(clock=clock)
-    engine.subscribe(Subscription("a", "tea"))
-    for number in range(1000):
-        clock.advance(seconds=60)
-        end = clock.now() + 60_000_000
-        engine.publish(Message(number, f"tea w{number}", HERE, expires_at=end))
-        assert engine.stats()["words"] <= 200
-    assert told(engine.subscribe(Subscription("b", "w999"))) == [("b", 999)]
