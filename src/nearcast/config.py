@@ -300,7 +300,7 @@ COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal 
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
 ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
-ENGINE_CENSUS_ROWS: Final = 2_048  # rows of which a call notes the words, or codes whose words it copies,
+ENGINE_CENSUS_ROWS: Final = 1_024  # rows of which a call notes the words, or codes whose words it copies,
 ENGINE_CENSUS_SHARE: Final = 2  # and for each row and word that the call itself brings
 ENGINE_CENSUS_SLOTS: Final = 32_768  # slots of a new hash table that a call clears
 

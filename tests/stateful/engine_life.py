@@ -176,7 +176,7 @@ def hurry(monkeypatch):
     monkeypatch.setattr(config, "ID_MOVES_A_CALL", 1)
     monkeypatch.setattr(config, "ID_MOVES", 1)
     monkeypatch.setattr(config, "ENGINE_COMPACT_WORDS", 4)
-    monkeypatch.setattr(config, "ENGINE_CENSUS_ROWS", 2)
+    monkeypatch.setattr(config, "ENGINE_CENSUS_ROWS", 4)
     monkeypatch.setattr(config, "ENGINE_CENSUS_SHARE", 1)
     monkeypatch.setattr(config, "ENGINE_CENSUS_SLOTS", 16)
     monkeypatch.setattr(config, "CODES_SEARCHED", 2)
