@@ -140,6 +140,8 @@ def test_a_batch_made_before_words_were_forgotten_is_refused(hasty, clock):
 
 def test_an_engine_is_saved_while_words_are_forgotten(hasty, clock, tmp_path):
     """At any step, what is opened answers as the engine does, and goes on to forget words."""
+    for number in range(5):  # so that the first codes are free later
+        hasty.publish(fresh(-10 - number, clock.now() + 1))
     hasty.subscribe(Subscription("a", 'tea AND kind != "x"'))
     kept = Message(-1, "tea lasts", HERE, {"kind": "rare", "rarely": 1}, expires_at=LATER)
     hasty.publish(kept)
