@@ -45,6 +45,22 @@ def test_words_that_nobody_uses_are_let_go(clock):
     assert told(engine.publish(Message("n", "tea", HERE, {"brand": "x", "price": 1}))) == [("a", "n")]
 
 
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_a_string_without_a_code_stays_unknown(hasty, clock, by_itself):
+    """A batch that was made without learning has values that nobody has asked for yet."""
+    hasty.subscribe(Subscription("a", 'brand = "x"'))
+    given = [Message(-1, "", HERE, {"brand": "x"}, expires_at=LATER)]
+    given += [Message(-2, "", HERE, {"brand": "y"}, expires_at=LATER)]
+    assert told(hasty.publish(MessageBatch.from_messages(given, like=hasty))) == [("a", -1)]
+    if by_itself:
+        for _ in until_renewed(hasty, clock):
+            pass
+    else:
+        hasty.compact()
+    assert told(hasty.subscribe(Subscription("b", 'brand = "x"'))) == [("b", -1)]
+    assert told(hasty.subscribe(Subscription("c", 'brand != "x"'))) == [("c", -2)]
+
+
 @pytest.fixture
 def hasty(clock, monkeypatch):
     """An engine that forgets words early, in small steps."""

@@ -84,8 +84,11 @@ def _translate_names(
 
 
 def _translate(source: Vocabulary, target: Vocabulary, *codes: NDArray[Any]) -> NDArray[np.int32]:
-    """Return the codes of *target* by those of *source*; only the words that occur in *codes* are added."""
+    """Return the codes of *target* by those of *source*; only the words that occur in *codes* are added.
+
+    The last entry is that of ``NO_CODE``, which stays as it is.
+    """
     used = np.unique(np.concatenate(codes))
-    translation = np.zeros(source.span, np.int32)
+    translation = np.zeros(source.span + 1, np.int32)
     translation[used] = target.add(source.take(used))
     return translation
