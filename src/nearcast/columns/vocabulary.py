@@ -174,6 +174,7 @@ class Vocabulary:
 
         Words go anywhere in the table, so the first thousand would have to wait until nearly all of it is cleared.
         """
+        assert not self._size
         self._words.slots[begin:end] = 0
         return end >= len(self._words.slots)
 

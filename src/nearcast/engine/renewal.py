@@ -51,9 +51,9 @@ class Renewal:
         self._words, self._strings = _Codes(vocabulary), _Codes(attributes.strings)
         self._attributes = _Codes(attributes)
         self._seen = 0  # how many of the stores the census is done with
-        self._at = 0  # its next row in the next one
+        self._at = 0  # its next row in the next one, and then the next slot to be cleared
         self._new: Coding | None = None  # once the census is over
-        self._cleared = 0  # slots of its tables
+        self._cleared = False  # whether the memory of its tables is
 
     def note_clauses(self, clauses: Clauses) -> None:
         """Note the codes of clauses."""
@@ -70,7 +70,8 @@ class Renewal:
             self._look(self._rows[self._seen], count)
             return self._seen == len(self._rows) and not self._begin_copying()
         assert self._new is not None
-        if not self._clear(self._new):
+        if not self._cleared:
+            self._cleared = self._clear(self._new)
             return False
         if not all(codes.copy(count) for codes in (self._words, self._strings, self._attributes)):
             return False
@@ -120,8 +121,8 @@ class Renewal:
     def _clear(self, coding: Coding) -> bool:
         """Have the memory of more slots cleared; tell whether all of it is."""
         vocabulary, attributes = coding.words()
-        begin, self._cleared = self._cleared, self._cleared + config.ENGINE_CENSUS_SLOTS
-        cleared = [words.touch(begin, self._cleared) for words in (vocabulary, attributes.strings)]
+        begin, self._at = self._at, self._at + config.ENGINE_CENSUS_SLOTS
+        cleared = [words.touch(begin, self._at) for words in (vocabulary, attributes.strings)]
         return all(cleared)
 
 
