@@ -274,3 +274,11 @@ def test_a_refused_call_changes_nothing(engine):
 def test_an_unknown_store():
     with pytest.raises(UnknownError, match="there is no store 'quantum'"):
         Engine(store="quantum")
+
+
+def test_the_first_subscription_meets_a_message_that_is_due(clock):
+    """Its integer id decides the type of ids after the message has been published."""
+    engine = Engine(clock=clock)
+    engine.publish(Message("m", "tea", HERE, published_at=clock.now() + 1, expires_at=TWO))
+    clock.advance(seconds=1)
+    assert told(engine.subscribe(Subscription(2, "tea"))) == [(2, "m")]
