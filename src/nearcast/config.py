@@ -60,6 +60,7 @@ HASH_AHEAD: Final = 0.5
 HASH_MOVES: Final = 2  # words that are put into it for each one that is added
 # A shorter list of strings is coded without an Arrow array in between, which costs as much as 30 words.
 FEW_STRINGS: Final = 64
+CODES_SEARCHED: Final = 4_096  # codes that are looked at together for those that no word has
 ID_MIN_DEAD: Final = 4096  # below this many stored ids, the unused ones are not removed
 ID_WASTE: Final = 2  # unused ids are removed when there are this many times as many stored ids as used ones
 ID_MOVES: Final = 2  # ids copied to the new vocabulary for each id that is added or removed meanwhile,
@@ -314,8 +315,10 @@ COVERING_DRAWN: Final = 1_024  # of a larger one only this many are,
 COVERING_MOVES: Final = 4  # and so many of the others follow with each insertion
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
-ENGINE_CENSUS_ROWS: Final = 4_096  # rows that a census of the words in use looks at in one call
 ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
+ENGINE_CENSUS_ROWS: Final = 1_024  # rows of which a call notes the words, or codes whose words it copies,
+ENGINE_CENSUS_SHARE: Final = 2  # and for each row and word that the call itself brings
+ENGINE_CENSUS_SLOTS: Final = 32_768  # slots of a new hash table that a call clears
 
 # --- Distribution over shards ---------------------------------------------------------------------------------------
 SHARDS_MOST: Final = 1_024  # of one distribution

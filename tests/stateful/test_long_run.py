@@ -208,6 +208,8 @@ class Crowd(EngineLife):
         return [values[at] for at in self.rng.choice(len(values), count, replace=False)]
 
     def wants(self, subscription, message):
+        if subscription.id < 0 or message.id < 0:  # with fresh words
+            return super().wants(subscription, message)
         pair = subscription.id % CONTENTS, id(message.place)  # which tell the contents
         if pair not in KNOWN:
             KNOWN[pair] = super().wants(subscription, message)
@@ -220,7 +222,7 @@ class Crowd(EngineLife):
             new.append(Subscription(CONTENTS * self.serial + wish, *wishes()[wish]))
         self.subscribe_all(new)
 
-    def publish(self, size):
+    def messages(self, size):
         now, new = self.clock.now(), []
         for _ in range(size):
             start = self.pick(None, None, None, now + 2 * SECOND)
@@ -229,7 +231,13 @@ class Crowd(EngineLife):
                 end = start + SECOND
             content, key = contents()[self.rng.integers(CONTENTS)], int(self.rng.integers(80))
             new.append(Message(key, *content, published_at=start, expires_at=end))
-        self.publish_all(new)
+        return new
+
+    def chatter(self, size):
+        """Publish messages with fresh words, and replace two subscriptions to earlier ones."""
+        self.publish_fresh([-key for key in range(1, size + 1)], 2)
+        self.unsubscribe_all([key for key in self.subscribed if key < 0])
+        self.subscribe_to_fresh([-1, -2])
 
 
 @cache
@@ -302,7 +310,9 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
     verbs = {
         "subscribe": 0.23,
         "unsubscribe": 0.25,
-        "publish": 0.35,
+        "publish": 0.2,
+        "prepare": 0.05,
+        "chatter": 0.1,
         "again": 0.05,
         "expire": 0.02,
         "wait": 0.1,
@@ -316,7 +326,12 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
             crowd.unsubscribe_all(gone)
             size = len(gone)
         elif verb == "publish":
-            crowd.publish(size)
+            crowd.publish_all(crowd.messages(size))
+        elif verb == "prepare":
+            crowd.publish_prepared()
+            crowd.prepare_batch(crowd.messages(size))
+        elif verb == "chatter":
+            crowd.chatter(size)
         elif verb == "again" and crowd.kept:
             again = crowd.several(crowd.kept.values(), size)
             crowd.publish_all(again)
@@ -331,3 +346,4 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
         if rng.random() < 0.02:
             crowd.check_soundness()
             rng.choice([crowd.save_and_open, crowd.engine.compact])()
+    assert crowd.renewals > 0
