@@ -169,3 +169,18 @@ print(levels[1_000_000] / levels[100_000])
     )
     print("memory after a million pairs, as a share of that after 100,000:", run.stdout.strip())  # noqa: T201
     assert float(run.stdout) < 1.03
+
+
+def test_a_new_word_does_not_wait_for_those_of_messages():
+    """Words that messages brought are prepared for by the calls that brought them."""
+    world = World(20_000)
+    engine, ends = world.engine, world.clock.now() + 60_000_000
+    for start in range(0, 3_000_000, 100_000):
+        words = [[f"new{i}" for i in range(at, at + 1_000)] for at in range(start, start + 100_000, 1_000)]
+        ids = [f"m{start + i}" for i in range(len(words))]
+        place = {"lon": [0.0] * len(words), "lat": [0.0] * len(words)}
+        engine.publish(pa.table({"id": ids, "keywords": words, **place, "expires_at": [ends] * len(words)}))
+    engine.subscribe(Subscription("warm", "word1"))
+    started = time.thread_time()
+    engine.subscribe(Subscription("x", "quiteanotherword"))
+    assert 1e3 * (time.thread_time() - started) < LONGEST_MS

@@ -412,6 +412,7 @@ class Engine:
             ids = _ids_of(batch)
         if now is not None:
             self._valid.ids.settle(ids)
+            self._index.expect(self.coding.words()[0].span)
         return batch, ids
 
 
