@@ -60,6 +60,7 @@ HASH_AHEAD: Final = 0.5
 HASH_MOVES: Final = 2  # words that are put into it for each one that is added
 # A shorter list of strings is coded without an Arrow array in between, which costs as much as 30 words.
 FEW_STRINGS: Final = 64
+CODES_SEARCHED: Final = 4_096  # codes that are looked at together for those that no word has
 ID_MIN_DEAD: Final = 4096  # below this many stored ids, the unused ones are not removed
 ID_WASTE: Final = 2  # unused ids are removed when there are this many times as many stored ids as used ones
 ID_MOVES: Final = 2  # ids copied to the new vocabulary for each id that is added or removed meanwhile,
@@ -85,6 +86,13 @@ ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # memory that nothing was w
 # An array of this size that has to grow reserves so many bytes of addresses that it is never copied again.
 RESERVE_FROM_BYTES: Final = 1 << 20
 RESERVED_BYTES: Final = 1 << 30
+PAGES_CAN_GO: Final = sys.platform == "linux"  # memory in the middle of an array can be given back
+# An array of this size that grows at one end and is forgotten at the other reserves so many bytes of addresses that
+# only one in hundreds of millions of messages finds them used up,
+SLIDING_FROM_BYTES: Final = 1 << 16
+SLIDING_BYTES: Final = 1 << 36
+SLIDING_STEP: Final = 1 << 20  # and gives memory back in pieces of so many bytes,
+SLIDING_MOST: Final = 1 << 24  # and no more than so many at a time, which takes a millisecond
 SCAN_BLOCK: Final = 512  # clauses that a scan tests before it checks that there is room for as many again
 UPDATE_AHEAD: Final = 16  # rows between prefetching the keywords of an updated clause and comparing them
 POSTING_START: Final = 4  # capacity of a posting list at first; it doubles when the list is full,
@@ -151,7 +159,12 @@ AP_TREE_LOOK: Final = 4  # the divergence is computed when 1/4 of a node's claus
 AP_TREE_TOMBSTONES: Final = 8  # a leaf is cleared of tombstones when they are more than 1/8 of it
 AP_TREE_AHEAD: Final = 8  # clauses between prefetching the ranks of a clause's words and reading them
 AP_TREE_ABREAST: Final = 1_024  # clauses that descend the tree side by side when they come or go
-AP_TREE_WASTE: Final = 0.25  # the tree is laid out anew when more of its postings belong to no leaf
+# A node with at most this many clauses is built in one call; a larger one is partitioned by a sample of as many.
+AP_TREE_AT_ONCE: Final = 8_192
+AP_TREE_SHARE: Final = (
+    32  # clauses over which nodes are rebuilt, if any wait for that, for each clause that changes
+)
+AP_TREE_RANKED: Final = 1 << 18  # the most words that are ranked anew with the root, outside of build()
 AP_TREE_VISIT: Final = 128.0  # visiting another node takes as long as reading this many postings
 AP_TREE_PART: Final = 16  # the fewest clauses in a cut or cell, on average
 AP_TREE_BUDGET: Final = 4.0  # the most postings of a clause, on average, when a tree is built
@@ -266,6 +279,7 @@ RANKING_GROUP: Final = 16  # blocks that are skipped together
 # Levels of the weight of a message's words, for each of which a block knows its reach.
 RANKING_LEVELS: Final = 16
 RANKING_LEAST_ALPHA: Final = 1 / 256  # a smaller α counts as this one in the reach of a block
+RANKING_TUNED: Final = 4_096  # messages by whose weights the levels are chosen
 RANKING_SLACK: Final = 4e-6  # margin of bounds in single precision; scores are at most 1
 # The largest error of a distance in single precision, in units of the largest coordinate.
 RANKING_ROUNDING: Final = 5e-7
@@ -307,10 +321,15 @@ COVERING_KEY_BITS: Final = 62  # of a cell on the Z-curve, without the leading 1
 COVERING_EDGES_FROM: Final = 256  # rectangles from which the cells of the Z-curve follow the data
 COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
 COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal depth is rebuilt
+COVERING_AT_ONCE: Final = 4_096  # points of a subtree that is rebuilt in one call;
+COVERING_DRAWN: Final = 1_024  # of a larger one only this many are,
+COVERING_MOVES: Final = 4  # and so many of the others follow with each insertion
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
-ENGINE_CENSUS_ROWS: Final = 4_096  # rows that a census of the words in use looks at in one call
 ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
+ENGINE_CENSUS_ROWS: Final = 1_024  # rows of which a call notes the words, or codes whose words it copies,
+ENGINE_CENSUS_SHARE: Final = 2  # and for each row and word that the call itself brings
+ENGINE_CENSUS_SLOTS: Final = 32_768  # slots of a new hash table that a call clears
 
 # --- Distribution over shards ---------------------------------------------------------------------------------------
 SHARDS_MOST: Final = 1_024  # of one distribution

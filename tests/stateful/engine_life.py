@@ -6,8 +6,11 @@
 import tempfile
 from pathlib import Path
 
+import pytest
+
 import naive
-from nearcast import Engine, ManualClock
+from nearcast import Engine, ManualClock, Message, MessageBatch, Point, Subscription
+from nearcast.errors import ColumnError
 
 START = 1_000_000
 SECOND = 1_000_000
@@ -29,6 +32,7 @@ class EngineLife:
         self.clock = ManualClock(START)
         self.engine = Engine(self.index, store=self.store, clock=self.clock, withdrawals=True)
         self.subscribed, self.kept, self.coming, self.held = {}, {}, {}, 0
+        self.fresh, self.renewals, self.prepared = 2, 0, None
 
     def wants(self, subscription, message):
         return naive.wants(subscription, message)
@@ -72,7 +76,9 @@ class EngineLife:
     # --- Verbs -----------------------------------------------------------------------------------------------------
 
     def subscribe_all(self, new):
+        coding = self.engine.coding
         told = self.engine.subscribe(new)
+        self.renewals += not self.engine.coding.fits(coding)
         due = self.due()
         now = self.clock.now()
         late = [
@@ -100,7 +106,9 @@ class EngineLife:
 
     def replace_all(self, new, reason, do):
         """Replace subscriptions, of which the last with an id counts, by calling *do*; check what everyone is told."""
+        coding = self.engine.coding
         told = [(d.subscription_id, d.message_id, d.change, d.reason) for d in do()]
+        self.renewals += not self.engine.coding.fits(coding)
         expected = self.due()
         assert sorted(told[: len(expected)]) == sorted(expected)
         told = told[len(expected) :]
@@ -126,9 +134,11 @@ class EngineLife:
     def update_all(self, new):
         self.replace_all(new, "update", lambda: self.engine.update(new))
 
-    def publish_all(self, new):
-        now = self.clock.now()
-        told = self.engine.publish(new)
+    def publish_all(self, new, batch=None):
+        """Publish messages, or a batch of them that was made before."""
+        now, coding = self.clock.now(), self.engine.coding
+        told = self.engine.publish(new if batch is None else batch)
+        self.renewals += not self.engine.coding.fits(coding)
         expected = self.due()
         for message in new:
             self.coming.pop(message.id, None)
@@ -138,6 +148,38 @@ class EngineLife:
             else:
                 expected += self.published(message, now)
         self.check(told, expected)
+
+    def publish_fresh(self, keys, seconds):
+        """Publish messages with words, strings and attributes that nobody has used; some of them are kept."""
+        now, new = self.clock.now(), []
+        for key in keys:
+            self.fresh += 1
+            words, values = [f"fresh{self.fresh}", f"fresh{self.fresh - 1}"], {f"fresh{self.fresh}": "new"}
+            values |= {"brand": f"brand{self.fresh}"}
+            new.append(Message(key, words, Point(lon=0, lat=0), values, expires_at=now + seconds * SECOND))
+        self.publish_all(new)
+
+    def subscribe_to_fresh(self, keys):
+        """Ask for words, strings and attributes that came last, or that are still to come."""
+        asked = [
+            f'fresh{self.fresh - 2} OR fresh{self.fresh} OR brand = "brand{self.fresh}"',
+            f'fresh{self.fresh + 1} OR fresh{self.fresh} = "new"',
+        ]
+        self.subscribe_all([Subscription(key, text) for key, text in zip(keys, asked)])
+
+    def prepare_batch(self, new):
+        """Make a batch, to be published later."""
+        self.prepared = new, MessageBatch.from_messages(new, like=self.engine, learn=True)
+
+    def publish_prepared(self):
+        """Publish the batch; it is refused if codes may have got another meaning since it was made."""
+        if self.prepared is not None:
+            (new, batch), self.prepared = self.prepared, None
+            if batch.coding.fits(self.engine.coding):
+                self.publish_all(new, batch)
+            else:
+                with pytest.raises(ColumnError, match="like=engine"):
+                    self.engine.publish(batch)
 
     def expire_all(self):
         told = self.engine.expire()
@@ -173,3 +215,8 @@ def hurry(monkeypatch):
     monkeypatch.setattr(config, "ID_MIN_DEAD", 3)
     monkeypatch.setattr(config, "ID_MOVES_A_CALL", 1)
     monkeypatch.setattr(config, "ID_MOVES", 1)
+    monkeypatch.setattr(config, "ENGINE_COMPACT_WORDS", 4)
+    monkeypatch.setattr(config, "ENGINE_CENSUS_ROWS", 4)
+    monkeypatch.setattr(config, "ENGINE_CENSUS_SHARE", 1)
+    monkeypatch.setattr(config, "ENGINE_CENSUS_SLOTS", 16)
+    monkeypatch.setattr(config, "CODES_SEARCHED", 2)

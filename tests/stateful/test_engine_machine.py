@@ -14,6 +14,8 @@ from strategies import areas, messages, subscriptions
 IDS = st.integers(1, 5)
 TIMES = st.sampled_from([None, 0, 1, 2, 9]), st.sampled_from([None, None, 1, 2])  # how long, and from when
 
+MESSAGES = st.lists(st.tuples(IDS, messages(), *TIMES), max_size=4)
+
 
 class EngineMachine(EngineLife, RuleBasedStateMachine):
     """What hypothesis draws, done to an engine and its model."""
@@ -45,8 +47,7 @@ class EngineMachine(EngineLife, RuleBasedStateMachine):
             keys = [data.draw(st.sampled_from(list(self.subscribed))) for _ in subs]
             self.update_all([Subscription(key, sub.expression, sub.region) for key, sub in zip(keys, subs)])
 
-    @rule(msgs=st.lists(st.tuples(IDS, messages(), *TIMES), max_size=4))
-    def publish(self, msgs):
+    def drawn(self, msgs):
         now = self.clock.now()
         new = []
         for key, msg, lasts, starts in msgs:
@@ -56,7 +57,27 @@ class EngineMachine(EngineLife, RuleBasedStateMachine):
                 end = start + SECOND
             times = {"published_at": start, "expires_at": end}
             new.append(Message(self.key(key), msg.keywords, msg.place, msg.attributes, **times))
-        self.publish_all(new)
+        return new
+
+    @rule(msgs=MESSAGES)
+    def publish(self, msgs):
+        self.publish_all(self.drawn(msgs))
+
+    @rule(msgs=MESSAGES)
+    def prepare(self, msgs):
+        self.prepare_batch(self.drawn(msgs))
+
+    @rule()
+    def publish_what_was_prepared(self):
+        self.publish_prepared()
+
+    @rule(ids=st.lists(IDS, min_size=3, max_size=5, unique=True), seconds=st.integers(1, 3))
+    def chatter(self, ids, seconds):
+        self.publish_fresh([self.key(key) for key in ids], seconds)
+
+    @rule(ids=st.lists(IDS, max_size=2, unique=True))
+    def subscribe_to_chatter(self, ids):
+        self.subscribe_to_fresh([key for key in map(self.key, ids) if key not in self.subscribed])
 
     @rule(data=st.data())
     def publish_again(self, data):

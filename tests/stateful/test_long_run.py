@@ -208,19 +208,33 @@ class Crowd(EngineLife):
         return [values[at] for at in self.rng.choice(len(values), count, replace=False)]
 
     def wants(self, subscription, message):
-        pair = subscription.id % CONTENTS, id(message.place)  # which tell the contents
-        if pair not in KNOWN:
-            KNOWN[pair] = super().wants(subscription, message)
-        return KNOWN[pair]
+        if subscription.id < 0 or message.id < 0:  # with fresh words
+            return super().wants(subscription, message)
+        contents = id(subscription.expression), id(subscription.region), id(message.place)
+        if contents not in KNOWN:
+            KNOWN[contents] = super().wants(subscription, message)
+        return KNOWN[contents]
 
     def subscribe(self, size):
         new = []
         for wish in self.rng.integers(CONTENTS, size=size).tolist():
             self.serial += 1
-            new.append(Subscription(CONTENTS * self.serial + wish, *wishes()[wish]))
+            new.append(Subscription(self.serial, *wishes()[wish]))
         self.subscribe_all(new)
 
-    def publish(self, size):
+    def wishes_for(self, size):
+        """Return some subscribers, one of whom may come twice, and a wish for each."""
+        keys = self.several([key for key in self.subscribed if key > 0], size)
+        keys += keys[:1]
+        return [(key, wishes()[wish]) for key, wish in zip(keys, self.rng.integers(CONTENTS, size=len(keys)))]
+
+    def move(self, size):
+        self.move_all([(key, region) for key, (_, region) in self.wishes_for(size)])
+
+    def update(self, size):
+        self.update_all([Subscription(key, *wish) for key, wish in self.wishes_for(size)])
+
+    def messages(self, size):
         now, new = self.clock.now(), []
         for _ in range(size):
             start = self.pick(None, None, None, now + 2 * SECOND)
@@ -229,7 +243,13 @@ class Crowd(EngineLife):
                 end = start + SECOND
             content, key = contents()[self.rng.integers(CONTENTS)], int(self.rng.integers(80))
             new.append(Message(key, *content, published_at=start, expires_at=end))
-        self.publish_all(new)
+        return new
+
+    def chatter(self, size):
+        """Publish messages with fresh words, and replace two subscriptions to earlier ones."""
+        self.publish_fresh([-key for key in range(1, size + 1)], 2)
+        self.unsubscribe_all([key for key in self.subscribed if key < 0])
+        self.subscribe_to_fresh([-1, -2])
 
 
 @cache
@@ -300,9 +320,13 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
     crowd = type("Crowd", (Crowd,), pieces)(rng)
     life = Life(f"engine with {' and store '.join(pieces.values())}")
     verbs = {
-        "subscribe": 0.23,
-        "unsubscribe": 0.25,
-        "publish": 0.35,
+        "subscribe": 0.13,
+        "unsubscribe": 0.12,
+        "move": 0.15,
+        "update": 0.08,
+        "publish": 0.2,
+        "prepare": 0.05,
+        "chatter": 0.1,
         "again": 0.05,
         "expire": 0.02,
         "wait": 0.1,
@@ -315,8 +339,15 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
             gone = crowd.several(crowd.subscribed, size)
             crowd.unsubscribe_all(gone)
             size = len(gone)
+        elif verb in ("move", "update"):
+            getattr(crowd, verb)(size)
         elif verb == "publish":
-            crowd.publish(size)
+            crowd.publish_all(crowd.messages(size))
+        elif verb == "prepare":
+            crowd.publish_prepared()
+            crowd.prepare_batch(crowd.messages(size))
+        elif verb == "chatter":
+            crowd.chatter(size)
         elif verb == "again" and crowd.kept:
             again = crowd.several(crowd.kept.values(), size)
             crowd.publish_all(again)
@@ -331,3 +362,4 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
         if rng.random() < 0.02:
             crowd.check_soundness()
             rng.choice([crowd.save_and_open, crowd.engine.compact])()
+    assert crowd.renewals > 0

@@ -16,7 +16,6 @@ from nearcast import (
     Point,
     Subscription,
     SubscriptionTable,
-    config,
 )
 from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownError
 from nearcast.matching import INDEXES, STORES
@@ -277,30 +276,9 @@ def test_an_unknown_store():
         Engine(store="quantum")
 
 
-def test_words_that_nobody_uses_are_let_go(clock):
+def test_the_first_subscription_meets_a_message_that_is_due(clock):
+    """Its integer id decides the type of ids after the message has been published."""
     engine = Engine(clock=clock)
-    engine.subscribe(Subscription("a", 'tea AND brand = "x" AND price < 3'))
-    for number in range(500):
-        message = Message(f"m{number}", f"tea w{number}", HERE, {"kind": f"k{number}"}, expires_at=ONE)
-        engine.publish(message)
-    clock.advance(seconds=7200)
-    engine.expire()
-    assert engine.stats()["words"] > 1000
-    batch = MessageBatch.from_messages([Message("n", "tea", HERE, {"brand": "x", "price": 1})], like=engine)
-    engine.compact()
-    assert engine.stats()["words"] == 2
-    with pytest.raises(ColumnError, match="like=engine"):
-        engine.publish(batch)
-    assert told(engine.publish(Message("n", "tea", HERE, {"brand": "x", "price": 1}))) == [("a", "n")]
-
-
-def test_an_engine_lets_words_go_by_itself(clock, monkeypatch):
-    monkeypatch.setattr(config, "ENGINE_COMPACT_WORDS", 50)
-    engine = Engine(clock=clock)
-    engine.subscribe(Subscription("a", "tea"))
-    for number in range(1000):
-        clock.advance(seconds=60)
-        end = clock.now() + 60_000_000
-        engine.publish(Message(number, f"tea w{number}", HERE, expires_at=end))
-        assert engine.stats()["words"] <= 200
-    assert told(engine.subscribe(Subscription("b", "w999"))) == [("b", 999)]
+    engine.publish(Message("m", "tea", HERE, published_at=clock.now() + 1, expires_at=TWO))
+    clock.advance(seconds=1)
+    assert told(engine.subscribe(Subscription(2, "tea"))) == [(2, "m")]

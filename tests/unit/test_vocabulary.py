@@ -106,6 +106,44 @@ def test_a_restored_vocabulary_goes_on():
     assert list(vocabulary) == ["a", "b"]
 
 
+@given(
+    st.dictionaries(st.integers(0, 40), TRICKY, max_size=20).filter(
+        lambda given: len(set(given.values())) == len(given)
+    ),
+    st.lists(st.lists(TRICKY, max_size=10), max_size=4),
+)
+def test_words_that_bring_their_codes(given, batches):
+    """Words keep the codes that they bring; later ones get the codes that are left, and then new ones."""
+    ours, naive, span = Vocabulary(), {}, max(given, default=-1) + 1
+    for code, word in given.items():  # in any order, as late ones come
+        ours.put(pa.array([word], pa.large_string()), np.array([code]), max(code + 1, ours.span))
+        naive[word] = code
+    free = iter([*sorted(set(range(span)) - set(given)), *range(span, 100)])
+    for batch in batches:
+        codes = [naive[word] if word in naive else naive.setdefault(word, next(free)) for word in batch]
+        assert ours.add(batch).tolist() == codes
+        saved = {name: array.copy() for name, array in ours.arrays().items()}
+        for vocabulary in (ours, Vocabulary.from_arrays(saved)):
+            assert len(vocabulary) == len(naive)
+            assert vocabulary.span == max([*naive.values(), span - 1], default=-1) + 1
+            assert vocabulary.encode([*naive, "\0 other"]).tolist() == [*naive.values(), NO_CODE]
+            assert [vocabulary.code(word.encode()) for word in naive] == list(naive.values())
+            assert vocabulary.decode([*naive.values(), NO_CODE]) == [*naive, None]
+            by_code = {code: word for word, code in naive.items()}
+            assert vocabulary.words.to_pylist() == [by_code.get(code) for code in range(vocabulary.span)]
+            assert sorted(vocabulary) == sorted(naive)
+            assert sorted(vocabulary.by_frequency()) == sorted(naive.values())
+        ours = Vocabulary.from_arrays(saved)  # and goes on
+
+
+@pytest.mark.parametrize("places", [[0, -1], [0, 0, 1], [0, 2, 1], [-1, -1, -1]])
+def test_damaged_codes_are_refused(places):
+    vocabulary = Vocabulary()
+    vocabulary.put(pa.array(["a", "b"], pa.large_string()), np.array([2, 0]), 3)
+    with pytest.raises(ColumnError):
+        Vocabulary.from_arrays(vocabulary.arrays() | {"places": np.array(places, np.int32)})
+
+
 def test_by_frequency():
     assert Vocabulary(["a", "b", "c", "b", "c", "d"]).by_frequency().tolist() == [1, 2, 0, 3]
 

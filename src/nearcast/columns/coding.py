@@ -66,13 +66,13 @@ class Coding:
     def sizes(self) -> tuple[int, int]:
         """The number of codes of words and of attributes; for a bare coding, the number of possible codes."""
         words, attributes = self.vocabulary, self.attributes
-        return 2**31 if words is None else len(words), 2**31 if attributes is None else len(attributes)
+        return 2**31 if words is None else words.span, 2**31 if attributes is None else attributes.span
 
     def document(self) -> dict[str, Any]:
         """Return, as plain values, what :meth:`restored` needs besides the arrays."""
         space, attributes = self.space, self.attributes
         return {
-            "attributes": None if attributes is None else [[name, text] for name, text in attributes],
+            "attributes": None if attributes is None else list(attributes.columns),
             "space": [space.xmin, space.ymin, space.xmax, space.ymax]
             if isinstance(space, Planar)
             else "WGS84",
@@ -100,7 +100,7 @@ class Coding:
             None
             if attributes is None
             else AttributeNames(
-                [(str(name), bool(text)) for name, text in attributes],
+                [None if column is None else (str(column[0]), bool(column[1])) for column in attributes],
                 Vocabulary.from_arrays(part_of(arrays, "strings")),
             ),
             WGS84 if space == "WGS84" else Planar(*space),

@@ -172,7 +172,7 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
     columns = table.clauses
     if table.vocabulary is None or table.attributes is None:
         raise ColumnError("this table was built from bare codes; only one with a vocabulary has expressions")
-    names = list(table.attributes)
+    names = table.attributes
 
     def words(runs: NDArray[np.int32], codes: NDArray[np.int32]) -> frozenset[str]:
         assert table.vocabulary is not None
@@ -180,12 +180,12 @@ def _clause(table: SubscriptionTable, row: int) -> Clause:
 
     tests = []
     for i in range(columns.test_runs[row, 0], columns.test_runs[row, 1]):
-        name, text = names[columns.test_attributes[i]]
+        name, text = names.take([columns.test_attributes[i]])[0]
         flags = int(columns.test_flags[i])
         low: float | str | None = float(columns.test_lows[i])
         high: float | str | None = float(columns.test_highs[i])
         if text:
-            low, high = table.attributes.strings.decode([columns.test_lows[i], columns.test_highs[i]])
+            low, high = names.strings.decode([columns.test_lows[i], columns.test_highs[i]])
         assert low is not None
         assert high is not None
         ends_open = bool(flags & LOW_OPEN), bool(flags & HIGH_OPEN)

@@ -368,6 +368,8 @@ class Ids(TypedIds):
             array = words.words
             if self._kind is _INTEGERS:
                 array = np.frombuffer(array.buffers()[2] or b"", np.int64)[: len(words)]
+            if self._kind is None:  # an id that was let through may turn out to be an integer
+                return array
             self._dictionary = array
         return self._dictionary
 

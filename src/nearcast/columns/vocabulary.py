@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.growable import roomy
+from nearcast.columns.growable import GrowableArray, roomy
 from nearcast.columns.parts import Arrays
-from nearcast.columns.ragged import checked_offsets
+from nearcast.columns.ragged import check_positions, checked_offsets
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import hashing
 from nearcast.kernels.hashing import NO_CODE, Words
@@ -30,6 +30,8 @@ class Vocabulary:
     arrays (or anything that Arrow reads as strings) and return int32 codes. A null is not a word: its code is
     :data:`NO_CODE`. Codes never change.
 
+    A word that :meth:`put` takes in brings its code with it. The codes that are left out are given to later words.
+
     >>> words = Vocabulary()
     >>> words.add(["coffee", "tea", "coffee"])
     array([0, 1, 0], dtype=int32)
@@ -44,6 +46,10 @@ class Vocabulary:
         self._size = 0
         self._next: NDArray[np.uint64] | None = None  # a larger table of slots, while it is being filled
         self._moved = 0  # the number of words in the larger table
+        # Words are stored in the order in which they came. By code: the place of its word, -1 if no word has it.
+        self._places: GrowableArray | None = None  # None while each code is the place of its word
+        self._codes: GrowableArray | None = None  # by place: the code
+        self._given = 0  # all codes before this one have words
         slots = 16
         while slots * config.HASH_LOAD < room:
             slots *= 2
@@ -63,27 +69,37 @@ class Vocabulary:
         return isinstance(word, str) and bool(self.encode([word])[0] != NO_CODE)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.words.to_pylist())
+        """Iterate over the words in the order in which they came."""
+        return iter(self._stored().to_pylist())
 
     def __repr__(self) -> str:
         return f"<Vocabulary of {self._size:,} words>"
 
     @property
+    def span(self) -> int:
+        """The number of codes, with those that no word has."""
+        return self._size if self._places is None else len(self._places.values)
+
+    @property
     def counts(self) -> NDArray[np.int64]:
         """How often each word was added, by code."""
-        return self._words.counts[: self._size]
+        counts = self._words.counts[: self._size]
+        if self._codes is None:
+            return counts
+        by_code = np.zeros(self.span, np.int64)
+        by_code[self._codes.values] = counts
+        return by_code
 
     @property
     def words(self) -> pa.Array:
-        """The words by code, as an Arrow array over the vocabulary's own bytes (no copy)."""
-        offsets = self._words.offsets[: self._size + 1]
-        data = self._words.bytes[: offsets[-1]]
-        return pa.LargeStringArray.from_buffers(self._size, pa.py_buffer(offsets), pa.py_buffer(data))
+        """The words by code, as an Arrow array over the vocabulary's own bytes; copied if a code has no word."""
+        return self._stored() if self._places is None else self.take(np.arange(self.span))
 
     @property
     def nbytes(self) -> int:
         """Memory of the table and the words."""
-        return sum(array.nbytes for array in self.arrays().values())
+        codes = 0 if self._codes is None else self._codes.nbytes
+        return codes + sum(array.nbytes for array in self.arrays().values())
 
     def encode(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
         """Return the code of each string, :data:`NO_CODE` for a null or a word that is not in the vocabulary.
@@ -105,7 +121,7 @@ class Vocabulary:
         hashing.encode(self._words, data, offsets, out)
         if valid is not None:
             out[~valid] = NO_CODE
-        return out
+        return out if self._codes is None else _look_up(self._codes, out)
 
     def code(self, word: bytes) -> int:
         """Return the code of one word, given as UTF-8; :data:`NO_CODE` if it is not in the vocabulary."""
@@ -113,7 +129,7 @@ class Vocabulary:
             return NO_CODE
         out = np.empty(1, np.int32)
         hashing.encode(self._words, np.frombuffer(word, np.uint8), _seal(np.array([0, len(word)])), out)
-        return int(out[0])
+        return int(out[0]) if self._codes is None else int(_look_up(self._codes, out)[0])
 
     def add(self, strings: Iterable[str] | pa.Array) -> NDArray[np.int32]:
         """Return the code of each string; new ones are added, and each occurrence is counted."""
@@ -131,6 +147,39 @@ class Vocabulary:
                 out[present] = self.add(array.drop_null())
                 return out
             data, offsets, _ = string_buffers(array)
+        places = self._insert(data, offsets)
+        if self._codes is None:
+            return places
+        self._give_codes()
+        codes: NDArray[np.int32] = self._codes.values[places]
+        return codes
+
+    def put(self, words: pa.Array, codes: NDArray[np.int64], span: int) -> None:
+        """Add words that are not here yet with the codes that they bring, all below *span*.
+
+        Codes below *span* that no word has are given to the words that are added later.
+        """
+        if self._places is None or self._codes is None:
+            every = np.arange(self._size, dtype=np.int32)
+            self._places, self._codes = (GrowableArray(every, spare=1.0) for _ in range(2))
+        self._places.fill(max(span - self.span, 0), NO_CODE)
+        if len(codes):
+            data, offsets, _ = string_buffers(words)
+            places = self._insert(data, offsets)
+            self._codes.reach(self._size)[places] = codes
+            self._places.own()[codes] = places
+
+    def touch(self, begin: int, end: int) -> bool:
+        """Have the memory of some slots of an empty table cleared; tell whether they were the last.
+
+        Words go anywhere in the table, so the first thousand would have to wait until nearly all of it is cleared.
+        """
+        assert not self._size
+        self._words.slots[begin:end] = 0
+        return end >= len(self._words.slots)
+
+    def _insert(self, data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.int32]:
+        """Store and count strings; return the place of each."""
         out = np.empty(len(offsets) - 1, np.int32)
         done = 0
         while True:
@@ -144,28 +193,61 @@ class Vocabulary:
             self._prepare(len(out))
         return out
 
+    def _give_codes(self) -> None:
+        """Give codes to new words: first those that no word has, then those behind all others."""
+        assert self._places is not None
+        assert self._codes is not None
+        places, codes = self._places, self._codes
+        place = len(codes.values)
+        if place == self._size:
+            return
+        codes.reach(self._size)
+        while place < self._size and self._given < self.span:
+            part = places.own()[self._given : self._given + config.CODES_SEARCHED]
+            free = self._given + np.flatnonzero(part == NO_CODE)[: self._size - place]
+            places.values[free] = np.arange(place, place + len(free))
+            codes.values[place : place + len(free)] = free
+            place += len(free)
+            self._given = int(free[-1]) + 1 if place == self._size else self._given + len(part)
+        if place < self._size:
+            codes.values[place:] = np.arange(self.span, self.span + self._size - place)
+            places.extend(np.arange(place, self._size))
+            self._given = self.span
+
+    def take(self, codes: NDArray[Any]) -> pa.Array:
+        """Return the words of codes; null for one that no word has."""
+        places = codes if self._places is None else _look_up(self._places, codes)
+        return self._stored().take(pa.array(places, mask=places == NO_CODE))
+
+    def _stored(self) -> pa.Array:
+        """Return the words by place, over the vocabulary's own bytes (no copy)."""
+        offsets = self._words.offsets[: self._size + 1]
+        data = self._words.bytes[: offsets[-1]]
+        return pa.LargeStringArray.from_buffers(self._size, pa.py_buffer(offsets), pa.py_buffer(data))
+
     def decode(self, codes: Any) -> list[str | None]:
         """Return the word of each code; None for :data:`NO_CODE`."""
         codes = np.asarray(codes, np.int64)
-        if codes.size and not -1 <= codes.min() <= codes.max() < self._size:
-            bad = codes[(codes < -1) | (codes >= self._size)][0]
+        if codes.size and not -1 <= codes.min() <= codes.max() < self.span:
+            bad = codes[(codes < -1) | (codes >= self.span)][0]
             raise ColumnError(f"code {bad} is not in this vocabulary of {self._size:,} words")
-        result: list[str | None] = self.words.take(pa.array(codes, mask=codes == NO_CODE)).to_pylist()
+        result: list[str | None] = self.take(codes).to_pylist()
         return result
 
     def by_frequency(self) -> NDArray[np.int32]:
         """Return the codes from the most to the least frequent word, ties by code."""
-        return np.argsort(-self.counts, kind="stable").astype(np.int32)
+        return np.argsort(-self.counts, kind="stable")[: self._size].astype(np.int32)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`from_arrays` takes."""
         offsets = self._words.offsets[: self._size + 1]
-        return {
+        arrays: dict[str, NDArray[Any]] = {
             "slots": self._words.slots,
             "offsets": offsets,
             "bytes": self._words.bytes[: offsets[-1]],
-            "counts": self.counts,
+            "counts": self._words.counts[: self._size],
         }
+        return arrays if self._places is None else arrays | {"places": self._places.values}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Vocabulary:
@@ -183,7 +265,19 @@ class Vocabulary:
             words = words._replace(bytes=np.zeros(1, np.uint8))
         vocabulary._words = words
         vocabulary._size = vocabulary._words.counts.size
+        if "places" in arrays:
+            vocabulary._restore_codes(arrays["places"])
         return vocabulary
+
+    def _restore_codes(self, places: NDArray[np.int32]) -> None:
+        """Take the places of the words by code."""
+        check_positions(places, self._size, "places of words", none=True)
+        used = np.flatnonzero(places != NO_CODE)
+        codes = np.full(self._size, NO_CODE, np.int32)
+        codes[places[used]] = used
+        if len(used) != self._size or (codes == NO_CODE).any():
+            raise ColumnError(f"{len(used):,} codes for {self._size:,} words, or two for the same word")
+        self._places, self._codes = (GrowableArray(array, spare=1.0) for array in (places, codes))
 
     def _grow(self, length: int, limit: int) -> None:
         """Make room for one more word of *length* bytes; each array that is full doubles."""
@@ -212,6 +306,13 @@ class Vocabulary:
         if stop > self._moved:
             hashing.rehash(self._words._replace(slots=self._next), self._moved, stop)
             self._moved = stop
+
+
+def _look_up(column: GrowableArray, positions: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the values at the given positions; :data:`NO_CODE` where there is none."""
+    if not len(column.values):
+        return np.full(len(positions), NO_CODE, np.int32)
+    return np.where(positions == NO_CODE, np.int32(NO_CODE), column.values[positions])
 
 
 def _widen(array: NDArray[Any], used: int, room: int) -> NDArray[Any]:

@@ -6,6 +6,10 @@ node under which there are too many levels for the points, and that subtree alon
 trees do (Galperin and Rivest, "Scapegoat Trees", 1993): insertions in order rebuild a small subtree now and then, and
 the whole tree about each time that it has doubled. Insertions in random order rebuild nothing.
 
+No insertion waits for a large subtree. Of its points, some that are drawn at random are built anew at once; they have
+about the medians of all. The others follow by and by, a few with each insertion that comes that way
+(:func:`~nearcast.covering.forest.insert_point`).
+
 Points that are much alike may need a deep tree. Where a rebuilt subtree is still deep, all paths may be twice as deep
 from then on, lest it be rebuilt at each insertion.
 """
@@ -16,19 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nearcast import config
 from nearcast.covering.buckets import LEAST, LIMIT, free_bucket, new_bucket, put
 from nearcast.covering.forest import (
     DEEPEST,
     EXCESS,
+    MOVING,
     NONE,
     REBUILDS,
     STEEP,
     Forest,
     ForestArrays,
+    deepest,
     divide,
+    draw,
     free_node,
+    is_moving,
     most_levels,
     new_node,
+    take_point,
 )
 from nearcast.kernels import kernel
 from nearcast.kernels.slabs import size_class
@@ -38,6 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["balance"]
 
+_AT_ONCE = config.COVERING_AT_ONCE
+_DRAWN = config.COVERING_DRAWN
+
 
 def balance(arrays: ForestArrays) -> None:
     """Rebuild the subtree that the last insertion made too deep, if it did."""
@@ -45,53 +58,89 @@ def balance(arrays: ForestArrays) -> None:
     if row < 0:
         return
     arrays.view.used[STEEP] = NONE
-    node, points = _too_deep(arrays.view, row)
+    node = _too_deep(arrays.view, row)
     if node >= 0:
-        arrays.make_room_to_rebuild(points)
-        _rebuild(arrays.view, node, points)
+        arrays.make_room_to_rebuild(min(int(arrays.view.points[node]), _AT_ONCE))
+        _rebuild(arrays.view, node)
 
 
 @kernel
 def _too_deep(forest: Forest, row: int) -> Any:
-    """Return the lowest node above the point of a clause row that has too many levels below it, and its points."""
-    buckets, parent = forest.buckets, forest.parent
-    number = buckets.homes[row]
+    """Return the lowest node above the point of a clause row that has too many levels below it, or NONE."""
+    number = forest.buckets.homes[row]
     if number < 0:  # the point has left
-        return np.int64(NONE), 0
-    node, points, levels = np.int64(buckets.node[number]), np.int64(buckets.size[number]), 0
-    stack = np.empty(forest.used[DEEPEST] + 2, np.int32)
-    while levels <= most_levels(points) + forest.used[EXCESS]:
-        above = np.int64(parent[node])
-        if above < 0:
-            return np.int64(NONE), 0
-        points += _count(forest, forest.left[above] + forest.right[above] - node, stack)
-        node, levels = above, levels + 1
-    return node, points
+        return np.int64(NONE)
+    node: Any = np.int64(forest.buckets.node[number])
+    levels = 0
+    while levels <= most_levels(forest.points[node]) + forest.used[EXCESS]:
+        node = np.int64(forest.parent[node])
+        if node < 0:
+            return np.int64(NONE)
+        levels += not is_moving(forest, node)
+    return node
 
 
 @kernel
-def _count(forest: Forest, root: int, stack: NDArray[np.int32]) -> Any:
-    """Return how many points are below a node; *stack* is room for a path."""
-    points, depth = 0, 1
-    stack[0] = root
-    while depth > 0:
-        depth -= 1
-        node = stack[depth]
-        while forest.dimension[node] >= 0:
-            stack[depth] = forest.left[node]
-            depth += 1
-            node = forest.right[node]
-        points += forest.buckets.size[forest.bucket[node]]
-    return points
-
-
-@kernel
-def _rebuild(forest: Forest, root: int, points: int) -> None:
-    """Take all points from below a node, and divide them at medians until each part fits into a bucket."""
-    buckets, width = forest.buckets, forest.low.size
+def _rebuild(forest: Forest, root: int) -> None:
+    """Build the subtree of a node anew: at once if it is small, otherwise only some of its points."""
+    used, width, total = forest.used, forest.low.size, forest.points[root]
+    points = total if total <= _AT_ONCE else _DRAWN
     rows, signs = np.empty(points, np.int32), np.empty(points, np.uint64)
-    coordinates = np.empty(width * points, np.float32)  # dimension by dimension
-    _collect(forest, root, rows, signs, coordinates)
+    coordinates = np.empty((width, points), np.float32)
+    target = root
+    if total <= _AT_ONCE:
+        _collect(forest, root, rows, signs, coordinates)
+    else:
+        target = _set_aside(forest, root)
+        point, spare, old = np.empty(width, np.float32), np.empty(width, np.float32), forest.right[root]
+        for i in range(points):
+            row, sign = draw(forest, old, point)
+            take_point(forest, row, old, spare)
+            rows[i], signs[i], coordinates[:, i] = row, sign, point
+    height = _build(forest, target, rows, signs, coordinates.reshape(-1))
+    levels, node = height, forest.parent[target]
+    while node >= 0:
+        levels += not is_moving(forest, node)
+        node = forest.parent[node]
+    used[DEEPEST] = max(used[DEEPEST], levels)
+    while points < total:  # what follows makes the tree as many levels higher
+        points, height = 2 * points, height + 1
+    used[EXCESS] = max(used[EXCESS], 2 * height - most_levels(total))
+    used[REBUILDS] += 1
+
+
+@kernel
+def _set_aside(forest: Forest, node: int) -> Any:
+    """Make an inner node a moving one, with its subtree on the right; return the node on the left, to be built."""
+    dimension, split, left, right, parent = (
+        forest.dimension,
+        forest.split,
+        forest.left,
+        forest.right,
+        forest.parent,
+    )
+    new, old = new_node(forest, node), new_node(forest, node)
+    dimension[old], split[old], forest.points[old] = dimension[node], split[node], forest.points[node]
+    left[old], right[old] = left[node], right[node]
+    parent[left[old]] = parent[right[old]] = old
+    dimension[node], split[node], left[node], right[node] = 0, np.inf, new, old
+    forest.used[MOVING] += 1
+    return new
+
+
+@kernel
+def _build(
+    forest: Forest,
+    root: int,
+    rows: NDArray[np.int32],
+    signs: NDArray[np.uint64],
+    coordinates: NDArray[np.float32],
+) -> Any:
+    """Divide points at medians below a node until each part fits into a bucket; return how many levels there are.
+
+    Coordinates are given dimension by dimension.
+    """
+    buckets, width, points = forest.buckets, forest.low.size, rows.size
     # Parts that are still to be placed: a node, its points (from, to), the levels above it in the subtree.
     parts = np.empty((points + 1, 4), np.int64)
     parts[0, :] = root, 0, points, 0
@@ -100,6 +149,7 @@ def _rebuild(forest: Forest, root: int, points: int) -> None:
     while count > 0:
         count -= 1
         node, begin, end, level = parts[count, 0], parts[count, 1], parts[count, 2], parts[count, 3]
+        forest.points[node] = end - begin
         height = max(height, level)
         chosen, middle = -1, np.float32(0.0)
         if end - begin > LIMIT:
@@ -124,13 +174,7 @@ def _rebuild(forest: Forest, root: int, points: int) -> None:
         parts[count, :] = left, begin, cut, level + 1
         parts[count + 1, :] = right, cut, end, level + 1
         count += 2
-    depth, node = height, forest.parent[root]
-    while node >= 0:
-        depth, node = depth + 1, forest.parent[node]
-    used = forest.used
-    used[DEEPEST] = max(used[DEEPEST], depth)
-    used[EXCESS] = max(used[EXCESS], 2 * height - most_levels(points))
-    used[REBUILDS] += 1
+    return height
 
 
 @kernel
@@ -142,14 +186,15 @@ def _collect(
     coordinates: NDArray[np.float32],
 ) -> None:
     """Write out all points below a node, and free its buckets and all nodes but itself."""
-    buckets, width, points = forest.buckets, forest.low.size, rows.size
-    stack = np.empty(forest.used[DEEPEST] + 2, np.int32)
+    buckets, width = forest.buckets, forest.low.size
+    stack = np.empty(deepest(forest) + 2, np.int32)
     stack[0] = root
     depth, filled = 1, 0
     while depth > 0:
         depth -= 1
         node = stack[depth]
         if forest.dimension[node] >= 0:
+            forest.used[MOVING] -= is_moving(forest, node)
             stack[depth], stack[depth + 1] = forest.left[node], forest.right[node]
             depth += 2
         else:
@@ -159,7 +204,7 @@ def _collect(
             for i in range(size):
                 rows[filled + i], signs[filled + i] = buckets.rows[at + i], buckets.signs[at + i]
                 for d in range(width):
-                    coordinates[d * points + filled + i] = buckets.coordinates[at * width + d * capacity + i]
+                    coordinates[d, filled + i] = buckets.coordinates[at * width + d * capacity + i]
             filled += size
             free_bucket(buckets, number)
         if node != root:

@@ -24,10 +24,10 @@ import numpy as np
 from nearcast import config
 from nearcast.covering.buckets import LARGEST
 from nearcast.covering.forest import (
-    DEEPEST,
     Forest,
     ForestArrays,
     advance,
+    deepest,
     forest_has_room,
     insert_point,
     remove_point,
@@ -122,7 +122,7 @@ def _find(
     counters: NDArray[np.int64],
 ) -> Any:
     forest, query = index.forest, scratch.point
-    stack, alive, hits = enough_scratch(scratch, forest.used[DEEPEST], forest.buckets.used[LARGEST])
+    stack, alive, hits = enough_scratch(scratch, deepest(forest), forest.buckets.used[LARGEST])
     found, pending[0] = 0, 0
     mine = first_clause(asked, subject)
     if mine < 0:

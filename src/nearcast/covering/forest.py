@@ -11,8 +11,10 @@ starts at the rightmost leaf, "the top right region of the universe", where poin
 query, and backtracks to the left only where the range reaches there: :func:`advance`.
 
 The paper splits along dimensions 1, 2, … in turn. Here a split takes the dimension in which the points of the bucket
-differ most. And the paper says nothing of insertions in a bad order, which make a tree as deep as a list: see
-:mod:`.balance`.
+differ most. And the paper says nothing of insertions in a bad order, which make a tree as deep as a list: then
+subtrees are built anew (:mod:`.balance`). A large one is not built in a single call. A *moving* node is put above it,
+which divides its points at infinity: whatever comes from now on goes to the left, and what was there is on the right.
+Each insertion below that node moves a few points from the right to the left, until the right is empty.
 """
 
 from __future__ import annotations
@@ -50,29 +52,35 @@ __all__ = [
     "DEEPEST",
     "EXCESS",
     "LEAF",
+    "MOVING",
     "NONE",
     "REBUILDS",
     "STEEP",
     "Forest",
     "ForestArrays",
     "advance",
+    "deepest",
     "divide",
+    "draw",
     "forest_has_room",
     "free_node",
     "insert_point",
+    "is_moving",
     "most_levels",
     "new_node",
     "remove_point",
+    "take_point",
 ]
 
 UNDERFLOW = config.COVERING_UNDERFLOW
 _FACTOR = config.COVERING_DEPTH
+_MOVES = config.COVERING_MOVES
 LEAF = -1  # instead of a dimension
 NONE = -1
-# Entries of ``used``: nodes numbered so far, the first free one (or NONE), the depth of the deepest leaf ever, points,
-# and for :mod:`.balance`: a clause row at the end of a path that is too deep (or NONE), the levels that are allowed
-# beyond the usual, the subtrees that were rebuilt.
-NODES, FREE_NODE, DEEPEST, POINTS, STEEP, EXCESS, REBUILDS = range(7)
+# Entries of ``used``: nodes numbered so far, the first free one (or NONE), the depth of the deepest leaf ever (without
+# moving nodes), points, and for :mod:`.balance`: a clause row at the end of a path that is too deep (or NONE), the
+# levels that are allowed beyond the usual, the subtrees that were rebuilt, the moving nodes, the points ever drawn.
+NODES, FREE_NODE, DEEPEST, POINTS, STEEP, EXCESS, REBUILDS, MOVING, DRAWN = range(9)
 
 _NODE = np.dtype(
     [
@@ -82,20 +90,22 @@ _NODE = np.dtype(
         ("right", np.int32),
         ("parent", np.int32),
         ("bucket", np.int32),
+        ("points", np.int32),
     ]
 )
-_FIELDS = ("dimension", "split", "left", "right", "parent", "bucket")
+_FIELDS = ("dimension", "split", "left", "right", "parent", "bucket", "points")
 
 
 class Forest(NamedTuple):
     """All trees, as kernels see them; tree i has the root roots[i], NONE where it is empty."""
 
     dimension: NDArray[np.int32]
-    split: NDArray[np.float32]
+    split: NDArray[np.float32]  # of a moving node: infinity
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     parent: NDArray[np.int32]  # of a root: -1 - tree; of a free node: the next free one
     bucket: NDArray[np.int32]
+    points: NDArray[np.int32]  # how many are in the node, or below it
     roots: NDArray[np.int32]
     low: NDArray[np.float32]  # by dimension: the least and the largest finite coordinate so far
     high: NDArray[np.float32]
@@ -115,7 +125,7 @@ class ForestArrays:
                 "roots": np.empty(0, np.int32),
                 "low": np.full(width, np.inf, np.float32),
                 "high": np.full(width, -np.inf, np.float32),
-                "used": np.array([0, NONE, 0, 0, NONE, 0, 0]),
+                "used": np.array([0, NONE, 0, 0, NONE, 0, 0, 0, 0]),
             }
         )
 
@@ -125,9 +135,10 @@ class ForestArrays:
         self._grow(trees, 2 * points)
 
     def make_room_to_rebuild(self, points: int) -> None:
-        """Make room for another tree of so many points: a leaf for each of them, if need be."""
-        self._buckets.reserve(0, points, (LEAST + 2) * points + LIMIT)
-        self._grow(0, 2 * points)
+        """Make room to take so many points out and to build another tree of them, with a leaf for each if need be."""
+        # A bucket that is emptied into its neighbour may double that one three times.
+        self._buckets.reserve(0, points, (LEAST + 2 + 3 * LIMIT) * points + LIMIT)
+        self._grow(0, 2 * points + 2)
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restore` takes: the part of each that is in use."""
@@ -159,8 +170,22 @@ class ForestArrays:
 
 
 @kernel
+def is_moving(forest: Forest, node: int) -> Any:
+    """Tell whether the points on the right of a node are being moved to its left."""
+    return forest.dimension[node] >= 0 and forest.split[node] == np.inf
+
+
+@kernel
+def deepest(forest: Forest) -> Any:
+    """Return how many nodes a path may have."""
+    return forest.used[DEEPEST] + forest.used[MOVING]
+
+
+@kernel
 def forest_has_room(forest: Forest, points: int) -> Any:
     """Tell whether there is room for so many more points; there is none while a path is too deep."""
+    if forest.used[MOVING] > 0:  # each takes others with it, which are taken out and put in again
+        points *= 1 + 2 * _MOVES
     return (
         forest.used[STEEP] < 0
         and forest.used[NODES] + 2 * points <= forest.dimension.size
@@ -178,7 +203,7 @@ def new_node(forest: Forest, parent: int) -> Any:
     else:
         node = used[NODES]
         used[NODES] += 1
-    forest.dimension[node], forest.parent[node] = LEAF, parent
+    forest.dimension[node], forest.parent[node], forest.points[node] = LEAF, parent, 0
     return node
 
 
@@ -199,30 +224,83 @@ def most_levels(points: Any) -> Any:
 def insert_point(
     forest: Forest, tree: int, row: int, sign: int, point: NDArray[np.float32], spare: NDArray[np.float32]
 ) -> None:
-    """Insert the point of a clause row into a tree; *spare* is room for another point."""
-    buckets, dimension, used = forest.buckets, forest.dimension, forest.used
+    """Insert the point of a clause row into a tree; *point* is overwritten, and *spare* is room for another one."""
     for d in range(point.size):
         if abs(point[d]) < np.inf:
             forest.low[d], forest.high[d] = min(forest.low[d], point[d]), max(forest.high[d], point[d])
-    node, depth = forest.roots[tree], 0
+    node = forest.roots[tree]
     if node < 0:
         node = new_node(forest, -1 - tree)
         forest.roots[tree] = node
-        forest.bucket[node] = new_bucket(buckets, LEAST, node)
+        forest.bucket[node] = new_bucket(forest.buckets, LEAST, node)
+    moving, above = _file(forest, node, 0, row, sign, point, spare)
+    forest.used[POINTS] += 1
+    for _ in range(_MOVES):
+        if moving < 0 or not is_moving(forest, moving):
+            return
+        row, sign = draw(forest, forest.right[moving], point)
+        take_point(forest, row, moving, spare)
+        _file(forest, moving, above, row, sign, point, spare)
+
+
+@kernel
+def _file(
+    forest: Forest,
+    node: int,
+    levels: int,
+    row: int,
+    sign: int,
+    point: NDArray[np.float32],
+    spare: NDArray[np.float32],
+) -> Any:
+    """Put a point into the leaf below *node* that it belongs to; *levels* are above the node.
+
+    Return the highest moving node on the path, or NONE, and the levels above that one.
+    """
+    buckets, dimension, split, used = forest.buckets, forest.dimension, forest.split, forest.used
+    points, moving, above = forest.points, np.int64(NONE), 0
+    points[node] += 1
     while dimension[node] >= 0:
-        node = forest.left[node] if point[dimension[node]] <= forest.split[node] else forest.right[node]
-        depth += 1
+        if split[node] < np.inf:
+            levels += 1
+        elif moving < 0:
+            moving, above = np.int64(node), levels
+        node = forest.left[node] if point[dimension[node]] <= split[node] else forest.right[node]
+        points[node] += 1
     number = forest.bucket[node]
     size = buckets.size[number]
     if size >= LIMIT and size == buckets.capacity[number] and _split(forest, node, spare):
-        depth += 1
-        node = forest.left[node] if point[dimension[node]] <= forest.split[node] else forest.right[node]
+        levels += 1
+        node = forest.left[node] if point[dimension[node]] <= split[node] else forest.right[node]
+        points[node] += 1
         number = forest.bucket[node]
     put(buckets, number, row, sign, point)
-    used[POINTS] += 1
-    used[DEEPEST] = max(used[DEEPEST], depth)
-    if depth > most_levels(used[POINTS]) + used[EXCESS]:
+    used[DEEPEST] = max(used[DEEPEST], levels)
+    if levels > most_levels(used[POINTS]) + used[EXCESS]:
         used[STEEP] = row
+    return moving, above
+
+
+@kernel
+def draw(forest: Forest, node: int, out: NDArray[np.float32]) -> Any:
+    """Write any point below a node to *out*, in no order; return its clause row and its sign.
+
+    Multiples of the golden section stand in for random numbers, so that a saved graph goes on as it would have.
+    """
+    forest.used[DRAWN] += 1
+    share = (np.uint64(forest.used[DRAWN]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+    rank = np.int64((share * np.uint64(forest.points[node])) >> np.uint64(32))
+    while forest.dimension[node] >= 0:
+        lower = forest.points[forest.left[node]]
+        if rank < lower:
+            node = forest.left[node]
+        else:
+            rank, node = rank - lower, forest.right[node]
+    buckets, number = forest.buckets, forest.bucket[node]
+    at, capacity = np.int64(buckets.at[number]), np.int64(buckets.capacity[number])
+    for d in range(out.size):
+        out[d] = buckets.coordinates[at * out.size + d * capacity + rank]
+    return np.int64(buckets.rows[at + rank]), buckets.signs[at + rank]
 
 
 @kernel
@@ -244,6 +322,8 @@ def _split(forest: Forest, node: int, spare: NDArray[np.float32]) -> Any:
     buckets.node[number] = left
     forest.bucket[right] = new_bucket(buckets, LIMIT, right)
     pour(buckets, number, forest.bucket[right], over, spare)
+    forest.points[left] = buckets.size[number]
+    forest.points[right] = buckets.size[forest.bucket[right]]
     return True
 
 
@@ -301,11 +381,25 @@ def _spread(values: NDArray[np.float32], low: np.float32, high: np.float32) -> A
 
 @kernel
 def remove_point(forest: Forest, row: int, spare: NDArray[np.float32]) -> None:
-    """Remove the point of a clause row; a leaf that underflows is merged with its sibling if both fit into one."""
+    """Remove the point of a clause row."""
+    take_point(forest, row, NONE, spare)
+    forest.used[POINTS] -= 1
+
+
+@kernel
+def take_point(forest: Forest, row: int, top: int, spare: NDArray[np.float32]) -> None:
+    """Take the point of a clause row out of its leaf, for all nodes up to *top*, or up to the root for NONE.
+
+    A leaf that underflows is merged with its sibling if both fit into one.
+    """
     buckets, dimension, parent = forest.buckets, forest.dimension, forest.parent
     number = take_out(buckets, row)
-    forest.used[POINTS] -= 1
     node = buckets.node[number]
+    forest.points[node] -= 1
+    counted = node
+    while counted != top and parent[counted] >= 0:
+        counted = parent[counted]
+        forest.points[counted] -= 1
     if parent[node] < 0:
         if buckets.size[number] == 0:
             forest.roots[-1 - parent[node]] = NONE
@@ -318,6 +412,7 @@ def remove_point(forest: Forest, row: int, spare: NDArray[np.float32]) -> None:
     sibling = forest.left[above] + forest.right[above] - node
     if dimension[sibling] >= 0:
         if buckets.size[number] == 0:  # the sibling takes the place of both
+            forest.used[MOVING] -= is_moving(forest, above)
             dimension[above], forest.split[above] = dimension[sibling], forest.split[sibling]
             forest.left[above], forest.right[above] = forest.left[sibling], forest.right[sibling]
             parent[forest.left[above]] = parent[forest.right[above]] = above
@@ -330,6 +425,7 @@ def remove_point(forest: Forest, row: int, spare: NDArray[np.float32]) -> None:
         return
     pour(buckets, number, other, np.ones(buckets.size[number], np.bool_), spare)
     free_bucket(buckets, number)
+    forest.used[MOVING] -= is_moving(forest, above)
     dimension[above], forest.bucket[above] = LEAF, other
     buckets.node[other] = above
     free_node(forest, node)

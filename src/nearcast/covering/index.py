@@ -10,7 +10,7 @@ import numpy as np
 from nearcast.columns.parts import nested, part_of
 from nearcast.covering.balance import balance
 from nearcast.covering.buckets import LARGEST, NUMBERS
-from nearcast.covering.forest import DEEPEST, REBUILDS, ForestArrays
+from nearcast.covering.forest import DEEPEST, MOVING, REBUILDS, ForestArrays
 from nearcast.covering.growing import array_bytes
 from nearcast.covering.rectangles import Corners, Rectangles, refusal
 from nearcast.covering.regions import content_of
@@ -98,9 +98,8 @@ class TreeIndex(CoveringIndex):
     def scratch(self) -> Scratch:
         """Return room for a search."""
         forest = self._trees.view
-        return new_scratch(
-            forest.low.size, int(forest.used[DEEPEST]) + 64, 2 * int(forest.buckets.used[LARGEST])
-        )
+        depth = int(forest.used[DEEPEST] + forest.used[MOVING])
+        return new_scratch(forest.low.size, depth + 64, 2 * int(forest.buckets.used[LARGEST]))
 
     def grow(self, points: int) -> None:
         """Make room; before that, rebuild a subtree that became too deep."""

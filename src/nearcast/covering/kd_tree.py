@@ -8,10 +8,10 @@ import numpy as np
 
 from nearcast.covering.buckets import LARGEST
 from nearcast.covering.forest import (
-    DEEPEST,
     Forest,
     ForestArrays,
     advance,
+    deepest,
     forest_has_room,
     insert_point,
     remove_point,
@@ -44,7 +44,7 @@ def _find(
         return 0
     mine = first_clause(asked, subject)
     query, missing = scratch.point, ~asked.content.signs[mine]
-    stack, alive, hits = enough_scratch(scratch, index.used[DEEPEST], index.buckets.used[LARGEST])
+    stack, alive, hits = enough_scratch(scratch, deepest(index), index.buckets.used[LARGEST])
     rounded(asked.content, mine, query)
     stack[0] = index.roots[0]
     depth, found = 1, 0

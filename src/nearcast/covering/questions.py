@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from nearcast.columns.ragged import code_sets, offsets_of, runs_of
 from nearcast.columns.rows.clauses import ClauseStore
@@ -47,13 +46,12 @@ def _translated(table: SubscriptionTable, held: ClauseStore) -> SubscriptionTabl
             "build both the same way, the question with like= the first table"
         )
     words = _codes(vocabulary, coding.vocabulary, clauses.keywords, clauses.forbidden)
-    columns = np.full(len(names), NO_CODE, np.int32)
-    textual = np.zeros(len(names), np.bool_)
-    for number, (name, text) in enumerate(names):
-        column = coding.attributes.find(name, text=text)
-        columns[number], textual[number] = NO_CODE if column is None else column, text
+    columns = np.full(names.span, NO_CODE, np.int32)
+    for number, attribute in enumerate(names.columns):
+        column = None if attribute is None else coding.attributes.find(attribute[0], text=attribute[1])
+        columns[number] = NO_CODE if column is None else column
     lows, highs = clauses.test_lows.copy(), clauses.test_highs.copy()
-    texts = textual[clauses.test_attributes]
+    texts = names.textual[clauses.test_attributes]
     codes = lows[texts].astype(np.int64), highs[texts].astype(np.int64)
     strings = _codes(names.strings, coding.attributes.strings, *codes)
     lows[texts], highs[texts] = strings[codes[0]], strings[codes[1]]
@@ -89,6 +87,6 @@ def _offsets(runs: NDArray[np.int32], n: int) -> NDArray[np.int64]:
 def _codes(source: Vocabulary, target: Vocabulary, *codes: NDArray[Any]) -> NDArray[np.int32]:
     """Return the codes of *target* by those of *source*, where *codes* name them; NO_CODE for unknown words."""
     used = np.unique(np.concatenate(codes))
-    translation = np.full(len(source), NO_CODE, np.int32)
-    translation[used] = target.encode(source.words.take(pa.array(used)))
+    translation = np.full(source.span, NO_CODE, np.int32)
+    translation[used] = target.encode(source.take(used))
     return translation

@@ -22,9 +22,9 @@ from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
 from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
-from nearcast.engine.census import WordCensus
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.moves import last_of_each, read_moves
+from nearcast.engine.renewal import Renewal, count_codes
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
 from nearcast.errors import ColumnError, ModelError, UnknownError, shown
@@ -91,10 +91,10 @@ class Engine:
         messages = Ids("message", id_kind(message_ids, "message_ids"))
         kept = build_store(store, messages_from_objects([], like=self))
         self._valid = ValidMessages(kept, messages, expiries=withdrawals)
-        self._coming = ComingMessages()
+        self._coming = ComingMessages(self.coding)
         self._published = self._expired = self._delivered = 0
-        self._compact_at = config.ENGINE_COMPACT_WORDS
-        self._census: WordCensus | None = None  # under way
+        self._renew_at = config.ENGINE_COMPACT_WORDS  # so many words, and unused ones are searched for
+        self._renewal: Renewal | None = None  # under way
 
     def __len__(self) -> int:
         """Return the number of subscriptions."""
@@ -142,6 +142,7 @@ class Engine:
             deliveries = Deliveries(self._ids.column(rows[newcomers]), messages, reasons="subscribe")
         else:
             deliveries = self._nothing()
+        self._note_words(table)
         return self._join([*due, deliveries])
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
@@ -213,6 +214,7 @@ class Engine:
             came, went = apart(store.match(before, now), store.match(table, now))
             deliveries = self._changes(rows, came, went, "update")
         self._index.replace(rows, table)
+        self._note_words(table)
         return self._join([*due, deliveries])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
@@ -228,7 +230,7 @@ class Engine:
         due = self._pass_time(now)
         parts = _cut_at_repeats(batch, ids) if self._needs_ids(batch) else [(batch, ids)]
         deliveries = [self._publish(part, own, now) for part, own in parts]
-        self._compact_if_wasteful()
+        self._forget_words(batch.size + len(batch.probes.keywords) + len(batch.probes.values))
         return self._join([*due, *deliveries])
 
     def expire(self) -> Deliveries:
@@ -246,8 +248,9 @@ class Engine:
     def compact(self) -> None:
         """Forget words, strings and attributes that no subscription and no kept message uses any more.
 
-        Codes change: a :class:`MessageBatch` that was made before is refused afterwards. The engine does this by itself
-        when most of its words are unused, which it checks each time that their number has doubled.
+        Everything is laid out anew, which takes as long as building does. The engine also forgets words by itself, a
+        few with each call, when most of them are unused, which it checks each time that their number has doubled.
+        Either way, codes get another meaning: a :class:`MessageBatch` that was made before is refused afterwards.
         """
         coding = Coding.new(self.coding.space)
         rows = self._ids.present()
@@ -256,27 +259,29 @@ class Engine:
         ids = Ids("subscription", self._ids.kind)
         ids.put(self._ids.column(rows).plain(), np.arange(len(rows)))
         valid = self._valid.recoded(coding)
-        self._coming.recode(coding)
-        self._index, self._ids, self._valid, self._census = index, ids, valid, None
-        self._compact_at = max(config.ENGINE_COMPACT_WORDS, 2 * self._count_words())
+        coming = self._coming.recoded(coding)
+        self._index, self._ids, self._valid, self._coming, self._renewal = index, ids, valid, coming, None
+        self._renew_at = _next_renewal(coding)
 
-    def _count_words(self) -> int:
-        """Return how many words and strings there are."""
-        vocabulary, attributes = self.coding.words()
-        return len(vocabulary) + len(attributes.strings)
+    def _note_words(self, table: SubscriptionTable) -> None:
+        """Note the words of new clauses, and continue to forget unused ones."""
+        clauses = table.clauses
+        if self._renewal is not None:
+            self._renewal.note_clauses(clauses)
+        words = len(clauses.keywords) + len(clauses.forbidden) + len(clauses.test_lows)
+        self._forget_words(len(table.owners) + words)
 
-    def _compact_if_wasteful(self) -> None:
-        """Compact if most words are unused. A census finds out, whenever there are twice as many as the last time."""
-        if self._count_words() < self._compact_at:
-            return
-        if self._census is None:
-            vocabulary, _ = self.coding.words()
-            self._census = WordCensus(self._index.store, self._valid.store.rows, len(vocabulary))
-        if self._census.step():
-            used, self._census = self._census.used, None
-            self._compact_at = 2 * self._count_words()
-            if used < self._count_words() // 2:
-                self.compact()
+    def _forget_words(self, given: int) -> None:
+        """Continue to forget unused words; begin when there are twice as many words as the last time.
+
+        *given* is the number of rows and words that the call brought. The work grows with it, so it comes to an end.
+        """
+        if self._renewal is None:
+            if count_codes(self.coding) < self._renew_at:
+                return
+            self._renewal = Renewal(self._index.store, [self._valid.store.rows, self._coming.rows])
+        if self._renewal.step(config.ENGINE_CENSUS_ROWS + config.ENGINE_CENSUS_SHARE * given):
+            self._renewal, self._renew_at = None, _next_renewal(self.coding)
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -301,6 +306,7 @@ class Engine:
     def stats(self) -> dict[str, Any]:
         """Return figures: how much was published, delivered, kept and forgotten, and those of the index and store."""
         store = self._valid.store.stats()
+        vocabulary, attributes = self.coding.words()
         return {
             "subscriptions": len(self),
             "published": self._published,
@@ -308,7 +314,7 @@ class Engine:
             "delivered": self._delivered,
             "kept": store["messages"],
             "coming": len(self._coming),
-            "words": self._count_words(),
+            "words": len(vocabulary) + len(attributes.strings),
             "expired": store["expired"],
             "index": self._index.stats(),
             "store": store,
@@ -336,7 +342,7 @@ class Engine:
             index=self._index.arrays(),
             ids=self._ids.arrays(),
             messages=self._valid.arrays(),
-            coming=self._coming.arrays(self.coding),
+            coming=self._coming.arrays(),
         )
         return write(directory, _KIND, arrays, document)
 
@@ -367,6 +373,8 @@ class Engine:
 
     def _publish(self, batch: MessageBatch, ids: Any, now: int) -> Deliveries:
         """Publish messages of distinct ids; hold back those whose time has not come."""
+        if self._renewal is not None and (batch.expires_at is not None or batch.published_at is not None):
+            self._renewal.note_messages(batch)  # which may be kept
         if self._coming:
             self._coming.forget(_to_list(ids))
         if batch.published_at is not None and batch.published_at.max(initial=now) > now:
@@ -494,10 +502,16 @@ class Engine:
             ids = _ids_of(batch)
         if now is not None:
             self._valid.ids.settle(ids)
+            self._index.expect(self.coding.words()[0].span)
         return batch, ids
 
 
 _KIND = "engine"  # the kind of its directories
+
+
+def _next_renewal(coding: Coding) -> int:
+    """Return how many words there must be before unused ones are searched for again."""
+    return max(config.ENGINE_COMPACT_WORDS, 2 * count_codes(coding))
 
 
 def _is_kept(message: Any, now: int) -> bool:

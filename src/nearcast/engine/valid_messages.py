@@ -166,53 +166,53 @@ class _ComingMessage(NamedTuple):
     published_at: int
     number: int  # in the order of publication, which decides between two for the same instant
     id: Any
-    batch: MessageBatch
+    row: int
 
 
 class ComingMessages:
     """Messages whose ``published_at`` lies ahead, one for each id."""
 
-    def __init__(self) -> None:
+    def __init__(self, coding: Coding) -> None:
+        self.rows = MessageRows(MessageBatch.empty(coding))
         self._heap: list[_ComingMessage] = []
-        self._numbers: dict[Any, int] = {}  # by id: the number of the message that counts
+        self._counting: dict[Any, _ComingMessage] = {}  # by id: the message that counts
         self._published = 0
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._counting)
 
     def put(self, batch: MessageBatch, ids: list[Any]) -> None:
-        """Hold messages back; an earlier one with the same id is forgotten."""
+        """Hold messages back; no message here has one of the ids."""
         assert batch.published_at is not None
-        for row, key in enumerate(ids):
+        rows = self.rows.insert(batch)[0]
+        for time, key, row in zip(batch.published_at.tolist(), ids, rows.tolist(), strict=True):
             self._published += 1
-            self._numbers[key] = self._published
-            coming = _ComingMessage(int(batch.published_at[row]), self._published, key, batch.take([row]))
+            self._counting[key] = coming = _ComingMessage(time, self._published, key, row)
             heapq.heappush(self._heap, coming)
 
     def listed(self) -> list[_ComingMessage]:
         """Return the messages in the order in which they are due."""
-        counting = [coming for coming in self._heap if self._numbers.get(coming.id) == coming.number]
-        return sorted(counting, key=lambda coming: coming[:2])
+        return sorted(self._counting.values(), key=lambda coming: coming[:2])
 
-    def recode(self, coding: Coding) -> None:
-        """Translate the messages into another coding."""
-        self._heap = [
-            coming._replace(batch=recoded_messages(coming.batch, coding)) for coming in self.listed()
-        ]
+    def recoded(self, coding: Coding) -> ComingMessages:
+        """Return the same messages in another coding."""
+        listed, messages = self.listed(), ComingMessages(coding)
+        if listed:
+            batch = recoded_messages(self._batch(listed), coding)
+            times = np.array([coming.published_at for coming in listed])
+            messages.put(replace(batch, published_at=times), [coming.id for coming in listed])
+        return messages
 
-    def arrays(self, coding: Coding) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes besides the ids."""
         listed = self.listed()
-        rows = MessageRows(MessageBatch.empty(coding))
-        for coming in listed:
-            rows.insert(coming.batch)
         times = np.array([coming.published_at for coming in listed], np.int64)
-        return {"published_at": times} | nested(rows=rows.arrays())
+        return {"published_at": times} | nested(rows=MessageRows(self._batch(listed)).arrays())
 
     @classmethod
     def restored(cls, coding: Coding, ids: list[Any], arrays: Arrays) -> ComingMessages:
         """Return the messages that the arrays came from, with the given ids."""
-        messages, times = cls(), arrays["published_at"]
+        messages, times = cls(coding), arrays["published_at"]
         if ids:
             batch = MessageRows.restored(coding, part_of(arrays, "rows")).batch(np.arange(len(ids)))
             messages.put(replace(batch, published_at=times), ids)
@@ -220,15 +220,25 @@ class ComingMessages:
 
     def forget(self, ids: list[Any]) -> None:
         """Forget the messages held back with the given ids, because others were published with these ids."""
-        for key in ids:
-            self._numbers.pop(key, None)
+        self._remove([self._counting[key] for key in ids if key in self._counting])
 
     def due(self, now: int) -> list[tuple[MessageBatch, Any]]:
         """Remove and return the messages whose time has come, in the order of their times."""
         found = []
         while self._heap and self._heap[0].published_at <= now:
             coming = heapq.heappop(self._heap)
-            if self._numbers.get(coming.id) == coming.number:
-                del self._numbers[coming.id]
-                found.append((coming.batch, coming.id))
+            if self._counting.get(coming.id) == coming:
+                found.append((self._batch([coming]), coming.id))
+                self._remove([coming])
         return found
+
+    def _batch(self, messages: list[_ComingMessage]) -> MessageBatch:
+        return self.rows.batch(np.array([coming.row for coming in messages], np.int64))
+
+    def _remove(self, messages: list[_ComingMessage]) -> None:
+        if messages:
+            rows = np.array([coming.row for coming in messages])
+            self.rows.release(self.rows.retire(rows))
+            self.rows.forget(rows)
+            for coming in messages:
+                del self._counting[coming.id]

@@ -105,6 +105,12 @@ class Index(Holder[ClauseStore]):
         self._settle(len(clause_rows))
         return rows
 
+    def expect(self, words: int) -> None:
+        """Make room for words whose codes are below *words*, before anybody asks for them."""
+        self.structure.expect(words)
+        if self._succession is not None:
+            self._succession.structure.expect(words)
+
     def remove(self, rows: Any) -> None:
         """Remove subscriptions by row; a row that is absent, or given twice, is an error."""
         picks = self.picks(rows)

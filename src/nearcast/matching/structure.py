@@ -126,6 +126,9 @@ class Structure(ABC, Generic[_Store, _Sample]):
     def add(self, rows: NDArray[np.int64]) -> None:
         """Add new rows."""
 
+    def expect(self, words: int) -> None:
+        """Make room for words whose codes are below *words*, so that none of the next clauses has to wait for it."""
+
     def outgrown(self, more: int) -> bool:
         """Tell whether *more* rows make many times as many as the structure was laid out for."""
         return False

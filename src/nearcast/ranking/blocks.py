@@ -27,6 +27,7 @@ remark in section 6.2 says.
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -86,24 +87,33 @@ class Blocks(Finder):
         self._scale = (metric.radius or 1.0) / metric.max_distance
         self._lists = empty_lists(1024, 1024, 4096, np.linspace(0.0, 1.0, LEVELS))
         self._rows = 0
+        self._words = 0  # how many words may have postings
         self._tuned = 0  # how many messages the knots were chosen by
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Blocks:
+        """Return a copy, without the addresses that are not in use."""
+        twin, lists = copy.copy(self), list_arrays(self._lists, self._words)
+        twin._lists = PostingLists(**{name: array.copy() for name, array in lists.items()})
+        return twin
 
     @property
     def nbytes(self) -> int:
         """Memory in bytes."""
-        return sum(array.nbytes for array in self._lists)
+        return sum(array.nbytes for array in list_arrays(self._lists, self._words).values())
 
     def stats(self) -> dict[str, Any]:
         """Figures about the blocks."""
-        return {"blocks": int(self._lists.blocks.sum()), "posting_slots": int(self._lists.posting_slabs[END])}
+        blocks, slots = self._lists.blocks[: self._words].sum(), self._lists.posting_slabs[END]
+        return {"blocks": int(blocks), "posting_slots": int(slots)}
 
     def add(
         self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
     ) -> None:
         """Insert rows one by one or, if they are many, lay out all rows again."""
         self._rows += len(rows)
+        old, self._words = self._words, len(idf)
         if len(rows) > max(config.RANKING_BULK, self._rows // 8):
-            self._build(subscriptions, rows, idf)
+            self._build(subscriptions, np.concatenate([_owners(self._lists, old), rows]), idf)
             return
         at = 0
         while at < len(rows):
@@ -124,13 +134,16 @@ class Blocks(Finder):
         _change_rows(self._lists, subscriptions, rows, self._scale)
 
     def tune(self, lengths: NDArray[np.float64], idf: NDArray[np.float64]) -> None:
-        """Choose the knots by the messages in the window, again each time their number has doubled."""
-        if len(lengths) < 2 * self._tuned or not len(lengths):
+        """Choose the knots by the messages in the window, again each time their number has doubled, until it is large.
+
+        That computes all headers again. More messages would hardly change the knots.
+        """
+        if len(lengths) < 2 * self._tuned or not len(lengths) or self._tuned >= config.RANKING_TUNED:
             return
         self._tuned = len(lengths)
         self._lists.knots[1:-1] = np.quantile(1.0 / lengths, np.linspace(0, 1, LEVELS - 2))
         self._lists.knots[-1] = 1.0 / idf.min(initial=1.0)
-        _summarize_all(self._lists)
+        _summarize_all(self._lists, self._words)
 
     def find(
         self,
@@ -150,7 +163,7 @@ class Blocks(Finder):
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
         """Return the posting lists, and how many messages the knots were chosen by."""
-        return {"tuned": np.array([self._tuned]), **nested(lists=list_arrays(self._lists))}
+        return {"tuned": np.array([self._tuned]), **nested(lists=list_arrays(self._lists, self._words))}
 
     def restore(
         self,
@@ -161,7 +174,8 @@ class Blocks(Finder):
     ) -> None:
         """Take the posting lists as they are; they get room to grow when they need it."""
         self._lists = PostingLists(**part_of(arrays, "lists"))
-        self._rows, self._tuned = len(rows), int(arrays["tuned"][0])
+        self._rows, self._words = len(rows), len(self._lists.first)
+        self._tuned = int(arrays["tuned"][0])
 
     def _make_room(self, subscriptions: SubscriptionTable, row: int, words: int) -> None:
         """Make room for the postings of a row, and of many more."""
@@ -180,9 +194,8 @@ class Blocks(Finder):
     def _build(
         self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
     ) -> None:
-        """Lay out all postings again, with those of *rows*, ordered by word and by place."""
-        old = _owners(self._lists)
-        rows = np.unique(np.concatenate([old, rows]))
+        """Lay out the postings of *rows*, which may be named several times, ordered by word and by place."""
+        rows = np.unique(rows)
         counts = subscriptions.counts[rows].astype(np.int64)
         owners = np.repeat(rows, counts)
         picks = np.arange(counts.sum()) + np.repeat(
@@ -198,16 +211,16 @@ class Blocks(Finder):
         _lay_out(lists, subscriptions, owners[order], words[order], idf, self._scale)
 
 
-def _owners(lists: PostingLists) -> NDArray[np.int32]:
-    """Return the rows that have postings, ascending."""
+def _owners(lists: PostingLists, words: int) -> NDArray[np.int32]:
+    """Return the rows that have postings, for each of them."""
     out = np.empty(int(lists.size[: int(lists.header_slabs[END])].sum()), np.int32)
-    return np.unique(out[: _collect_owners(lists, out)])
+    return out[: _collect_owners(lists, words, out)]
 
 
 @kernel
-def _collect_owners(lists: PostingLists, out: NDArray[np.int32]) -> Any:
+def _collect_owners(lists: PostingLists, words: int, out: NDArray[np.int32]) -> Any:
     count = 0
-    for word in range(len(lists.first)):
+    for word in range(words):
         for header in range(lists.first[word], lists.first[word] + lists.blocks[word]):
             for i in range(lists.size[header]):
                 out[count] = lists.owners[lists.at[header] + i]
@@ -292,8 +305,8 @@ def _change_rows(
 
 
 @kernel
-def _summarize_all(lists: PostingLists) -> None:
-    for word in range(len(lists.first)):
+def _summarize_all(lists: PostingLists, words: int) -> None:
+    for word in range(words):
         for header in range(lists.first[word], lists.first[word] + lists.blocks[word]):
             summarize(lists, word, header)
 

@@ -87,9 +87,11 @@ class DocumentFrequencies:
         cls, counts: NDArray[np.int64], documents: int, version: str, vocabulary: Vocabulary | None
     ) -> DocumentFrequencies:
         """Return the frequencies of the first words of a vocabulary or, without one, of codes."""
-        snapshot = cls(counts, documents, version)
-        if vocabulary is not None:
-            object.__setattr__(snapshot, "words", tuple(vocabulary.words[: len(counts)].to_pylist()))
+        if vocabulary is None:
+            return cls(counts, documents, version)
+        words = vocabulary.take(np.arange(len(counts)))
+        snapshot = cls(counts[words.is_valid().to_numpy(zero_copy_only=False)], documents, version)
+        object.__setattr__(snapshot, "words", tuple(words.drop_null().to_pylist()))
         return snapshot
 
     def idf(self, size: int) -> NDArray[np.float64]:

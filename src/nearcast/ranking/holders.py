@@ -9,6 +9,7 @@ import numpy as np
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import offsets_of
+from nearcast.columns.sliding import SlidingArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.ranking.buffers import position_of, prefetch_entries
@@ -40,15 +41,13 @@ class Holders:
     """
 
     def __init__(self) -> None:
-        self._base = 0  # the first message in memory
-        self._ends = GrowableArray(
-            np.empty(0, np.int64), borrowed=False
-        )  # where the entries of each message end
-        self._entered = GrowableArray(np.empty(0, np.int32), borrowed=False)  # rows, message after message
+        self._base = self._first = 0  # the first message in memory, and the first that was not popped
+        self._ends = SlidingArray(np.empty(0, np.int64))  # where the entries of each message end
+        self._entered = SlidingArray(np.empty(0, np.int32))  # rows, message after message
         self._before = 0  # how many rows came before those in memory
         self._taken = 0  # how many rows were popped
-        self._heads = GrowableArray(np.empty(0, np.int32), borrowed=False)
-        self._counts = GrowableArray(np.empty(0, np.int32), borrowed=False)
+        self._heads = SlidingArray(np.empty(0, np.int32))
+        self._counts = SlidingArray(np.empty(0, np.int32))
         self._rows = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._links = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._free = np.array([-1, 0])
@@ -100,8 +99,8 @@ class Holders:
         ends = np.append(self._taken, self._ends.values[begin - self._base : end - self._base])
         entered = self._entered.values[ends[0] - self._before : ends[-1] - self._before]
         messages, rows = self._with_lists(numbers, np.repeat(numbers, np.diff(ends)), entered)
-        self._taken = int(ends[-1])
-        self._tidy(end)
+        self._taken, self._first = int(ends[-1]), end
+        self._tidy()
         return messages, rows
 
     def holders_of(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -120,10 +119,10 @@ class Holders:
         So twice the number of nodes that may have become useless is enough to keep the useless ones fewer than the
         others.
         """
-        nodes = min(nodes, self._live + len(self._heads.values))
+        nodes = min(nodes, self._live + self._base + len(self._heads.values) - self._first)
         if len(self._marks) < len(buffers.counts):
-            self._marks = np.full(len(buffers.counts), -1)
-        self._live -= _sweep(self._lists(), buffers, self._base, nodes, self._marks, self._sweep)
+            self._marks = np.zeros(len(buffers.counts), np.int64)  # no list has the number 0
+        self._live -= _sweep(self._lists(), buffers, self._base, self._first, nodes, self._marks, self._sweep)
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
         """Renumber messages: old number *first* + i becomes ``numbers[i]``, or is forgotten if that is -1.
@@ -133,15 +132,15 @@ class Holders:
         there, gone = numbers >= 0, first - self._base
         counts = np.diff(self._ends.values[gone:], prepend=self._taken)
         entered = self._entered.values[self._taken - self._before :][np.repeat(there, counts)]
-        self._entered = GrowableArray(entered, borrowed=False)
-        self._ends = GrowableArray(np.cumsum(counts[there]), borrowed=False)
-        self._heads = GrowableArray(self._heads.values[gone:][there], borrowed=False)
-        self._counts = GrowableArray(self._counts.values[gone:][there], borrowed=False)
-        self._base = first + len(numbers) - len(self._ends.values)
+        self._entered, self._ends = SlidingArray(entered), SlidingArray(np.cumsum(counts[there]))
+        self._heads = SlidingArray(self._heads.values[gone:][there])
+        self._counts = SlidingArray(self._counts.values[gone:][there])
+        self._base = self._first = first + len(numbers) - len(self._ends.values)
         self._before = self._taken = 0
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restore` takes."""
+        self._pack()
         used = int(self._free[1])
         return {
             "ends": self._ends.values,
@@ -156,10 +155,13 @@ class Holders:
 
     def restore(self, arrays: Arrays) -> None:
         """Become the holders that these arrays were taken from."""
-        for name in ("ends", "entered", "heads", "counts", "rows", "links"):
-            setattr(self, f"_{name}", GrowableArray(arrays[name], borrowed=False))
+        self._ends, self._entered = SlidingArray(arrays["ends"]), SlidingArray(arrays["entered"])
+        self._heads, self._counts = SlidingArray(arrays["heads"]), SlidingArray(arrays["counts"])
+        self._rows = GrowableArray(arrays["rows"], borrowed=False)
+        self._links = GrowableArray(arrays["links"], borrowed=False)
         self._free = arrays["free"]
         self._base, self._before, self._taken = arrays["span"].tolist()
+        self._first = self._base
         self._live = int(arrays["counts"].sum())
 
     def _with_lists(
@@ -174,16 +176,23 @@ class Holders:
         self._live -= found
         return all_messages, all_rows
 
-    def _tidy(self, end: int) -> None:
-        """Free the memory of messages before *end*, once they outnumber the others."""
-        gone = end - self._base
-        if gone <= len(self._ends.values) // 2 + 1024:
-            return
-        for name in ("_ends", "_heads", "_counts"):
-            setattr(self, name, GrowableArray(getattr(self, name).values[gone:].copy(), borrowed=False))
-        entered = self._entered.values[self._taken - self._before :].copy()
-        self._entered = GrowableArray(entered, borrowed=False)
-        self._base, self._before = end, self._taken
+    def _tidy(self) -> None:
+        """Free the memory of messages that were popped; copy the others only if these are fewer."""
+        gone, taken = self._first - self._base, self._taken - self._before
+        # The entries of the first message begin where those before it end.
+        parts = (self._ends, gone - 1), (self._heads, gone), (self._counts, gone), (self._entered, taken)
+        freed = [part.forget(count) for part, count in parts]
+        if not all(freed) and gone > len(self._ends.values) // 2 + 1024:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Copy what there is about messages that were not popped, and leave the rest behind."""
+        gone, taken = self._first - self._base, self._taken - self._before
+        self._ends, self._heads, self._counts = (
+            SlidingArray(part.values[gone:].copy()) for part in (self._ends, self._heads, self._counts)
+        )
+        self._entered = SlidingArray(self._entered.values[taken:].copy())
+        self._base, self._before = self._first, self._taken
 
 
 @kernel
@@ -231,6 +240,7 @@ def _sweep(
     lists: _Lists,
     buffers: BufferTable,
     base: int,
+    first: int,
     nodes: int,
     marks: NDArray[np.int64],
     state: NDArray[np.int64],
@@ -240,9 +250,9 @@ def _sweep(
     starts, held, scores, keys = buffers.starts, buffers.counts, buffers.scores, buffers.keys
     freed = 0
     while nodes > 0:
-        message = max(state[0], base)
+        message = max(state[0], first)
         if message >= base + len(heads):
-            message = base
+            message = first
         state[0], state[1] = message + 1, state[1] + 1
         nodes -= 1
         # Three rounds, so that cache misses overlap.

@@ -3,6 +3,10 @@
 The same content (place, words and published_at) under the same id changes nothing. Other content replaces the earlier
 message: that one is withdrawn, and the new one arrives like any other. Once a message has left the window, its id is
 free.
+
+Ids are forgotten by the generation. Those of new messages are in the *young* generation, and those of earlier ones may
+be in the *old* one. When all messages of the old one have left the window, it is dropped as a whole, the young one
+grows old, and another one begins: no id is ever moved.
 """
 
 from __future__ import annotations
@@ -16,9 +20,9 @@ import pyarrow as pa
 from nearcast import config
 from nearcast.columns import NEVER, NOT_GIVEN
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ids import TypedIds, id_words, kind_named
+from nearcast.columns.ids import IdColumn, TypedIds, id_words, kind_named
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.vocabulary import NO_CODE, Vocabulary
+from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import ColumnError
 from nearcast.kernels import kernel
 from nearcast.ranking.windows import CountWindow
@@ -44,19 +48,66 @@ class _Content(NamedTuple):
     given_times: NDArray[np.int64]
 
 
+class _Generation:
+    """The ids of messages from number *begin* on, until the next generation begins."""
+
+    def __init__(self, begin: int, codes: Vocabulary, numbers: NDArray[np.int64]) -> None:
+        self.begin, self.codes = begin, codes
+        # By the code of an id: the number of the last message that had it, -1 for none.
+        self.numbers = GrowableArray(numbers, borrowed=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        return self.codes.nbytes + self.numbers.nbytes
+
+    def add(self, words: Any) -> NDArray[np.int32]:
+        """Return the codes of ids; new ones have no message yet."""
+        codes = self.codes.add(words)
+        self.numbers.fill(len(self.codes) - len(self.numbers.values), -1)
+        return codes
+
+    def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
+        """Renumber messages: old number *first* + i becomes ``numbers[i]``."""
+        mine = self.numbers.values
+        there = mine >= first
+        mine[~there] = -1
+        mine[there] = numbers[mine[there] - first]
+        # The last message keeps its number, and there are no gaps before it.
+        self.begin = first + len(numbers) - int(np.count_nonzero(numbers[max(0, self.begin - first) :] >= 0))
+
+    def at_rest(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restored` takes."""
+        own = {"begin": np.array([self.begin]), "numbers": self.numbers.values}
+        return own | nested(codes=self.codes.arrays())
+
+    @classmethod
+    def restored(cls, arrays: Arrays) -> _Generation:
+        """Return the generation that these arrays were taken from."""
+        codes = Vocabulary.from_arrays(part_of(arrays, "codes"))
+        return cls(int(arrays["begin"][0]), codes, arrays["numbers"])
+
+
+def _no_ids(begin: int) -> _Generation:
+    return _Generation(begin, Vocabulary(), np.empty(0, np.int64))
+
+
 class MessageIds(TypedIds):
     """Which message of the window has which id. Messages that came without ids are not in it."""
 
     def __init__(self, kind: pa.DataType | None = None) -> None:
         super().__init__("message", kind)
-        self._codes = Vocabulary()
-        # By the code of an id: the number of the last message that had it.
-        self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False)
+        self._old, self._young = _no_ids(0), _no_ids(0)
 
     @property
     def nbytes(self) -> int:
         """Memory in bytes."""
-        return self._codes.nbytes + self._numbers.nbytes
+        return self._old.nbytes + self._young.nbytes
+
+    @property
+    def are_integers(self) -> bool:
+        """Whether ids are integers, not strings."""
+        return bool(self.kind == pa.int64())
 
     def arriving(
         self, new: Arrivals, messages: Messages, window: Window
@@ -65,7 +116,7 @@ class MessageIds(TypedIds):
 
         The window ends up as if they had come one by one. A new message that another new one replaces is left out.
         """
-        codes = new.codes
+        codes, numbers = new.codes, self._young.numbers.values
         assert codes is not None, "messages without ids replace nothing"
         table, new = messages.table, replace(new, times=new.times.copy())
         arriving, replaced = np.zeros(len(new), np.bool_), np.empty(len(new), np.int64)
@@ -79,47 +130,55 @@ class MessageIds(TypedIds):
             _Content(new.places, new.offsets[:-1], new.offsets[1:], new.words, new.given_times),
             new.times,
             codes,
-            self._numbers.values,
+            numbers,
             arriving,
             replaced,
         )
         if not arriving.all():
             rows = np.flatnonzero(arriving)
             new, codes = new.take(rows), codes[rows]
-        self._numbers.values[codes] = np.arange(messages.end, messages.end + len(new))
+        numbers[codes] = np.arange(messages.end, messages.end + len(new))
         return new, replaced[:count]
 
     def tidy(self, messages: Messages) -> None:
-        """Forget the ids of messages that have left the window, once they outnumber the others."""
-        if len(self._codes) > 2 * len(messages) + config.RANKING_GAPS:
-            there = np.flatnonzero(self._numbers.values >= messages.first)
-            if self.words is not None:
-                codes = np.full(len(self._codes), NO_CODE, np.int64)
-                codes[there] = np.arange(len(there))
-                messages.recode(codes)
-            self._codes = Vocabulary(self._codes.words.take(pa.array(there)))
-            self._numbers = GrowableArray(self._numbers.values[there], borrowed=False)
+        """Forget the old generation when all its messages have left the window; a young one that is large grows old."""
+        young = self._young
+        if young.begin > messages.first:
+            return
+        if len(young.codes) > config.RANKING_GAPS:
+            self._old, self._young = young, _no_ids(messages.end)
+        elif len(self._old.codes):
+            self._old = _no_ids(young.begin)
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
         """Renumber messages: old number *first* + i becomes ``numbers[i]``."""
-        there = self._numbers.values >= first
-        self._numbers.values[~there] = -1
-        self._numbers.values[there] = numbers[self._numbers.values[there] - first]
+        self._old.renumber(first, numbers)
+        self._young.renumber(first, numbers)
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restore` takes."""
-        return {"numbers": self._numbers.values, **nested(codes=self._codes.arrays())}
+        return nested(old=self._old.at_rest(), young=self._young.at_rest())
 
     def restore(self, kind: str | None, arrays: Arrays) -> None:
         """Become the ids that these arrays were taken from, of this :attr:`kind_name`."""
         self._kind = kind_named(kind)
-        self._codes = Vocabulary.from_arrays(part_of(arrays, "codes"))
-        self._numbers = GrowableArray(arrays["numbers"], borrowed=False)
+        self._old, self._young = (_Generation.restored(part_of(arrays, name)) for name in ("old", "young"))
 
-    @property
-    def words(self) -> pa.Array | None:
-        """The strings by code; None where ids are integers."""
-        return None if self.kind == pa.int64() else self._codes.words
+    def column(self, numbers: NDArray[np.int64], ids: NDArray[np.int64]) -> IdColumn:
+        """Return the *ids* of messages with these *numbers* as a column; strings are given by their codes."""
+        if self.are_integers:
+            return IdColumn(np.arange(len(ids)), ids)
+        old, young = self._old.codes.words, self._young.codes.words
+        earlier = numbers < self._young.begin
+        if not earlier.any():
+            return IdColumn(ids, young)
+        if earlier.all():
+            return IdColumn(ids, old)
+        words = pa.concat_arrays([old.take(pa.array(ids[earlier])), young.take(pa.array(ids[~earlier]))])
+        named = words.dictionary_encode()
+        codes = np.empty_like(ids)
+        codes[np.argsort(~earlier, kind="stable")] = named.indices.to_numpy()
+        return IdColumn(codes, named.dictionary)
 
     def coded(self, batch: MessageBatch) -> NDArray[np.int32] | None:
         """Return a code for the id of each message, or None for messages without ids.
@@ -134,8 +193,12 @@ class MessageIds(TypedIds):
             self.settle([0][: len(batch)])
             return None
         self.settle(batch.ids)
-        codes = self._codes.add(id_words(batch.ids))
-        self._numbers.fill(len(self._codes) - len(self._numbers.values), -1)
+        words, known = id_words(batch.ids), len(self._young.codes)
+        codes = self._young.add(words)
+        if len(self._old.codes) and (codes >= known).any():
+            earlier = self._old.codes.encode(words)
+            there = (codes >= known) & (earlier >= 0)
+            self._young.numbers.values[codes[there]] = self._old.numbers.values[earlier[there]]
         return codes
 
 

@@ -81,7 +81,15 @@ class PostingLists(NamedTuple):
 
 
 def empty_lists(words: int, headers: int, postings: int, knots: NDArray[np.float64]) -> PostingLists:
-    """Return empty lists with room for so many words, headers and postings."""
+    """Return empty lists with room for so many words, headers and postings.
+
+    Long ones get so many addresses that they are hardly ever copied: see :func:`~nearcast.columns.growable.roomy`.
+    """
+    if config.ADDRESSES_ARE_FREE and 4 * LEVELS * headers >= config.RESERVE_FROM_BYTES:
+        words = max(2 * words, config.RESERVED_BYTES // 8)
+        # Rows of headers that are a power of two apart would compete for the same lines of the caches.
+        headers = max(2 * headers, config.RESERVED_BYTES // (4 * LEVELS)) + GROUP * 81
+        postings = max(2 * postings, config.RESERVED_BYTES // (4 * FIELDS))
     return PostingLists(
         np.zeros(words, np.int64),
         np.zeros(words, np.int32),
@@ -120,10 +128,11 @@ def grown_lists(lists: PostingLists, words: int, headers: int, postings: int) ->
     return new
 
 
-def list_arrays(lists: PostingLists) -> dict[str, NDArray[Any]]:
-    """Return the part of each array that is in use."""
+def list_arrays(lists: PostingLists, words: int) -> dict[str, NDArray[Any]]:
+    """Return the part of each array that is in use for so many words."""
     headers, postings = int(lists.header_slabs[END]), int(lists.posting_slabs[END])
-    lengths = dict.fromkeys(("boxes", "reach", "at", "capacity", "size"), headers)
+    lengths = dict.fromkeys(("first", "blocks", "room"), words)
+    lengths |= dict.fromkeys(("boxes", "reach", "at", "capacity", "size"), headers)
     lengths |= dict.fromkeys(("group_boxes", "group_reach"), headers // GROUP + 1)
     lengths |= {"owners": postings, "fields": FIELDS * postings}
     return {name: array[..., : lengths.get(name)] for name, array in lists._asdict().items()}

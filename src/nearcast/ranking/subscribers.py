@@ -11,6 +11,8 @@ import numpy as np
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ragged import runs_of
+from nearcast.kernels.runs import END, allot_runs, copy_runs, empty_room, release_runs
 from nearcast.ranking.scoring import lengths, places_of
 
 if TYPE_CHECKING:
@@ -52,14 +54,14 @@ class SubscriptionTable(NamedTuple):
 
 
 class Subscribers:
-    """The rows of subscriptions. A row that was freed is used again."""
+    """The rows of subscriptions. A row that was freed is used again, and so are the places of its words."""
 
     def __init__(self) -> None:
         self._table = _growable(np.empty(0, _RECORD))
         self._words = _growable(np.empty(0, np.int32))
         self._alive = _growable(np.empty(0, np.bool_))
         self._free: list[int] = []
-        self._waste = 0  # how many of the words belong to freed rows
+        self._room = empty_room()  # the allocator of words
 
     def __len__(self) -> int:
         return len(self._alive.values) - len(self._free)
@@ -96,21 +98,23 @@ class Subscribers:
         table = np.zeros(count, _RECORD)
         table["places"], table["lengths"] = places_of(new.points, space), long
         table["alphas"], table["sizes"] = new.alphas, new.sizes
-        table["starts"], table["counts"] = new.offsets[:-1] + len(self._words.values), np.diff(new.offsets)
+        given, every = runs_of(new.offsets), np.arange(count)
+        runs = np.empty_like(given)
+        allot_runs(self._room, self._words.values, runs, every, given)
+        copy_runs(given, new.words, runs, every, self._words.reach(int(self._room[END])))
+        table["starts"], table["counts"] = runs[:, 0], np.diff(new.offsets)
         self._table.values[rows] = table
-        self._words.extend(new.words)
         self._alive.values[rows] = True
         return rows
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Free rows."""
-        counts = self._table.values["counts"]
-        self._waste += int(counts[rows].sum())
+        starts, counts = self._table.values["starts"], self._table.values["counts"]
+        runs = np.stack([starts[rows], starts[rows] + counts[rows]], axis=1).astype(np.int32)
+        release_runs(self._room, self._words.values, runs, np.arange(len(rows)))
         counts[rows] = 0
         self._alive.values[rows] = False
         self._free.extend(rows.tolist())
-        if self._waste > len(self._words.values) // 2 + 1024:
-            self._pack()
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restore` takes."""
@@ -119,24 +123,14 @@ class Subscribers:
             "words": self._words.values,
             "alive": self._alive.values,
             "free": np.array(self._free, np.int64),
+            "room": self._room,
         }
 
     def restore(self, arrays: Arrays) -> None:
         """Become the table that these arrays were taken from."""
         self._table = _growable(arrays["table"].view(_RECORD))
         self._words, self._alive = _growable(arrays["words"]), _growable(arrays["alive"])
-        self._free = arrays["free"].tolist()
-        self._waste = len(arrays["words"]) - int(arrays["table"]["counts"].sum())
-
-    def _pack(self) -> None:
-        """Drop the words of freed rows."""
-        starts, counts = self._table.values["starts"], self._table.values["counts"]
-        total = int(counts.sum())
-        offsets = np.cumsum(counts) - counts
-        picks = np.arange(total) + np.repeat(starts - offsets, counts)
-        self._words = _growable(self._words.values[picks])
-        starts[:] = offsets
-        self._waste = 0
+        self._free, self._room = arrays["free"].tolist(), arrays["room"]
 
 
 def _growable(values: NDArray[Any]) -> GrowableArray:

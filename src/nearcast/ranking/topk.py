@@ -217,7 +217,7 @@ class TopK:
         if row < 0:
             raise UnknownError(f"there is no subscription {shown(id)}")
         numbers, scores = self._results.of(row, int(self._subscribers.table.sizes[row]))
-        kind: Any = np.int64 if self._message_ids.words is None else object
+        kind: Any = np.int64 if self._message_ids.are_integers else object
         return np.array(self._named(numbers).to_pylist(), kind), scores
 
     # --- Messages --------------------------------------------------------------------------------------------------
@@ -488,7 +488,7 @@ class TopK:
         self._results.begin(self.threads)
 
     def _named(self, numbers: NDArray[np.int64]) -> IdColumn:
-        return self._messages.ids(numbers, self._message_ids.words)
+        return self._message_ids.column(numbers, self._messages.ids(numbers))
 
     def _changes(self, arrived: int) -> Deliveries:
         """Return what the call changed; the messages from number *arrived* on came in it."""

@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nearcast.columns import NOT_GIVEN
-from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ids import IdColumn
 from nearcast.columns.ragged import offsets_of
+from nearcast.columns.sliding import SlidingArray
 from nearcast.errors import InputError, shown
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nearcast.columns.parts import Arrays
@@ -109,11 +107,9 @@ class Messages:
         self.first = self.end = 0
         self.newest = int(NOT_GIVEN)
         self.gaps = 0  # how many messages from first to end were withdrawn
-        self._ids = GrowableArray(np.empty(0, np.int64), borrowed=False)
-        self._base = 0
-        self._table = GrowableArray(np.empty(0, _RECORD), borrowed=False)
-        self._withdrawn = GrowableArray(np.empty(0, np.bool_), borrowed=False)
-        self._words = GrowableArray(np.empty(0, np.int32), borrowed=False)
+        self._hold(
+            np.empty(0, _RECORD), np.empty(0, np.int32), np.empty(0, np.bool_), np.empty(0, np.int64), 0
+        )
 
     def __len__(self) -> int:
         return self.end - self.first - self.gaps
@@ -186,8 +182,9 @@ class Messages:
         return before - len(self)
 
     def before(self, time: int) -> int:
-        """Return the number of the first message published at *time* or later."""
-        return self._base + int(np.searchsorted(self._table.values["times"], max(time, int(NOT_GIVEN))))
+        """Return the number of the first message of the window that was published at *time* or later."""
+        times = self._table.values["times"][self.first - self._base :]
+        return self.first + int(np.searchsorted(times, max(time, int(NOT_GIVEN))))
 
     def last(self, count: int) -> int:
         """Return the number of the oldest of the last *count* messages of the window, or of all if it has fewer."""
@@ -195,33 +192,39 @@ class Messages:
             return max(self.first, self.end - count)
         return self.first + int(_passed(self._withdrawn.values[self.first - self._base :], len(self) - count))
 
-    def ids(self, numbers: NDArray[np.int64], words: pa.Array | None) -> IdColumn:
-        """Return the ids of messages that were in the window since the last :meth:`tidy`.
-
-        *words* are the strings by code, or None where ids are integers.
-        """
-        rows = numbers - self._base
-        return IdColumn(rows, self._ids.values) if words is None else IdColumn(self._ids.values[rows], words)
+    def ids(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the ids, or the codes of ids, of messages that were in the window since the last :meth:`tidy`."""
+        ids: NDArray[np.int64] = self._ids.values[numbers - self._base]
+        return ids
 
     def is_withdrawn(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which messages were withdrawn; they must have been in the window since the last :meth:`tidy`."""
         withdrawn: NDArray[np.bool_] = self._withdrawn.values[numbers - self._base]
         return withdrawn
 
-    def recode(self, codes: NDArray[np.int64]) -> None:
-        """Recode string ids: old code i becomes ``codes[i]``."""
-        self._ids = GrowableArray(codes[self._ids.values], borrowed=False)
-
     def tidy(self) -> None:
-        """Free the memory of messages that have left the window, once they outnumber the others."""
+        """Free the memory of messages that have left the window; copy the others only if these are fewer."""
         gone = self.first - self._base
-        if gone > self.end - self.first + 1024:
-            table = self._table.values[gone:].copy()
-            cut = int(table["starts"][0]) if len(table) else len(self._words.values)
-            table["starts"] -= cut
-            table["stops"] -= cut
-            withdrawn, ids = self._withdrawn.values[gone:].copy(), self._ids.values[gone:].copy()
-            self._hold(table, self._words.values[cut:].copy(), withdrawn, ids, self.first)
+        parts = (self._table, gone), (self._withdrawn, gone), (self._ids, gone), (self._words, self._cut)
+        freed = [part.forget(count) for part, count in parts]
+        if not all(freed) and gone > self.end - self.first + 1024:
+            self._pack()
+
+    @property
+    def _cut(self) -> int:
+        """Where the words of the window begin."""
+        gone = self.first - self._base
+        table = self._table.values
+        return int(table["starts"][gone]) if gone < len(table) else len(self._words.values)
+
+    def _pack(self) -> None:
+        """Copy the messages of the window, and leave the others behind."""
+        gone, cut = self.first - self._base, self._cut
+        table = self._table.values[gone:].copy()
+        table["starts"] -= cut
+        table["stops"] -= cut
+        withdrawn, ids = self._withdrawn.values[gone:].copy(), self._ids.values[gone:].copy()
+        self._hold(table, self._words.values[cut:].copy(), withdrawn, ids, self.first)
 
     def close_gaps(self) -> NDArray[np.int64]:
         """Renumber the messages of the window so that no numbers are missing; the last message keeps its number.
@@ -244,6 +247,7 @@ class Messages:
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restore` takes."""
+        self._pack()
         return {
             "table": self._table.values,
             "withdrawn": self._withdrawn.values,
@@ -268,10 +272,8 @@ class Messages:
         base: int,
     ) -> None:
         """Hold these messages in memory; the first one has number *base*."""
-        self._table = GrowableArray(table, borrowed=False)
-        self._words = GrowableArray(words, borrowed=False)
-        self._withdrawn = GrowableArray(withdrawn, borrowed=False)
-        self._ids = GrowableArray(ids, borrowed=False)
+        self._table, self._words = SlidingArray(table), SlidingArray(words)
+        self._withdrawn, self._ids = SlidingArray(withdrawn), SlidingArray(ids)
         self._base = base
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast.columns.ragged import code_sets, offsets_of
@@ -77,17 +76,19 @@ def _translate_names(
     source: AttributeNames, target: AttributeNames, used: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Return the columns of *target* by those of *source*, and which hold strings; only the *used* ones are added."""
-    names = list(source)
-    columns, textual = np.zeros(len(names), np.int32), np.zeros(len(names), bool)
-    for number in np.unique(used):
-        name, text = names[number]
-        columns[number], textual[number] = target.add(name, text=text), text
-    return columns, textual
+    columns = np.zeros(source.span, np.int32)
+    numbers = np.unique(used).tolist()
+    for number, (name, text) in zip(numbers, source.take(numbers), strict=True):
+        columns[number] = target.add(name, text=text)
+    return columns, source.textual
 
 
 def _translate(source: Vocabulary, target: Vocabulary, *codes: NDArray[Any]) -> NDArray[np.int32]:
-    """Return the codes of *target* by those of *source*; only the words that occur in *codes* are added."""
+    """Return the codes of *target* by those of *source*; only the words that occur in *codes* are added.
+
+    The last entry is that of ``NO_CODE``, which stays as it is.
+    """
     used = np.unique(np.concatenate(codes))
-    translation = np.zeros(len(source), np.int32)
-    translation[used] = target.add(source.words.take(pa.array(used)))
+    translation = np.zeros(source.span + 1, np.int32)
+    translation[used] = target.add(source.take(used))
     return translation

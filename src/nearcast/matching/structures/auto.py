@@ -160,6 +160,10 @@ class Auto(ClauseStructure):
         enough = config.AUTO_SCAN if scanned else max(config.AUTO_GROWTH * self._chosen_for, config.AUTO_SCAN)
         return self.store.living > enough
 
+    def expect(self, words: int) -> None:
+        """Make room for words in the structure that finds clauses by them."""
+        self._inner.expect(words)
+
     def outgrown(self, more: int) -> bool:
         """Tell whether it is time to choose again, or one of the structures has been outgrown."""
         if self._outlived() or self._inner.outgrown(more):

@@ -75,9 +75,7 @@ class PackedList(ClauseStructure):
         clauses = self.store.clauses
         words = _count(clauses, rows, 1, self._frequency.values)
         if words > 0:  # new ones, so nothing was counted
-            words -= len(self._frequency.values)
-            self._frequency.fill(words, 0)
-            self._word_lists.fill(words, -1)
+            self.expect(words)
             _count(clauses, rows, 1, self._frequency.values)
         more = self.store.rows - len(self._homes.values)
         if more > 0:
@@ -96,6 +94,13 @@ class PackedList(ClauseStructure):
             if done == len(rows):
                 break
             self._make_room(int(targets[done]))
+
+    def expect(self, words: int) -> None:
+        """Make room for the frequencies and lists of words."""
+        more = words - len(self._frequency.values)
+        if more > 0:
+            self._frequency.fill(more, 0)
+            self._word_lists.fill(more, -1)
 
     def _make_room(self, number: int) -> None:
         """Grow the pools so far that any posting to a list finds room."""
