@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from nearcast.columns.rows.clauses import ClauseStore
     from nearcast.columns.rows.messages import MessageRows
 
-__all__ = ["distinct_owners", "place_of_message", "resolve", "resolve_stored"]
+__all__ = ["UNDECIDED", "distinct_owners", "judge", "place_of_message", "resolve", "resolve_stored"]
 
-_UNDECIDED = 2
+UNDECIDED = 2
 _NO_NUMBERS = np.empty(0, np.int32)
 
 
@@ -119,7 +119,7 @@ def _touching(
         isinstance(clauses.space, Planar),
         keep,
     )
-    undecided = np.flatnonzero(keep == _UNDECIDED)
+    undecided = np.flatnonzero(keep == UNDECIDED)
     if len(undecided):
         keep[undecided] = _polygons(clauses, clause_rows[undecided], probes, probe_rows[undecided])
     touching: NDArray[np.bool_] = keep == 1
@@ -147,20 +147,34 @@ def _circles(
         p = probe_rows[i]
         shape = clause_shapes[clause_rows[i]] if clause_shapes.size > 0 else -1
         other = probe_shapes[p] if probe_shapes.size > 0 else -1
-        if shape < 0 and other < 0:
-            keep[i] = 1
-            continue
-        x, y = probe_boxes[p, 0], probe_boxes[p, 1]
-        point = other < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
-        if point and not np.isnan(circles[shape, 2]):
-            cx, cy, r = circles[shape, 0], circles[shape, 1], circles[shape, 2]
-            if planar:
-                distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
-            else:
-                distance = great_circle(cx, cy, x, y)
-            keep[i] = distance <= r
-        else:
-            keep[i] = _UNDECIDED
+        keep[i] = judge(shape, circles, other, probe_boxes, p, planar)
+
+
+@kernel
+def judge(
+    shape: int,
+    circles: NDArray[np.float64],
+    other: int,
+    probe_boxes: NDArray[np.float64],
+    p: int,
+    planar: bool,
+) -> Any:
+    """Tell whether a region touches probe *p*, if their boxes touch: 1 or 0, or 2 where only objects can decide.
+
+    *shape* and *other* are the numbers of their shapes, -1 for a box.
+    """
+    if shape < 0 and other < 0:
+        return 1
+    x, y = probe_boxes[p, 0], probe_boxes[p, 1]
+    point = other < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
+    if not point or np.isnan(circles[shape, 2]):
+        return UNDECIDED
+    cx, cy, radius = circles[shape, 0], circles[shape, 1], circles[shape, 2]
+    if planar:
+        distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
+    else:
+        distance = great_circle(cx, cy, x, y)
+    return 1 if distance <= radius else 0
 
 
 def _polygons(

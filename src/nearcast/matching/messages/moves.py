@@ -21,14 +21,12 @@ from nearcast.columns.regions import region_at
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.geometry import Planar, Space, touches
 from nearcast.kernels import kernel
-from nearcast.kernels.sphere import great_circle
 from nearcast.kernels.verify import Clauses, boxes_touch
-from nearcast.matching.refine import distinct_owners, place_of_message
+from nearcast.matching.refine import UNDECIDED, distinct_owners, judge, place_of_message
 from nearcast.matching.structure import Moved
 
 __all__ = ["apart", "boxes_in_circles", "decide", "interleaved", "moved_clauses", "strips_of"]
 
-_UNDECIDED = 2
 _NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
 _ROW_BITS = 32
 
@@ -143,7 +141,7 @@ def decide(
         circles = region.shapes.circles
         _judge(region.boxes, shapes, circles, subs, stored.stored.boxes, numbers, probes, planar, verdicts)
     owners = stored.owners[probes]
-    undecided = (told == _UNDECIDED) | (holds == _UNDECIDED)
+    undecided = (told == UNDECIDED) | (holds == UNDECIDED)
     if not stored.one_part_each:  # any of its boxes may touch
         undecided |= stored.chains[1][probes] >= 0 if len(stored.chains[1]) else False
         undecided |= stored.chains[0][owners] != probes if len(stored.chains[0]) else False
@@ -161,7 +159,7 @@ _NO_NUMBERS = np.empty(0, np.int32)
 
 
 @kernel
-def _judge(
+def _judge_all(
     boxes: NDArray[np.float64],
     shapes: NDArray[np.int32],
     circles: NDArray[np.float64],
@@ -172,28 +170,14 @@ def _judge(
     planar: bool,
     verdicts: NDArray[np.uint8],
 ) -> None:
-    """Decide whether messages lie in regions (1: yes, 0: no), boxes, or circles with a point; mark the others by 2."""
+    """Decide whether messages lie in regions; see :func:`~nearcast.matching.refine.judge`."""
     for i in range(subs.size):
         s, p = subs[i], probes[i]
-        if not boxes_touch(boxes, s, probe_boxes, p):
-            verdicts[i] = 0
-            continue
         shape = shapes[s] if shapes.size > 0 else -1
         other = probe_shapes[p] if probe_shapes.size > 0 else -1
-        if shape < 0 and other < 0:
-            verdicts[i] = 1
-            continue
-        x, y = probe_boxes[p, 0], probe_boxes[p, 1]
-        point = other < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
-        if not point or np.isnan(circles[shape, 2]):
-            verdicts[i] = _UNDECIDED
-            continue
-        cx, cy, radius = circles[shape, 0], circles[shape, 1], circles[shape, 2]
-        if planar:
-            distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
-        else:
-            distance = great_circle(cx, cy, x, y)
-        verdicts[i] = distance <= radius
+        verdicts[i] = 0
+        if boxes_touch(boxes, s, probe_boxes, p):
+            verdicts[i] = judge(shape, circles, other, probe_boxes, p, planar)
 
 
 def _grouped(subs: NDArray[np.int32], owners: NDArray[np.int32], size: int, single: bool) -> Matches:
