@@ -139,7 +139,9 @@ def decide(
     for region, verdicts in ((before, told), (after, holds)):
         shapes = region.shapes.index if region.shapes else _NO_NUMBERS
         circles = region.shapes.circles
-        _judge(region.boxes, shapes, circles, subs, stored.stored.boxes, numbers, probes, planar, verdicts)
+        _judge_all(
+            region.boxes, shapes, circles, subs, stored.stored.boxes, numbers, probes, planar, verdicts
+        )
     owners = stored.owners[probes]
     undecided = (told == UNDECIDED) | (holds == UNDECIDED)
     if not stored.one_part_each:  # any of its boxes may touch
