@@ -110,6 +110,7 @@ PACKED_MESSAGES_GROWTH: Final = (
     4  # the cells are chosen again when there are this many times as many messages,
 )
 PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
+EXPIRY_BUCKET_US: Final = 1_000_000  # engines that tell expiries look for them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
 

@@ -12,7 +12,7 @@ from nearcast.columns.shapes import Shapes, region_of_boxes
 from nearcast.columns.subscriptions import SubscriptionTable
 from nearcast.geometry import EVERYWHERE, Region, Space
 
-__all__ = ["region_at", "regions_of", "relocated", "single_boxes"]
+__all__ = ["radii_of", "region_at", "regions_of", "relocated", "single_boxes", "take_regions"]
 
 
 def regions_of(table: SubscriptionTable) -> Placement:
@@ -49,6 +49,24 @@ def single_boxes(table: SubscriptionTable) -> NDArray[np.bool_]:
     if same.any():
         single[owners[1:][same & (boxes[1:] != boxes[:-1]).any(axis=1)]] = False
     return single
+
+
+def take_regions(placed: Placement, rows: NDArray[np.int64]) -> Placement:
+    """Return the regions in the given rows."""
+    counts = np.diff(placed.offsets)[rows]
+    offsets = offsets_of(counts)
+    picks = np.arange(offsets[-1]) + np.repeat(placed.offsets[rows] - offsets[:-1], counts)
+    return Placement(offsets, placed.boxes[picks], placed.shapes.take(picks))
+
+
+def radii_of(table: SubscriptionTable) -> NDArray[np.float64]:
+    """Return the radius of each subscription's circle; NaN where the region is none."""
+    radii = np.full(table.size, np.nan)
+    if table.shapes:
+        numbers = table.shapes.index
+        shaped = np.flatnonzero(numbers >= 0)
+        radii[table.owners[shaped]] = table.shapes.circles[numbers[shaped], 2]
+    return radii
 
 
 def region_at(placed: Placement, row: int, space: Space) -> Region:

@@ -20,14 +20,17 @@ from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
+from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.census import WordCensus
 from nearcast.engine.explain import Explanation, explain
+from nearcast.engine.moves import last_of_each, read_moves
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
 from nearcast.errors import ColumnError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
 from nearcast.matching import INDEXES, Index, build_index, build_store
+from nearcast.matching.messages.moves import apart
 from nearcast.model import Id, Message, Subscription
 from nearcast.storage.directory import read, restoring, write
 
@@ -65,8 +68,9 @@ class Engine:
     subscription_ids, message_ids
         ``str`` or ``int``; by default the first ids decide. Ids of the other type are refused from then on.
     withdrawals
-        Whether subscribers are told (``-``, reason ``replace``) when a valid message that they received is replaced by
-        one that does not match them.
+        Whether subscribers are told (``-``) that a kept message which they received no longer counts: because it was
+        replaced by one that does not match them (reason ``replace``), because it has expired (``expire``), or because
+        they leave (``unsubscribe``). Those who move or are updated are always told what went out of their reach.
     """
 
     def __init__(
@@ -85,7 +89,8 @@ class Engine:
         self._index = build_index(index, SubscriptionTable.empty(Coding.new(space)))
         self._ids = Ids("subscription", id_kind(subscription_ids, "subscription_ids"))
         messages = Ids("message", id_kind(message_ids, "message_ids"))
-        self._valid = ValidMessages(build_store(store, messages_from_objects([], like=self)), messages)
+        kept = build_store(store, messages_from_objects([], like=self))
+        self._valid = ValidMessages(kept, messages, expiries=withdrawals)
         self._coming = ComingMessages()
         self._published = self._expired = self._delivered = 0
         self._compact_at = config.ENGINE_COMPACT_WORDS
@@ -129,7 +134,7 @@ class Engine:
         self._ids.check_new(ids)
         table = self._index.store.check_insert(build())
         now = self._clock.now()
-        due = self._publish_due(now)
+        due = self._pass_time(now)
         rows = self._index.insert_coded(table)
         self._ids.put(ids, rows)
         if len(self._valid.store):
@@ -140,16 +145,75 @@ class Engine:
         return self._join([*due, deliveries])
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
-        """Remove subscriptions by id; an id that is unknown, or given twice, is an error."""
+        """Remove subscriptions by id; an id that is unknown, or given twice, is an error.
+
+        An engine with *withdrawals* returns what they received and is still valid (``-``, reason ``"unsubscribe"``).
+        """
         rows = self._ids.rows(ids)
         if len(set(rows.tolist())) < len(rows):
             ordered = np.sort(rows)
             twice = self._ids.column(ordered[1:][ordered[1:] == ordered[:-1]]).to_pylist()[0]
             raise ColumnError(f"subscription {shown(twice)} is named twice in one call; name it once")
-        due = self._publish_due(self._clock.now())
+        now = self._clock.now()
+        due = self._pass_time(now)
+        deliveries = self._nothing()
+        if self._withdrawals and len(self._valid.store):
+            leaving, messages = self._valid.wanted_by(self._index.subscriptions(rows), now)
+            deliveries = Deliveries(self._ids.column(rows[leaving]), messages, "-", "unsubscribe")
         self._index.remove(rows)
         self._ids.drop(rows)
-        return self._join([*due, self._nothing()])
+        return self._join([*due, deliveries])
+
+    def move(self, ids: Id | Iterable[Id] | Any, regions: Any = None) -> Deliveries:
+        """Give subscriptions other regions; return what came into their reach (``+``), and what went out of it (``-``).
+
+        Takes an id and its region, several ids and as many regions, or a table with a column ``id`` and the columns of
+        a region, as in :meth:`subscribe`. A position alone (a ``Point``; ``lon`` and ``lat`` in a table) moves the
+        centre of a circle, which keeps its radius. If an id comes several times, the last one counts.
+
+        The changes are those of kept messages that are valid now, subscription by subscription and in the order of
+        publication, with the reason ``"move"``.
+
+        >>> from nearcast import Circle, Engine, ManualClock, Message, Point, Subscription
+        >>> engine = Engine(clock=ManualClock("2026-11-18T08:00:00Z"))
+        >>> _ = engine.subscribe(Subscription("anna", "coffee", Circle(lon=0, lat=0, radius=800)))
+        >>> _ = engine.publish(Message("m1", "coffee", Point(lon=0.01, lat=0), expires_at="2026-11-18T09:00:00Z"))
+        >>> [(d.subscription_id, d.change, d.message_id) for d in engine.move("anna", Point(lon=0.009, lat=0))]
+        [('anna', '+', 'm1')]
+        """
+        rows, placed = read_moves(ids, regions, self._ids, self._index)
+        now = self._clock.now()
+        due = self._pass_time(now)
+        before = self._index.subscriptions(rows)
+        after = relocated(before, placed)
+        deliveries = self._nothing()
+        if len(self._valid.store):
+            deliveries = self._changes(rows, *self._valid.store.changes(before, after, now), "move")
+        self._index.replace(rows, after)
+        return self._join([*due, deliveries])
+
+    def update(
+        self, subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any
+    ) -> Deliveries:
+        """Replace subscriptions by others with the same ids: words, values and regions; an unknown id is an error.
+
+        Returns the changes as :meth:`move` does, with the reason ``"update"``.
+        """
+        ids, build = self._read_subscriptions(subscriptions)
+        rows = self._ids.rows(ids)
+        table = self._index.store.coded(build())
+        last = last_of_each(rows)
+        if len(last) < len(rows):
+            rows, table = rows[last], table.take(last)
+        now = self._clock.now()
+        due = self._pass_time(now)
+        deliveries = self._nothing()
+        if len(self._valid.store):
+            store, before = self._valid.store, self._index.subscriptions(rows)
+            came, went = apart(store.match(before, now), store.match(table, now))
+            deliveries = self._changes(rows, came, went, "update")
+        self._index.replace(rows, table)
+        return self._join([*due, deliveries])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
         """Deliver messages to the subscriptions that match, and keep those that have an ``expires_at``.
@@ -161,7 +225,7 @@ class Engine:
         """
         now = self._clock.now()
         batch, ids = self._read_messages(messages, now)
-        due = self._publish_due(now)
+        due = self._pass_time(now)
         parts = _cut_at_repeats(batch, ids) if self._needs_ids(batch) else [(batch, ids)]
         deliveries = [self._publish(part, own, now) for part, own in parts]
         self._compact_if_wasteful()
@@ -171,10 +235,11 @@ class Engine:
         """Let time pass: deliver messages that were held back until now, and forget kept ones that have expired.
 
         Nothing else depends on this call: an expired message is never delivered, and every other verb delivers the
-        messages that are due.
+        messages that are due. An engine with *withdrawals* tells those who received a message that it has expired
+        (``-``, reason ``"expire"``); so does every other verb.
         """
         now = self._clock.now()
-        due = self._publish_due(now)
+        due = self._pass_time(now)
         self._valid.store.expire(now)
         return self._join([*due, self._nothing()])
 
@@ -290,7 +355,9 @@ class Engine:
             engine._index = Index.restored(INDEXES[document["index"]], coding, part_of(arrays, "index"))
             engine._ids = Ids.restored("subscription", kinds[0], part_of(arrays, "ids"))
             messages = part_of(arrays, "messages")
-            engine._valid = ValidMessages.restored(document["store"], coding, kinds[1], messages)
+            engine._valid = ValidMessages.restored(
+                document["store"], coding, kinds[1], messages, expiries=document["withdrawals"]
+            )
             coming = part_of(arrays, "coming")
             engine._coming = ComingMessages.restored(coding, document["coming"], coming)
             engine._published, engine._expired, engine._delivered = document["counts"]
@@ -333,6 +400,20 @@ class Engine:
             parts.append(self._deliveries(lost, news, "-", "replace"))
         return Deliveries.joined(parts)
 
+    def _pass_time(self, now: int) -> list[Deliveries]:
+        """Tell what has expired, if subscribers want to know, and publish messages that were held back until now."""
+        return [*self._withdraw_expired(now), *self._publish_due(now)]
+
+    def _withdraw_expired(self, now: int) -> list[Deliveries]:
+        rows = self._valid.expired(now)
+        if not len(rows):
+            return []
+        store = self._valid.store
+        found = self._index.match(store.rows.batch(rows)).sorted()
+        messages = self._valid.ids.column(rows[found.messages])
+        store.remove_expired(rows)
+        return [Deliveries(self._ids.column(found.rows), messages, "-", "expire")]
+
     def _publish_due(self, now: int) -> list[Deliveries]:
         """Publish the messages that were held back until now."""
         if not self._coming:
@@ -359,6 +440,11 @@ class Engine:
         """Return matches as deliveries; *message_ids* are the ids of the messages, in order."""
         subscriptions = self._ids.column(found.rows)
         return Deliveries(subscriptions, IdColumn(found.messages, message_ids), change, reason)
+
+    def _changes(self, rows: NDArray[np.int64], came: Matches, went: Matches, reason: str) -> Deliveries:
+        """Return what came to the subscriptions in *rows*, and what went, as deliveries."""
+        subscriptions, messages, changes = self._valid.in_order(came, went)
+        return Deliveries(self._ids.column(rows[subscriptions]), messages, changes, reason)
 
     def _find_row(self, id: Id) -> int:
         row = self._ids.row(id)

@@ -24,28 +24,39 @@ from nearcast.errors import ColumnError
 from nearcast.geometry import Box, Circle, Place, Planar, Point, Region, Space, as_place, as_region
 from nearcast.geometry.crs import require_wgs84
 
-__all__ = ["places", "regions"]
+__all__ = ["CIRCLE", "given_regions", "places", "regions"]
 
-_CIRCLE = ("lon", "lat", "radius_m")
+CIRCLE = ("lon", "lat", "radius_m")
 # The columns besides lon and lat that say where a message is.
 _OTHER_PLACES = ("geometry", "radius_m", "bbox", *BOX)
 _WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
 _EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
 
 
-def regions(source: Source, space: Space) -> Placement:
-    """Return the region of each subscription; a geometry takes precedence over a circle, a circle over a box."""
+def regions(source: Source, space: Space, circles: NDArray[np.float64] | None = None) -> Placement:
+    """Return the region of each subscription; a geometry takes precedence over a circle, a circle over a box.
+
+    *circles* are those of the table, where the caller has read them.
+    """
     layout = _Layout(source, space, np.tile(_EVERYWHERE, (source.size, 1)))
     boxes = _boxes(source)
     if boxes is not None:
         layout.put_boxes(_any_given(boxes), boxes)
-    circles = source.numbers(_CIRCLE)
+    if circles is None:
+        circles = source.numbers(CIRCLE)
     if circles is not None:
         layout.put_circles(_any_given(circles), circles)
     geometry = _geometry(source, space)
     for row in np.flatnonzero(geometry.is_valid()):
         layout.put(row, source.at("place", row, as_region, geometry[row].as_py(), space))
     return layout.placed()
+
+
+def given_regions(source: Source, space: Space) -> NDArray[np.bool_]:
+    """Mark the rows that have a geometry, or a box."""
+    given = np.array(_geometry(source, space).is_valid())
+    boxes = _boxes(source)
+    return given if boxes is None else given | _any_given(boxes)
 
 
 def places(source: Source, space: Space) -> Placement:
@@ -61,7 +72,7 @@ def places(source: Source, space: Space) -> Placement:
         rows = _any_given(boxes) & np.isnan(xy).all(axis=1)
         layout.put_boxes(rows, boxes)
         rest &= ~rows
-    circles = source.numbers(_CIRCLE) if "radius_m" in source else None
+    circles = source.numbers(CIRCLE) if "radius_m" in source else None
     if circles is not None:
         rows = ~np.isnan(circles[:, 2])
         layout.put_circles(rows, circles)

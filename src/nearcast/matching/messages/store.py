@@ -146,7 +146,7 @@ class MessageStore(Holder[MessageRows]):
 
         yield look
         if met:
-            self._remove_expired(np.unique(self.rows.owners[np.concatenate(met)]))
+            self.remove_expired(np.unique(self.rows.owners[np.concatenate(met)]))
 
     def stats(self) -> dict[str, Any]:
         """Return plain figures: what is stored, how, and in how many bytes."""
@@ -189,7 +189,7 @@ class MessageStore(Holder[MessageRows]):
     def expire(self, now: int) -> NDArray[np.int32]:
         """Remove every message that has expired by *now*; return their rows, ascending."""
         expired = self.rows.present & (self.rows.expires_at <= _checked_time(now))
-        return self._remove_expired(np.flatnonzero(expired))
+        return self.remove_expired(np.flatnonzero(expired))
 
     def sweep(self, now: int, limit: int) -> NDArray[np.int32]:
         """Look at the next *limit* message rows and remove those expired by *now*; return the removed rows, ascending.
@@ -207,9 +207,10 @@ class MessageStore(Holder[MessageRows]):
         seen = (self._swept + np.arange(looked)) % size
         self._swept = (self._swept + looked) % size
         expired = self.rows.present[seen] & (self.rows.expires_at[seen] <= instant)
-        return self._remove_expired(np.sort(seen[expired]))
+        return self.remove_expired(np.sort(seen[expired]))
 
-    def _remove_expired(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+    def remove_expired(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+        """Remove messages that are present and have expired; return their rows."""
         self._expired += len(rows)
         self._remove(rows)
         return rows.astype(np.int32)
