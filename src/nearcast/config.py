@@ -478,3 +478,17 @@ TAXI_STEP_S: Final = 60  # seconds between two positions of a taxi
 TAXI_MAX_KMH: Final = (
     150.0  # a jump of the receiver that would take a higher speed is spread over several steps
 )
+MOVING_CALL: Final = 1_000  # moves in one call
+MOVING_SECONDS: Final = 300.0  # an index replays as many steps as it can in this time, and at least one
+MOVING_SETTLED: Final = 20  # the step after which memory should not grow any more
+MOVING_PART_STEPS: Final = (
+    5  # steps by which the side of the subscriptions, and what does not move, are measured
+)
+# Steps after which a few moves and messages are compared with naive answers; by the last, most messages are new.
+MOVING_CHECKED_STEPS: Final = (1, 2, 12)
+MOVING_CHECKED: Final = 50  # moves and messages of such a step
+MOVING_FIGURE_SUBSCRIPTIONS: Final = 50_000  # in the figures of the paper, which has a million
+MOVING_FIGURE_MESSAGES: Final = 50_000
+MOVING_FIGURE_STEPS: Final = 4
+MOVING_FIGURE_SECONDS: Final = 20.0
+MOVING_ENGINE_BATCH: Final = 10_000  # messages that an engine publishes at a time before subscriptions move

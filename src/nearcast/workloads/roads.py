@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,11 +52,19 @@ class RoadNetwork:
     lengths: NDArray[np.float64]  # of the roads
     classes: NDArray[np.int8]
     arcs: Arcs
+    seed: int = 0
 
     @property
     def limits(self) -> NDArray[np.float64]:
         """The speed limit of each road, in widths of the map per step."""
         return np.array(config.MOVING_ROAD_SPEEDS)[self.classes]
+
+    @cached_property
+    def ways(self) -> NDArray[np.int32]:
+        """The trees of fastest paths to ``MOVING_DESTINATIONS`` random nodes, or to all nodes if there are fewer."""
+        rng, size = np.random.default_rng([self.seed, 2]), len(self.nodes)
+        targets = rng.choice(size, min(config.MOVING_DESTINATIONS, size), replace=False)
+        return self.trees(targets, self.lengths / self.limits)
 
     def trees(self, targets: NDArray[np.int64], costs: NDArray[np.float64]) -> NDArray[np.int32]:
         """Return for each target and each node the arc with which the cheapest path to the target begins.
@@ -142,7 +151,7 @@ def network(name: str, nodes: NDArray[np.float64], ends: NDArray[np.int64], seed
         (order % count).astype(np.int32),
     )
     lengths = np.hypot(*(nodes[ends[:, 0]] - nodes[ends[:, 1]]).T)
-    made = RoadNetwork(name, nodes, lengths, np.zeros(count, np.int8), arcs)
+    made = RoadNetwork(name, nodes, lengths, np.zeros(count, np.int8), arcs, seed)
     if (made.trees(np.zeros(1, np.int64), lengths)[0, 1:] < 0).any():
         raise InputError(f"the roads {name!r} are not connected; every node must be reached from every other")
     rng = np.random.default_rng([seed, 1])

@@ -94,7 +94,7 @@ def taxis(data: Path, subscribers: int = config.TAXI_SUBSCRIBERS, seed: int = 0)
             track[:, axis] = np.interp(minutes, time[own], values[own]) / width
     farthest = config.TAXI_MAX_KMH / 3.6 * config.TAXI_STEP_S
     _limit(tracks, farthest / width)
-    rng = np.random.default_rng([seed, 4])
+    rng = np.random.default_rng([seed, 10])
     return Taxis(
         tracks,
         rng.integers(len(tracks), size=subscribers),

@@ -76,21 +76,13 @@ class Trips:
     def __init__(self, roads: RoadNetwork, count: int, seed: int = 0, speed: float = 1.0) -> None:
         self.roads, self.speed = roads, speed
         self._seed = seed
-        rng = np.random.default_rng([seed, 2])
-        size = len(roads.nodes)
-        targets = rng.choice(size, min(config.MOVING_DESTINATIONS, size), replace=False)
-        self._map = _Map(
-            roads.nodes,
-            roads.arcs,
-            roads.lengths,
-            roads.limits * speed,
-            roads.trees(targets, roads.lengths / roads.limits),
-        )
+        self._map = _Map(roads.nodes, roads.arcs, roads.lengths, roads.limits * speed, roads.ways)
+        rng = np.random.default_rng([seed, 4])
         top = rng.choice(config.MOVING_VEHICLE_SPEEDS, count) * speed
         self.vehicles = Vehicles(
             np.empty(count, np.int32), np.zeros(count), np.zeros(count, np.int32), top.astype(np.float64)
         )
-        _depart(rng, self._map, self.vehicles, rng.integers(size, size=count))
+        _depart(rng, self._map, self.vehicles, rng.integers(len(roads.nodes), size=count))
         everyone = np.arange(count)
         _advance(rng, self._map, self.vehicles, everyone, rng.uniform(0, config.MOVING_UNDER_WAY, count))
         self._first = self.vehicles.copy()
