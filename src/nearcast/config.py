@@ -484,7 +484,7 @@ MOVING_SETTLED: Final = 20  # the step after which memory should not grow any mo
 MOVING_PART_STEPS: Final = (
     5  # steps by which the side of the subscriptions, and what does not move, are measured
 )
-# Steps after which a few moves and messages are compared with naive answers; by the last, most messages are new.
+# Steps in which a few moves and messages are compared with naive answers; by the last, most messages are new.
 MOVING_CHECKED_STEPS: Final = (1, 2, 12)
 MOVING_CHECKED: Final = 50  # moves and messages of such a step
 MOVING_FIGURE_SUBSCRIPTIONS: Final = 50_000  # in the figures of the paper, which has a million

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,8 +52,16 @@ class MovingCell(Cell):
 class MovingTrial:
     """One index that replays one workload; its best times over all turns count."""
 
-    def __init__(self, cell: MovingCell, workload: MovingWorkload, steps: int, seconds: float) -> None:
+    def __init__(
+        self,
+        cell: MovingCell,
+        workload: MovingWorkload,
+        steps: int,
+        seconds: float,
+        collect: Callable[[int], StepAnswers],
+    ) -> None:
         self.cell, self.workload = cell, workload
+        self._collect = collect  # makes what collects the answers of a step
         self.figures: dict[str, Any] = {}
         self._steps, self._seconds = steps, seconds
 
@@ -72,7 +80,7 @@ class MovingTrial:
         times: dict[str, list[tuple[float, int]]] = {"move": [], "publish": [], "match": []}
         settled = None
         for number, step in enumerate(work.steps(self._steps), 1):
-            answers, now = StepAnswers(), step.now
+            answers, now = self._collect(number), step.now
             for part in chunks(len(step.rows), moves):
                 rows, boxes = step.rows[part], step.boxes[part]
                 seconds, changes = timed(partial(live.move, rows, boxes, now))
@@ -186,21 +194,26 @@ def run(
         assert case.moving is not None, f"{setting} does not move"
         steps = setting.steps  # type: ignore[attr-defined]
         answers = MovingAnswers(case.moving, steps)
+        trials: dict[int, MovingTrial] = {}
         for number, cell in enumerate(experiment.cells):
-            if cell.setting != setting:
-                continue
-            assert isinstance(cell, MovingCell), f"{cell} does not move"
-            trial = MovingTrial(cell, case.moving, steps, seconds)
-            if (kind := f"{cell.index} {cell.parameters}") not in warm:
-                _warm_up(cell, setting, seed)  # type: ignore[arg-type]
-                warm.add(kind)
-            for turn in range(repeat):
-                share = (len(points) + turn / repeat) / len(experiment.cells)
-                tell(f"{cell.where}, turn {turn + 1} of {repeat}", share)
+            if cell.setting == setting:
+                assert isinstance(cell, MovingCell), f"{cell} does not move"
+                trials[number] = MovingTrial(cell, case.moving, steps, seconds, answers.of_step)
+                if (kind := f"{cell.index} {cell.parameters}") not in warm:
+                    _warm_up(cell, setting, seed)  # type: ignore[arg-type]
+                    warm.add(kind)
+        # In turns, so that other load on the machine does not favour one of them.
+        for turn in range(repeat):
+            for done, trial in enumerate(trials.values()):
+                share = (turn + done / len(trials)) / repeat * len(trials)
+                tell(f"{trial.cell.where}, turn {turn + 1}", (len(points) + share) / len(experiment.cells))
                 found = trial.turn()
                 if turn == 0:
-                    mismatches += answers.compared(cell.where, found)
-            points[number] = {**place(cell, seed, case.facts), **trial.figures}
+                    mismatches += answers.compared(trial.cell.where, found)
+        points |= {
+            number: {**place(trial.cell, seed, case.facts), **trial.figures}
+            for number, trial in trials.items()
+        }
     tell("done", 1.0)
     return body(experiment, "moving", points, mismatches, seed=seed, repeat=repeat)
 
@@ -210,7 +223,7 @@ def _warm_up(cell: MovingCell, setting: MovingSetting, seed: int) -> None:
     few = setting.first(config.BENCH_WARM_UP)
     made = few.make(seed).moving
     assert made is not None
-    MovingTrial(replace(cell, parts=True), made, few.steps, math.inf).turn()
+    MovingTrial(replace(cell, parts=True), made, few.steps, math.inf, lambda _: StepAnswers()).turn()
 
 
 def _not_kept(workload: MovingWorkload, number: int) -> MessageBatch:

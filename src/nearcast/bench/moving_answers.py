@@ -16,13 +16,16 @@ from nearcast.columns.clauses import keyword_offsets
 from nearcast.workloads.sampling import Ragged, take
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from numpy.typing import NDArray
 
     from nearcast.workloads.moving import MovingWorkload, Step
 
 __all__ = ["MovingAnswers", "Serials", "StepAnswers"]
 
-_Sets = list[list[int]]
+KINDS = ("matches", "came", "went")
+_Sets = dict[int, list[int]]  # the answers of some queries, by the number of the query
 
 
 class Serials:
@@ -47,27 +50,28 @@ class Serials:
 
 
 class StepAnswers:
-    """What one index answered in one step: how much, a sum over it, and the first answers in full."""
+    """What one index answered in one step: how much, a sum over it, and some answers in full."""
 
-    def __init__(self) -> None:
-        self.counts = dict.fromkeys(("matches", "came", "went"), 0)
-        self._sums = dict.fromkeys(self.counts, 0)
-        self.first: dict[str, _Sets] = {kind: [] for kind in self.counts}
-        self._asked = dict.fromkeys(self.counts, 0)
+    def __init__(self, chosen: Mapping[str, Iterable[int]] | None = None) -> None:
+        self.counts = dict.fromkeys(KINDS, 0)
+        self.some: dict[str, _Sets] = {kind: {} for kind in KINDS}
+        self._chosen = {kind: sorted((chosen or {}).get(kind, ())) for kind in KINDS}
+        self._sums, self._asked = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
 
     def add(self, kind: str, found: Matches) -> None:
         """Add the answers of one call; their order within a query does not matter."""
-        queries = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
-        mixed = (queries + self._asked[kind] + 1).astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+        asked, offsets = self._asked[kind], found.offsets
+        queries = np.repeat(np.arange(asked, asked + len(offsets) - 1), np.diff(offsets))
+        mixed = (queries + 1).astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
         mixed ^= (found.rows.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
         self._sums[kind] += int(np.sum(mixed * mixed, dtype=np.uint64))
         self.counts[kind] += len(found.rows)
-        self._asked[kind] += len(found.offsets) - 1
-        wanted = config.MOVING_CHECKED - len(self.first[kind])
-        for query in range(min(wanted, len(found.offsets) - 1)):
-            rows = found.rows[found.offsets[query] : found.offsets[query + 1]]
-            self.first[kind].append(sorted(rows.tolist()))
+        self._asked[kind] += len(offsets) - 1
+        for query in self._chosen[kind]:
+            if asked <= query < self._asked[kind]:
+                rows = found.rows[offsets[query - asked] : offsets[query - asked + 1]]
+                self.some[kind][query] = sorted(rows.tolist())
 
     def difference(self, other: StepAnswers) -> str | None:
         """Describe the first kind of answers that differs, if there is one."""
@@ -86,13 +90,17 @@ class MovingAnswers:
         self._naive = naive_answers(workload, [step for step in config.MOVING_CHECKED_STEPS if step <= steps])
         self._known: tuple[str, list[StepAnswers]] = "", []
 
+    def of_step(self, number: int) -> StepAnswers:
+        """Return an object that collects the answers of a step."""
+        return StepAnswers(self._naive.get(number))
+
     def compared(self, where: str, found: list[StepAnswers]) -> list[str]:
         """Return how the answers given at *where* differ from the known ones."""
         problems = []
         for number, expected in self._naive.items():
-            if number <= len(found) and found[number - 1].first != expected:
-                wrong = [kind for kind in expected if found[number - 1].first[kind] != expected[kind]]
-                problems.append(f"{where}: {' and '.join(wrong)} of step {number} differ from naive answers")
+            if number <= len(found) and (some := found[number - 1].some) != expected:
+                wrong = " and ".join(kind for kind in KINDS if some[kind] != expected[kind])
+                problems.append(f"{where}: {wrong} of step {number} differ from naive answers")
         other, known = self._known
         for number, (one, another) in enumerate(zip(found, known), 1):
             if difference := one.difference(another):
@@ -125,12 +133,12 @@ def _hits(rows: Ragged, words: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def naive_answers(workload: MovingWorkload, checked: list[int]) -> dict[int, dict[str, _Sets]]:
-    """Return the first answers of each checked step, found by testing everything."""
+    """Return some answers of each checked step, found by testing everything."""
     clauses = workload.subscriptions.clauses
     keywords, boxes = Ragged(keyword_offsets(clauses), clauses.keywords), clauses.boxes.copy()
     batches, found = [workload.messages], {}
     for number, step in enumerate(workload.steps(max(checked, default=0)), 1):
-        before = boxes[step.rows[: config.MOVING_CHECKED]]
+        before = boxes[step.rows]
         boxes[step.rows] = step.boxes
         if number in checked:
             came, went = _changes(step, _joined(batches), before, keywords)
@@ -142,26 +150,41 @@ def naive_answers(workload: MovingWorkload, checked: list[int]) -> dict[int, dic
 def _changes(
     step: Step, known: _Messages, before: NDArray[np.float64], keywords: Ragged
 ) -> tuple[_Sets, _Sets]:
-    """Return what came to the first subscriptions that move in a step, and what went."""
-    came, went = [], []
-    for row, old, new in zip(step.rows, before, step.boxes):
-        words = keywords.words[keywords.offsets[row] : keywords.offsets[row + 1]]
-        old_set, new_set = (known.wanted(box, words, step.now) for box in (old, new))
-        came.append(sorted(new_set - old_set))
-        went.append(sorted(old_set - new_set))
+    """Return what came to some subscriptions that move in a step, and what went."""
+    came, went = {}, {}
+    asking = take(keywords, step.rows)
+    # Few and frequent words have many answers.
+    frequency = np.log(np.bincount(known.words.words, minlength=int(keywords.words.max()) + 1) + 0.5)
+    for query in _chosen(asking, frequency - frequency.max() - 1):
+        words = asking.words[asking.offsets[query] : asking.offsets[query + 1]]
+        old, new = (known.wanted(boxes[query], words, step.now) for boxes in (before, step.boxes))
+        came[query], went[query] = sorted(new - old), sorted(old - new)
     return came, went
 
 
 def _matches(step: Step, boxes: NDArray[np.float64], keywords: Ragged) -> _Sets:
-    """Return the subscriptions that want the first messages of a step."""
-    probes, found = step.messages.probes, []
-    for row in range(min(config.MOVING_CHECKED, len(step.messages))):
-        place = probes.boxes[row, :2]
-        words = probes.keywords[probes.keyword_offsets[row] : probes.keyword_offsets[row + 1]]
+    """Return the subscriptions that want some messages of a step."""
+    probes, found = step.messages.probes, {}
+    asking = Ragged(probes.keyword_offsets, probes.keywords)
+    wanted = np.bincount(keywords.words, minlength=int(asking.words.max(initial=0)) + 1)
+    for query in _chosen(asking, wanted.astype(np.float64)):
+        place, words = (
+            probes.boxes[query, :2],
+            asking.words[asking.offsets[query] : asking.offsets[query + 1]],
+        )
         near = np.flatnonzero(((boxes[:, :2] <= place) & (place <= boxes[:, 2:])).all(axis=1))
         own = take(keywords, near)
-        found.append(near[_hits(own, words) == np.diff(own.offsets)].tolist())
+        found[query] = near[_hits(own, words) == np.diff(own.offsets)].tolist()
     return found
+
+
+def _chosen(asking: Ragged, weights: NDArray[np.float64]) -> list[int]:
+    """Return queries to check: the first ones, and as many whose words weigh most, which are likely to have answers."""
+    count, half = len(asking.offsets) - 1, config.MOVING_CHECKED // 2
+    owners = np.repeat(np.arange(count), np.diff(asking.offsets))
+    totals = np.bincount(owners, weights[asking.words], minlength=count)
+    heaviest = np.argsort(-totals, kind="stable")[:half]
+    return np.union1d(np.arange(min(half, count)), heaviest).tolist()  # type: ignore[no-any-return]
 
 
 def _joined(batches: list[MessageBatch]) -> _Messages:
