@@ -104,6 +104,7 @@ STORE_SAMPLE: Final = 4_096  # messages by which a structure for many of them is
 STORE_EXPIRED_NOTED: Final = 1_024  # the most expired messages that one step of a search notes for removal
 PACKED_MESSAGES_CELL: Final = 2_048  # messages of a cell when the cells are chosen,
 PACKED_MESSAGES_CELLS: Final = 32  # and the most columns and rows of cells
+PACKED_MESSAGES_PATIENCE: Final = 64  # changes for each 64 messages, before they are laid out anew
 PACKED_MESSAGES_SAMPLE: Final = 65_536  # messages by which cells are chosen,
 PACKED_MESSAGES_QUICK_SAMPLE: Final = 4_096  # the same for a successor, which somebody waits for
 PACKED_MESSAGES_GROWTH: Final = (
@@ -117,7 +118,7 @@ SWEEP_ROWS: Final = 4
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
 PACKED_FILL: Final = 27  # postings in a block when a super-block that has changed is laid out anew
-PACKED_WEAR: Final = 0.125  # that is done after changes to this share of its postings
+PACKED_PATIENCE: Final = 8  # that is done after so many changes for each 64 of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 # Prices of the cost model:
 PACKED_LIST_NS: Final = 25.0  # a list,

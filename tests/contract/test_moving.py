@@ -204,6 +204,31 @@ def test_many_small_moves(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_was_saved_goes_on(name, tmp_path):
+    rng = np.random.default_rng(3)
+    n, m = 40, 3_000
+    low = rng.random((n, 2))
+    table = SubscriptionTable.from_arrays(np.hstack([low, low + 0.2]), np.arange(n + 1), np.arange(n) % 3)
+    batch = MessageBatch.from_arrays(
+        rng.random((m, 2)), np.arange(m + 1), np.arange(m) % 3, expires_at=np.full(m, 9)
+    )
+    live = MovingIndex(name, table)
+    live.publish(batch, 0)
+    opened = MovingIndex.open(live.save(tmp_path / "live"), verify=True)
+    assert opened.name == name
+    assert opened.check() == []
+    boxes = np.hstack([low, low + 0.2]) + 0.05
+    for one in (live, opened):
+        one.publish(batch.take(np.arange(100)), 1)
+    changes = [one.move(np.arange(n), boxes, 2) for one in (live, opened)]
+    for mine, theirs in zip(*changes):
+        assert [set(rows) for rows in mine] == [set(rows) for rows in theirs]
+        assert len(mine.rows) > 0
+    with pytest.raises(UnknownError):
+        opened.move([n], [[0, 0, 1, 1]])
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_mistakes_are_refused(name):
     live = MovingIndex(name, SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]))
     with pytest.raises(UnknownError):

@@ -24,7 +24,14 @@ from nearcast.matching.messages.packed_search import PackedMessages, add_word, s
 from nearcast.matching.structure import MessageStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
 from nearcast.matching.structures.packed_list.build import filled, pack_all
-from nearcast.matching.structures.packed_list.layout import BLOCK_BITS, POSTINGS, Lists, grown, used
+from nearcast.matching.structures.packed_list.layout import (
+    BLOCK_BITS,
+    PATIENCE,
+    POSTINGS,
+    Lists,
+    grown,
+    used,
+)
 from nearcast.matching.structures.packed_list.pack import clear, copy_box, enlarge, within
 
 __all__ = ["MessagePacked"]
@@ -51,6 +58,7 @@ class MessagePacked(MessageStructure):
         targets, signatures = self._described(rows)
         boxes, homes, count = self.store.stored.boxes, self._homes.values, len(self._list_boxes)
         self._lists = filled(boxes, rows, targets, signatures, homes, count)
+        self._lists.state[PATIENCE] = config.PACKED_MESSAGES_PATIENCE
         tell("packing lists", 0.5)
         pack_all(self._lists, homes)
         _enclose(self._lists, np.arange(count), self._list_boxes, self._column_boxes)
@@ -75,6 +83,7 @@ class MessagePacked(MessageStructure):
         self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(self.store.rows)
         none = np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 2), np.int32)
         self._lists = filled(boxes, *none, self._homes.values, cells * cells)
+        self._lists.state[PATIENCE] = config.PACKED_MESSAGES_PATIENCE
         _enclose(self._lists, np.arange(cells * cells), self._list_boxes, self._column_boxes)
 
     def _described(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

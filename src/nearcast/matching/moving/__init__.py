@@ -11,6 +11,7 @@ Support Location-Aware Publish/Subscribe", 2015): what it did not reach before, 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,18 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
+from nearcast.columns.parts import nested, part_of
 from nearcast.errors import ColumnError, UnknownError, shown
+from nearcast.matching.index import Index
+from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.moving.pair import Changes, Pair
 from nearcast.registry import Registry
+from nearcast.storage.directory import read, restoring, write
 
 __all__ = ["MOVING", "Changes", "MovingIndex"]
+
+_KIND = "moving"  # the kind of its directories
 
 MOVING: Registry[Any] = Registry(
     {
@@ -128,6 +136,34 @@ class MovingIndex:
                 f"not {shown(table)}"
             )
         return self._pair.update(picks, table, now)
+
+    # --- At rest ---------------------------------------------------------------------------------------------------
+
+    def save(self, directory: str | Path) -> Path:
+        """Write everything to a new directory of flat arrays; return its path."""
+        index, store = self._pair.index, self._pair.store
+        document = {
+            "moving": self.name,
+            "structures": [index.name, store.name],
+            "coding": index.coding.document(),
+        }
+        arrays = nested(coding=index.coding.arrays(), index=index.arrays(), store=store.arrays())
+        return write(directory, _KIND, arrays, document)
+
+    @classmethod
+    def open(cls, directory: str | Path, *, verify: bool = False) -> MovingIndex:
+        """Open a directory that :meth:`save` wrote; later changes are in memory only."""
+        from nearcast.matching import INDEXES, STORES
+
+        document, arrays = read(directory, _KIND, verify=verify)
+        with restoring(directory):
+            coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
+            first, second = document["structures"]
+            index = Index.restored(INDEXES[first], coding, part_of(arrays, "index"))
+            store = MessageStore.restored(STORES[second], coding, part_of(arrays, "store"))
+            live = cls(document["moving"], SubscriptionTable.empty(coding))
+            live._pair.adopt(index, store)
+        return live
 
     # --- Figures ---------------------------------------------------------------------------------------------------
 

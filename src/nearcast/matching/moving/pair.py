@@ -37,6 +37,10 @@ class Pair:
     def __init__(self, index: Index, store: MessageStore) -> None:
         self.index, self.store = index, store
 
+    def adopt(self, index: Index, store: MessageStore) -> None:
+        """Go on with an index and a store that were saved."""
+        self.index, self.store = index, store
+
     def publish(self, batch: MessageBatch, now: int | None) -> tuple[Matches, NDArray[np.int32]]:
         """Return the subscription rows that each message matches, and its row among the kept ones; -1 if it is not."""
         found = self.index.match(batch)
