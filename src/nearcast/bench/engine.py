@@ -112,7 +112,8 @@ def _latency(call: Callable[[Any], Any], arguments: Iterable[Any], repeat: int) 
 
 def word_lists(offsets: NDArray[np.int64], codes: NDArray[np.int32]) -> pa.Array:
     """Return rows of words, made from their codes."""
-    words = pa.array(np.char.add("w", codes.astype(str)))
+    distinct, which = np.unique(codes, return_inverse=True)
+    words = pa.array([f"w{code}" for code in distinct.tolist()], pa.string()).take(pa.array(which))
     return pa.LargeListArray.from_arrays(pa.array(offsets), words)
 
 
