@@ -469,3 +469,46 @@ COVERING_TESTS: Final = (0, 3)  # tests of a full subscription
 COVERING_SECONDS: Final = 5.0  # a trial that takes longer is not repeated
 COVERING_SCANNED: Final = 20  # newcomers for which all subscriptions are scanned
 COVERING_SINGLE: Final = 200  # calls with one subscription each
+
+# --- Benchmarks: subscriptions that move (AP-Tree, section 5.2.1 and Table 3) ---------------------------------------
+MOVING_SUBSCRIPTIONS: Final = 1_000_000
+MOVING_MESSAGES: Final = 1_000_000  # valid at the beginning
+MOVING_LIFE_STEPS: Final = 10  # the mean life of a message; so a tenth of the messages arrive in each step
+MOVING_STEPS: Final = 100
+MOVING_STEP_S: Final = 30  # seconds of a step
+MOVING_MOBILITY: Final = 0.1  # share of the subscriptions that move in a step
+MOVING_AREA: Final = 0.0001  # of a region, as a share of the data space
+# Roads and vehicles are classed by us. Speeds are widths of the map per step. The fastest is 1/50 of width and height
+# together: what papers call medium speed in Brinkhoff's generator.
+MOVING_ROAD_SPEEDS: Final = (0.01, 0.02, 0.04)  # limits on side roads, main roads and fast roads
+MOVING_ROAD_PATHS: Final = (40, 6)  # main roads, and fast roads: paths between so many random pairs of nodes
+MOVING_VEHICLE_SPEEDS: Final = (
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+)  # top speeds of vehicles; the classes are equally frequent
+MOVING_DESTINATIONS: Final = 256  # nodes that trips end at; each has a tree of shortest paths
+MOVING_UNDER_WAY: Final = 20  # the most steps that a vehicle has travelled when a workload begins
+# Invented maps: nodes on a side of the grid; about as many in all as Oldenburg and San Joaquin have.
+MOVING_GRIDS: Final = {"town": 78, "county": 135}
+MOVING_GRID_JITTER: Final = 0.35  # the most that a node is moved, in widths of a cell
+TAXI_SUBSCRIBERS: Final = 10_000
+TAXI_STEP_S: Final = 60  # seconds between two positions of a taxi
+TAXI_MAX_KMH: Final = (
+    150.0  # a jump of the receiver that would take a higher speed is spread over several steps
+)
+MOVING_CALL: Final = 1_000  # moves in one call
+MOVING_SECONDS: Final = 300.0  # an index replays as many steps as it can in this time, and at least one
+MOVING_SETTLED: Final = 20  # the step after which memory should not grow any more
+MOVING_PART_STEPS: Final = (
+    5  # steps by which the side of the subscriptions, and what does not move, are measured
+)
+# Steps in which a few moves and messages are compared with naive answers; by the last, most messages are new.
+MOVING_CHECKED_STEPS: Final = (1, 2, 12)
+MOVING_CHECKED: Final = 50  # moves and messages of such a step
+MOVING_FIGURE_SUBSCRIPTIONS: Final = 50_000  # in the figures of the paper, which has a million
+MOVING_FIGURE_MESSAGES: Final = 50_000
+MOVING_FIGURE_STEPS: Final = 4
+MOVING_FIGURE_SECONDS: Final = 20.0
+MOVING_ENGINE_BATCH: Final = 10_000  # messages that an engine publishes at a time before subscriptions move

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast import config
+from nearcast.bench.moving_command import moving
 from nearcast.bench.options import (
     Check,
     CommandCount,
@@ -380,6 +381,9 @@ def covering(
         f"{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
     )
     run_table("covering", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+
+
+app.command()(moving)
 
 
 def _index_names(given: str) -> list[str]:

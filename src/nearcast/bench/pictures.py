@@ -23,6 +23,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         "attributes": _attributes,
         "topk": _topk,
         "covering": _covering,
+        "moving": _moving,
         "spark": _spark,
     }
     pictures[report["benchmark"]](report, path)
@@ -144,4 +145,24 @@ def _covering(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a command, or a query for a cover (logarithmic)",
         line=None,
         highlight=lambda name: "scan" not in name,
+    )
+
+
+def _moving(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the microseconds of a move and of a message, for each index."""
+    rows = [
+        (f"{result['name']}, {what}", result[f"{name}_median_microseconds"])
+        for result in report["results"]
+        if result["side"] == "moving"
+        for what, name in (("move", "msp"), ("message", "imm"))
+    ]
+    draw_bars(
+        path,
+        names=[name for name, _ in rows],
+        values=[value for _, value in rows],
+        title=f"{report['sizes']['subscriptions']:,} moving subscriptions, "
+        f"{report['sizes']['messages']:,} valid messages",
+        axis="µs a move, and a message (logarithmic)",
+        line=None,
+        highlight=lambda name: name.startswith("auto"),
     )
