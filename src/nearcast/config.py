@@ -228,6 +228,16 @@ RT_REPRESENTATIVES: Final = 2  # the most keywords that represent a clause in th
 RT_FILTER_START: Final = 2  # a filter begins with 2 to this power slots
 RT_FILTER_ROOM: Final = 65_536  # the fewest slots that the pool of filters grows by while the tree is packed
 
+# --- Rivals for moving subscriptions: SS-Index, KK-Index, IQ+-Tree, RQ+-Tree ----------------------------------------
+GRID_FILE_SIDE: Final = 40  # columns and rows of a grid file (section 5.2.1 of the AP-Tree paper),
+GRID_FILE_MOST: Final = 1_024  # and the most that can be chosen
+GRID_FILE_SPREAD: Final = 256  # what touches more cells is listed once, for all cells
+# Lists are laid out anew when there are this many times as many as postings, and as many as a few postings more.
+LISTS_WASTE: Final = 4
+LISTS_FEW: Final = 1_024
+LOOKED_UP: Final = 64  # words that a search looks up side by side
+QUADTREE_MESSAGES_CELL: Final = 64  # messages of a cell, or of a word in a cell, before the cell is divided
+
 # --- Rival store: BEQ-Tree, all measured ----------------------------------------------------------------------------
 BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
 BEQ_DEPTH: Final = 24  # a leaf at this depth is not split: its messages are all in one place
