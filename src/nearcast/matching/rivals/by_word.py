@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast import config
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.kernels import kernel
 from nearcast.matching.rivals.directory import Directories, key_of
@@ -48,8 +47,8 @@ class WordLists:
 
     @property
     def wasteful(self) -> bool:
-        """Whether most lists are empty: the directory does not forget pairs that nothing has any more."""
-        return self.directory.used > config.LISTS_WASTE * (self.lists.postings + config.LISTS_FEW)
+        """Whether many lists are empty: the directory does not forget pairs that nothing has any more."""
+        return self.lists.outlived(self.directory.used)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""

@@ -109,14 +109,17 @@ class Directories:
         return found
 
     def _grow(self) -> None:
-        """Make room for half as many lists again, and slots for them."""
+        """Make room for half as many lists again, or as many as the slots are good for; those that are full double."""
         old = self.arrays
-        room = max(16, self.used + self.used // 2)
         slots = len(old.slots)
-        while slots * config.HASH_LOAD < room:
+        while slots * config.HASH_LOAD <= self.used:
             slots *= 2
+        room = min(max(16, self.used + self.used // 2), int(slots * config.HASH_LOAD))
         keys, after = np.empty(room, np.int64), np.empty(room, np.int32)
         keys[: self.used], after[: self.used] = self.keys, old.after[: self.used]
+        if slots == len(old.slots):
+            self.arrays = old._replace(keys=keys, after=after)
+            return
         self.arrays = Directory(np.zeros(slots, np.int64), np.zeros(slots, np.int32), keys, after, old.groups)
         _rehash(self.arrays, self.used)
 
@@ -207,5 +210,6 @@ def _lists_of(
 def _rehash(directory: Directory, used: int) -> None:
     slots, slot_lists, keys, _, _ = directory
     for i in range(used):
+        expect(slots, slot_lists, keys[min(i + _AHEAD, used - 1)])
         at = _slot(slots, keys[i])
         slots[at], slot_lists[at] = keys[i], i

@@ -130,7 +130,7 @@ class _GridLists(ClauseStructure):
         raise NotImplementedError
 
     def outgrown(self, more: int) -> bool:
-        """Tell whether there are many times the clauses that the grid was laid out for, or most lists are empty."""
+        """Tell whether there are many times the clauses that the grid was laid out for, or many lists are empty."""
         return self.store.living > config.GRID_GROWTH * max(self._laid_for, 1) or self._lists.wasteful
 
     def successor(self) -> _GridLists:

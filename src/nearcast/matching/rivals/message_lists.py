@@ -38,7 +38,7 @@ class MessageLists(MessageStructure):
         self._lists.lists.remove_all(rows)
 
     def outgrown(self, more: int) -> bool:
-        """Tell whether there are many times the messages that the cells were made for, or most lists are empty."""
+        """Tell whether there are many times the messages that the cells were made for, or many lists are empty."""
         return self.store.living > config.GRID_GROWTH * max(self._laid_for, 1) or self._lists.wasteful
 
     def _sample(self) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ from nearcast.matching.structures.grid import Grid, grid_over, level_start
 
 __all__ = ["IQMessages", "RQMessages"]
 
-_CELL = config.QUADTREE_MESSAGES_CELL
+_READ = config.QUADTREE_MESSAGES_READ
 _FINEST = config.GRID_LEVELS - 1
 _STACK = 3 * config.GRID_LEVELS + 4  # cells that wait while a search goes down
 
@@ -47,6 +47,7 @@ class _QuadtreeMessages(MessageLists):
     """Lists by quadtree cell and word, on all levels."""
 
     words_first: ClassVar[bool]
+    full: ClassVar[int]  # messages of a list that decides whether its cell is divided: more do
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
         """Lay the root over all messages, and list them."""
@@ -97,7 +98,7 @@ class _QuadtreeMessages(MessageLists):
 
     def _divide(self, lists: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Divide those of the given lists that are full; return the postings that go down, as messages and keys."""
-        full = np.unique(lists[self._lists.lists.pool.sizes[lists] > _CELL])
+        full = np.unique(lists[self._lists.lists.pool.sizes[lists] > self.full])
         self._divided.values[full] = True
         rows, counts = self._lists.lists.members(full)
         keys = np.repeat(self._lists.directory.keys[full], counts)
@@ -169,6 +170,7 @@ class IQMessages(_QuadtreeMessages):
 
     name: ClassVar[str] = "iq-tree"
     words_first: ClassVar[bool] = False
+    full: ClassVar[int] = config.IQ_MESSAGES_CELL
 
 
 class RQMessages(_QuadtreeMessages):
@@ -176,6 +178,7 @@ class RQMessages(_QuadtreeMessages):
 
     name: ClassVar[str] = "rq-tree"
     words_first: ClassVar[bool] = True
+    full: ClassVar[int] = config.RQ_MESSAGES_CELL
 
 
 _WORD = 0xFFFFFFFF  # the part of a key that is the word; without it, a key is that of NO_WORD
@@ -275,7 +278,7 @@ def _search_moved(
             if words_first and end - first > 1:
                 first, end = k, k + 1
             level, row, column = place_of(cell)
-            if sizes[found] > _CELL and level < _FINEST:
+            if sizes[found] > _READ and level < _FINEST:
                 shift = _FINEST - level
                 left, right = column << shift, (column + 1 << shift) - 1
                 low, high = row << shift, (row + 1 << shift) - 1

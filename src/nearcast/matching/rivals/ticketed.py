@@ -25,7 +25,7 @@ __all__ = ["TicketedLists"]
 
 _NONE = -1
 _LIST, _POSITION, _NEXT = 0, 1, 2  # columns of the tickets
-_FREE, _USED = 0, 1  # entries of the state
+_FREE, _USED, _FILLED = 0, 1, 2  # entries of the state
 _AHEAD = config.UPDATE_AHEAD
 _ROW = 64  # tickets of a row whose memory is asked for at a time
 
@@ -38,7 +38,9 @@ class Tickets(NamedTuple):
         np.int32
     ]  # [tickets, 3]: the list, the position there, the next ticket of the row (or free one)
     of_postings: NDArray[np.int32]  # the ticket of each posting
-    state: NDArray[np.int64]  # the first free ticket, or -1; how many tickets there are
+    state: NDArray[
+        np.int64
+    ]  # the first free ticket, or -1; how many tickets there are; how many lists have postings
 
 
 class TicketedLists(PostingLists):
@@ -48,12 +50,13 @@ class TicketedLists(PostingLists):
         self._firsts = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._tickets = GrowableArray(np.empty((0, 3), np.int32), borrowed=False)
         self._of_postings = np.empty(0, np.int32)
-        self._state = np.array([_NONE, 0])
+        self._state = np.array([_NONE, 0, 0])
         super().__init__(lists)
 
     def lay(self, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int32]) -> None:
-        """Post rows to lists that are all empty; each list has just the room that it needs."""
-        self._lay_out(np.bincount(targets))
+        """Post rows to lists that are all empty; long ones get some room to spare."""
+        sizes = np.bincount(targets)
+        self._lay_out(sizes + sizes // config.LISTS_SPARE)
         self.post(boxes, rows, targets)
 
     def post(self, boxes: NDArray[np.float64], rows: NDArray[np.int64], targets: NDArray[np.int32]) -> None:
@@ -104,9 +107,15 @@ class TicketedLists(PostingLists):
         lists._of_postings, lists._state = arrays[prefix + "of_postings"], arrays[prefix + "state"]
         return lists
 
+    def outlived(self, lists: int) -> bool:
+        """Tell whether many of so many lists are empty, so that it is time to lay all out anew."""
+        return lists > config.LISTS_WASTE * int(self._state[_FILLED]) + config.LISTS_FEW
+
     def check(self) -> list[str]:
         """Return what is wrong with rooms and tickets."""
         found = super().check()
+        if np.count_nonzero(self.pool.sizes) != self._state[_FILLED]:
+            found.append("another number of lists has postings than is counted")
         if not found and _sound(self.pool, self._where) != self.postings:
             found.append("a posting is not where its ticket says")
         return found
@@ -191,6 +200,7 @@ def _post(
         tickets[ticket, _NEXT] = firsts[row]
         firsts[row] = ticket
         sizes[target] = size + 1
+        state[_FILLED] += size == 0
     return rows.size
 
 
@@ -235,6 +245,7 @@ def _remove(pool: Pool, slabs: NDArray[np.int64], end: int, where: Tickets, rows
                 tickets[own[i], _NEXT] = state[_FREE]
                 state[_FREE] = own[i]
                 if last == 0:
+                    state[_FILLED] -= 1
                     release(slabs, posting_rows, starts[target], rooms[target], 0)
                     rooms[target] = 0
                 elif is_short(last, rooms[target]):
