@@ -115,8 +115,8 @@ class _GridMessages(MessageLists):
         self._spread += sign * _spread_out(self._grid, self.store.stored.boxes, rows)
         if self.words_first:
             _, words = self._words(rows)
-            counts = self._lists.directory.arrays.groups[:, EXTRA]
-            np.add.at(counts, self._numbered(words.astype(np.int64) + 1), sign)
+            numbers = self._numbered(words.astype(np.int64) + 1)
+            _count_words(self._lists.directory.arrays.groups, numbers, sign)
 
     # --- Figures, files, damage ------------------------------------------------------------------------------------
 
@@ -203,6 +203,13 @@ class Searched(NamedTuple):
 def key_of_word(word: Any) -> Any:
     """Return the key of a word, NO_WORD among them."""
     return word + 2
+
+
+@kernel
+def _count_words(groups: NDArray[np.int32], numbers: NDArray[np.int32], sign: int) -> None:
+    """Count messages of words that come or go; NumPy takes ten times as long to add to a column."""
+    for number in numbers:
+        groups[number, EXTRA] += sign
 
 
 @kernel
