@@ -243,6 +243,19 @@ RT_REPRESENTATIVES: Final = 2  # the most keywords that represent a clause in th
 RT_FILTER_START: Final = 2  # a filter begins with 2 to this power slots
 RT_FILTER_ROOM: Final = 65_536  # the fewest slots that the pool of filters grows by while the tree is packed
 
+# --- Rivals for moving subscriptions: SS-Index, KK-Index, IQ+-Tree, RQ+-Tree ----------------------------------------
+GRID_FILE_SIDE: Final = 40  # columns and rows of a grid file (section 5.2.1 of the AP-Tree paper),
+GRID_FILE_MOST: Final = 1_024  # and the most that can be chosen
+GRID_FILE_SPREAD: Final = 256  # what touches more cells is listed once, for all cells
+# Lists are laid out anew when there are this many times as many as have postings, and a few more.
+LISTS_WASTE: Final = 1.5
+LISTS_FEW: Final = 1_024
+LISTS_SPARE: Final = 8  # a list is laid out with room for 1/8 more
+LOOKED_UP: Final = 64  # words that a search looks up side by side
+IQ_MESSAGES_CELL: Final = 1_024  # messages of a quadtree cell before it is divided,
+RQ_MESSAGES_CELL: Final = 64  # the same for one word in the cell
+QUADTREE_MESSAGES_READ: Final = 64  # a list of so many messages is read even if the cell is divided
+
 # --- Rival store: BEQ-Tree, all measured ----------------------------------------------------------------------------
 BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
 BEQ_DEPTH: Final = 24  # a leaf at this depth is not split: its messages are all in one place

@@ -10,8 +10,12 @@ import strategies as ours
 from nearcast import MessageBatch, MovingIndex, Planar, SubscriptionTable, build_index
 from nearcast.errors import ColumnError, UnknownError
 from nearcast.matching import MOVING
+from profiles import is_rival, shortened
 
 NAMES = sorted(MOVING)
+# Rivals of which every run takes the long tests, too: they have the searches that the others share.
+SHORT = ("ss-index", "iq-plus-tree")
+SOME = shortened(NAMES, lambda name: name in SHORT or not is_rival(MOVING, name))
 
 
 class Model:
@@ -145,7 +149,7 @@ def test_everything_that_happens(name, data):
 REGIONS = st.one_of(ours.areas(), st.just(ours.EVERYWHERE))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 @given(data=st.data())
 def test_regions_on_the_globe(name, data):
     """Boxes across the antimeridian, circles over the poles, polygons; messages that are points and areas."""
@@ -170,7 +174,7 @@ def test_regions_on_the_globe(name, data):
     assert live.check() == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_many_small_moves(name):
     """Thousands of messages in cells, lists and blocks, and circles and boxes that go step by step."""
     rng = np.random.default_rng(5)

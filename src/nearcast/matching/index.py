@@ -172,15 +172,22 @@ class Index(Holder[ClauseStore]):
 
         The rows are known to be present, and the table is in the coding of this index.
         """
-        store, structure = self._rows, self.structure
+        store = self._rows
         clause_rows = store.parts(picks)
         in_place = np.array_equal(store.owners[clause_rows], picks[table.owners])
-        if structure.lingers or not in_place:
-            self._drop(store.retire(picks))
-            self._release(clause_rows)
-            self._add(store.append(table, picks))
+        if self.structure.lingers or not in_place:
+            self.reinsert(picks, table)
         else:
             self._overwrite(clause_rows, table)
+            self._settle(len(clause_rows))
+
+    def reinsert(self, picks: NDArray[np.int64], table: SubscriptionTable) -> None:
+        """Replace subscriptions as :meth:`replace` does, but take their clauses out and put new ones in."""
+        store = self._rows
+        clause_rows = store.retire(picks)
+        self._drop(clause_rows)
+        self._release(clause_rows)
+        self._add(store.append(table, picks))
         self._settle(len(clause_rows))
 
     def _overwrite(self, rows: NDArray[np.int64], table: SubscriptionTable) -> None:

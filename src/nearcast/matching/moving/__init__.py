@@ -3,6 +3,14 @@
 =====================  ================================================================================================
 ``auto``               an ``auto`` index and a store of messages packed by place; the default
 ``ap-plus-tree``       one tree for both: messages hang on the leaves that they visited
+``ap-plus-k-tree``     subscriptions in that tree, messages apart, by word and then by cell: a rival
+``ap-plus-s-tree``     subscriptions in that tree, messages apart, by cell and then by word: a rival
+``ss-index``           by the cells of a grid, and then by words, on both sides: a rival
+``kk-index``           by words, and then by the cells of a grid, on both sides: a rival
+``iq-plus-tree``       by the cells of a quadtree, and then by words, on both sides: a rival
+``rq-plus-tree``       by words, and then by the cells of a quadtree, on both sides: a rival
+``scratch``            the default, without its way to move: what moves is removed and inserted
+``scan``               looks at every clause and every message: the oracle
 =====================  ================================================================================================
 
 A moving subscription is told the difference (Algorithm 6 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently
@@ -31,10 +39,19 @@ from nearcast.storage.directory import read, restoring, write
 __all__ = ["MOVING", "Changes", "MovingIndex"]
 
 _KIND = "moving"  # the kind of its directories
+_RIVALS = "nearcast.matching.rivals.moving"
 
 MOVING: Registry[Any] = Registry(
     {
         "auto": "nearcast.matching.moving.kinds:auto",
+        "ap-plus-k-tree": f"{_RIVALS}:ap_plus_k_tree",
+        "ap-plus-s-tree": f"{_RIVALS}:ap_plus_s_tree",
+        "ss-index": f"{_RIVALS}:ss_index",
+        "kk-index": f"{_RIVALS}:kk_index",
+        "iq-plus-tree": f"{_RIVALS}:iq_plus_tree",
+        "rq-plus-tree": f"{_RIVALS}:rq_plus_tree",
+        "scratch": f"{_RIVALS}:scratch",
+        "scan": "nearcast.matching.moving.kinds:scan",
     }
 )
 
