@@ -149,7 +149,8 @@ AP_TREE_LOOK: Final = 4  # the divergence is computed when 1/4 of a node's claus
 AP_TREE_TOMBSTONES: Final = 8  # a leaf is cleared of tombstones when they are more than 1/8 of it
 AP_TREE_AHEAD: Final = 8  # clauses between prefetching the ranks of a clause's words and reading them
 AP_TREE_ABREAST: Final = 1_024  # clauses that descend the tree side by side when they come or go
-AP_TREE_WASTE: Final = 0.25  # the tree is laid out anew when more of its postings belong to no leaf
+# A node with at most this many clauses is built in one call; a larger one is partitioned by a sample of as many.
+AP_TREE_AT_ONCE: Final = 8_192
 AP_TREE_VISIT: Final = 128.0  # visiting another node takes as long as reading this many postings
 AP_TREE_PART: Final = 16  # the fewest clauses in a cut or cell, on average
 AP_TREE_BUDGET: Final = 4.0  # the most postings of a clause, on average, when a tree is built

@@ -233,8 +233,7 @@ def test_what_was_learnt_outlives_another_build_and_saving(tmp_path):
 # --- Maintenance ---------------------------------------------------------------------------------------------------
 
 
-def test_leaves_split_when_they_grow_and_nodes_collapse_when_they_shrink(monkeypatch):
-    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 10**9)
+def test_leaves_split_when_they_grow_and_nodes_collapse_when_they_shrink():
     rng = np.random.default_rng(8)
     index = build_index("ap-tree", world(rng, 0), divergence=math.inf)
     rows = np.concatenate([index.insert(world(rng, 100)) for _ in range(40)])
@@ -264,12 +263,12 @@ def test_a_drift_rebuilds_only_its_subtree(monkeypatch):
     before = index.structure._tree.children[first : first + 20].copy()
     below = lambda node: set(_subtree(index.structure._tree, int(node)))  # noqa: E731
     others = {int(node): below(node) for node in before if node != child}
-    inside = below(child)
+    tree.nodes[child, layout.CHANGES] = 1
     index.structure._look_at(int(child))
     assert index.stats()["rebuilds"] == 1
     assert index.structure._tree.children[first : first + 20].tolist() == before.tolist()
     assert all(below(node) == members for node, members in others.items())
-    assert below(child).isdisjoint(inside - {int(child)})
+    assert index.structure._tree.nodes[child, layout.CHANGES] == 0
     assert_right(index, rng)
 
 
@@ -327,16 +326,63 @@ def test_without_a_limit_on_divergence_nothing_is_rebuilt():
     assert_right(index, rng)
 
 
-def test_turnovers_leave_no_waste(monkeypatch):
-    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 100)
+def test_turnovers_leave_no_waste():
     rng = np.random.default_rng(12)
     n = 2_000
     index = build_index("ap-tree", world(rng, n))
-    fresh, rows = index.structure._tree.used.copy(), np.arange(n)
-    for _ in range(8):
+    rows, sizes = np.arange(n), []
+    for _ in range(24):
         gone, rows = rows, index.insert(world(rng, n))
         index.remove(gone)
-        assert (index.structure._tree.used[:4] < 8 * fresh[:4] + 400).all()
+        sizes.append(index.structure.nbytes)
+    assert sizes[-1] < 1.1 * max(sizes[:8])
+    assert sizes[-1] < 6 * build_index("ap-tree", index.table).structure.nbytes
+    assert_right(index, rng)
+
+
+@pytest.mark.parametrize("priority", ["cost", "keywords", "space"])
+def test_large_nodes_are_rebuilt_step_by_step(priority, monkeypatch, tmp_path):
+    """Nothing is built at once here, and all that is built beside the tree takes changes, too."""
+    monkeypatch.setattr(config, "AP_TREE_AT_ONCE", 30)
+    monkeypatch.setattr(config, "SUCCESSION_ROWS", 20)
+    monkeypatch.setattr(config, "SUCCESSION_SHARE", 1)
+    rng = np.random.default_rng(18)
+    index = build_index("ap-tree", world(rng, 2_000), priority=priority, leaf=10, fanout=9)
+    rows, steps, deepest = np.arange(2_000), 0, 0
+    for turn in range(1_200):
+        new = world(rng, 2, words=(turn // 4, turn // 4 + 100), place=(turn / 600, turn / 600 + 1))
+        if turn % 5 == 0:
+            index.update(rows[50:52], new)
+        else:
+            gone = rng.permutation(len(rows))[:2]
+            index.remove(rows[gone])
+            rows = np.append(np.delete(rows, gone), index.insert(new))
+        rebuild = index.structure._rebuild
+        steps += rebuild is not None
+        deepest = max(deepest, len(rebuild.twins()) if rebuild else 0)
+        if turn % 40 == 0:
+            assert_right(index, rng)
+        if turn in (400, 800):
+            index = open_index(index.save(tmp_path / str(turn)))
+            assert_right(index, rng)
+    assert index.stats()["rebuilds"] > 0
+    assert steps > 200
+    assert deepest > 1
+    while index.structure._rebuild or index.structure._nodes.aside or index.structure._waiting:
+        index.remove(index.insert(world(rng, 1)))
+    assert_right(index, rng)
+
+
+def test_words_are_ranked_anew_with_the_root(monkeypatch):
+    monkeypatch.setattr(config, "AP_TREE_AT_ONCE", 100)
+    rng = np.random.default_rng(19)
+    index = build_index("ap-tree", world(rng, 3_000, words=(0, 100)), priority="keywords")
+    for _ in range(30):
+        index.insert(world(rng, 100, words=(200, WORDS)))
+    index.remove(np.arange(2_900))
+    for _ in range(40):
+        index.remove(index.insert(world(rng, 200, words=(200, WORDS))))
+    assert index.structure._ranking.ranks[200] < 20  # the most frequent word of today
     assert_right(index, rng)
 
 
@@ -345,7 +391,6 @@ def test_a_bushy_tree_through_a_long_life(priority, monkeypatch):
     """Visits that cost nothing make many small nodes, which split, collapse and are built anew all the time."""
     monkeypatch.setattr(config, "AP_TREE_VISIT", 0.0)
     monkeypatch.setattr(config, "AP_TREE_PART", 2)
-    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 200)
     rng = np.random.default_rng(15)
     monkeypatch.setattr(maintain, "divergence", lambda _tree, _node: rng.random())
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nearcast.kernels import kernel
 
-__all__ = ["END", "FREE", "allot", "empty_slabs", "release", "size_class"]
+__all__ = ["END", "FREE", "allot", "empty_slabs", "idle", "release", "size_class"]
 
 END, FREE = 0, 1  # entries of an allocator
 
@@ -75,3 +75,15 @@ def release(slabs: NDArray[np.int64], links: NDArray[Any], at: Any, size: Any, c
         slabs[FREE + k] = at
         at += 1 << k
         size -= 1 << k
+
+
+@kernel
+def idle(slabs: NDArray[np.int64], links: NDArray[Any]) -> Any:
+    """Return how many slots are in free rooms."""
+    total = 0
+    for k in range(slabs.size - FREE):
+        at = slabs[FREE + k]
+        while at >= 0:
+            total += 1 << k
+            at = links[at]
+    return total

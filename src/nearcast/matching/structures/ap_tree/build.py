@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.slabs import END
 from nearcast.matching.structures.ap_tree.cost import (
     Likelihood,
     evenly,
@@ -53,22 +54,23 @@ from nearcast.matching.structures.ap_tree.layout import (
     SLOTS,
     SPACE,
     START,
-    USED_EDGES,
     USED_NODES,
-    USED_POSTINGS,
-    USED_SLOTS,
     WEIGHT,
     WORDS,
     Population,
     Tree,
+    allot_leaf,
+    allot_node,
+    allot_slots,
     cut_of,
     open_child,
     room_for,
     strip_of,
 )
 
-__all__ = ["COST", "KEYWORDS", "SPACE_FIRST", "Settings", "construct", "dummy", "fill_leaf"]
+__all__ = ["COST", "KEYWORDS", "SPACE_FIRST", "Settings", "construct", "dummy", "partition"]
 
+_START = config.POSTING_START
 _SPREAD = config.AP_TREE_SPREAD
 _SAMPLE = config.AP_TREE_SAMPLE
 _LEAST_BUDGET = config.AP_TREE_LEAST_BUDGET
@@ -81,11 +83,11 @@ class Settings(NamedTuple):
     """The parameters, in the form that kernels take."""
 
     fanout: int  # f
-    leaf: int  # θ_p
+    leaf: float  # θ_p
     optimal: bool
     priority: int
     visit: float  # v of the cost model
-    part: int  # the least clauses that a part may have, on average
+    part: float  # the least clauses that a part may have, on average
 
 
 @kernel
@@ -99,65 +101,81 @@ def construct(
     stack: NDArray[np.int64],
     top: int,
     limit: int,
+    snug: bool,
 ) -> Any:
     """Build the nodes on the stack, each over the clauses arena[a:b] (Algorithm 4); return the new stack height.
 
     A stack of (node, a, b), by ascending a, takes the place of the recursion; the clauses of a node are replaced by
     those of its children. The kernel ends when the stack is empty, when the tree's arrays have no room for another
-    node, or when *limit* postings have been written.
+    node, or when *limit* postings have been written. *snug* leaves have no more room than they need.
     """
-    nodes, used = tree.nodes, tree.used
-    stop = used[USED_POSTINGS] + limit
     widest = settings.fanout + 2
-    while top > 0 and used[USED_POSTINGS] < stop:
+    written = 0
+    while top > 0 and written < limit:
         node, a, b = stack[top - 1, 0], stack[top - 1, 1], stack[top - 1, 2]
         if (
-            used[USED_NODES] + widest > nodes.shape[0]
-            or used[USED_SLOTS] + widest > tree.children.size
-            or used[USED_EDGES] + widest > tree.edges.size
-            or used[USED_POSTINGS] + room_for(b - a) > tree.postings.shape[0]
+            tree.used[USED_NODES] + widest > tree.nodes.shape[0]
+            or tree.slot_slabs[END] + 2 * widest > tree.children.size
+            or tree.posting_slabs[END] + 2 * room_for(b - a) + _START > tree.postings.shape[0]
             or top + widest > stack.shape[0]
         ):
             return top
         top -= 1
         members = arena[a:b]
-        flags = nodes[node, FLAGS]
-        lows = highs = np.empty(0, np.int32)
-        columns = rows = np.empty(0, np.float32)
-        words_cost = space_cost = np.inf  # line 4
-        if members.size >= settings.leaf:
-            if flags & WORDS:  # lines 5 and 6
-                lows, highs, words_cost = _cuts(
-                    population, members, nodes[node, OFFSET], likelihood, settings
-                )
-            # Lines 7 and 8.
-            skip = settings.priority == KEYWORDS and words_cost < members.size
-            if flags & SPACE and not skip and tree.node_floats[node, BUDGET] > _LEAST_BUDGET:
-                columns, rows, space_cost = _grid(tree, population, members, node, likelihood, settings)
-        nodes[node, BUILT] = members.size
-        nodes[node, WEIGHT] = members.size
-        if not min(words_cost, space_cost) < members.size:  # lines 1 to 3, or neither partition pays
-            fill_leaf(tree, population, members, node)
-        elif words_cost < space_cost and not (settings.priority == SPACE_FIRST and space_cost < members.size):
-            _make_k_node(tree, node, lows, highs)  # lines 9 to 16
+        if partition(tree, population, likelihood, settings, members, node):
             top = _descend(tree, population, node, arena, a, b, spare, stack, top)
         else:
-            _make_s_node(tree, node, columns, rows)  # lines 17 to 24
-            top = _descend(tree, population, node, arena, a, b, spare, stack, top)
+            _fill_leaf(tree, population, members, node, snug)
+            written += members.size
     return top
 
 
 @kernel
-def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], node: int) -> None:
+def partition(
+    tree: Tree,
+    population: Population,
+    likelihood: Likelihood,
+    settings: Settings,
+    members: NDArray[np.int32],
+    node: int,
+) -> Any:
+    """Make a node a k-node or an s-node without children, whichever costs less; tell whether either pays.
+
+    These are the lines of Algorithm 4 that decide.
+    """
+    nodes = tree.nodes
+    flags = nodes[node, FLAGS]
+    lows = highs = np.empty(0, np.int32)
+    columns = rows = np.empty(0, np.float32)
+    words_cost = space_cost = np.inf  # line 4
+    if members.size >= settings.leaf:
+        if flags & WORDS:  # lines 5 and 6
+            lows, highs, words_cost = _cuts(population, members, nodes[node, OFFSET], likelihood, settings)
+        # Lines 7 and 8.
+        skip = settings.priority == KEYWORDS and words_cost < members.size
+        if flags & SPACE and not skip and tree.node_floats[node, BUDGET] > _LEAST_BUDGET:
+            columns, rows, space_cost = _grid(tree, population, members, node, likelihood, settings)
+    nodes[node, BUILT] = members.size
+    nodes[node, WEIGHT] = members.size
+    if not min(words_cost, space_cost) < members.size:  # line 1, or neither partition pays
+        return False
+    if words_cost < space_cost and not (settings.priority == SPACE_FIRST and space_cost < members.size):
+        _make_k_node(tree, node, lows, highs)  # lines 9 and 10
+    else:
+        _make_s_node(tree, node, columns, rows)  # lines 17 and 18
+    return True
+
+
+@kernel
+def _fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], node: int, snug: bool) -> None:
     """Make a node a leaf with a posting for each of its members (line 2 of Algorithm 4)."""
-    nodes, floats, used = tree.nodes, tree.node_floats, tree.used
+    nodes, floats = tree.nodes, tree.node_floats
     postings, posting_boxes = tree.postings, tree.posting_boxes
     rows, boxes, marks = population.rows, population.boxes, population.marks
-    start = used[USED_POSTINGS]
+    allot_leaf(tree, node, room_for(members.size), snug)
+    start = nodes[node, START]
     nodes[node, KIND] = LEAF
-    nodes[node, START] = start
     nodes[node, SIZE] = members.size
-    nodes[node, ROOM] = room_for(members.size)
     nodes[node, DEAD] = 0
     for k in range(2):
         floats[node, BOUNDS + k] = np.inf
@@ -172,7 +190,6 @@ def fill_leaf(tree: Tree, population: Population, members: NDArray[np.int32], no
         postings[start + i, ROW] = rows[c]
         for k in range(MARKS):
             postings[start + i, SIGNATURE + k] = marks[c, k]
-    used[USED_POSTINGS] = start + nodes[node, ROOM]
 
 
 @kernel
@@ -206,7 +223,7 @@ def _cuts(
             distinct += 1
         weights[distinct - 1] += 1.0
     weights, hits = weights[:distinct], hits[:distinct]
-    cuts = min(settings.fanout, distinct, max(n // settings.part, 2))
+    cuts = min(settings.fanout, distinct, max(int(n / settings.part), 2))
     if cuts == 0:
         return found[:0], found[:0], np.inf
     if cuts == distinct:
@@ -351,8 +368,8 @@ def dummy(boxes: NDArray[np.float32], c: int, floats: NDArray[np.float32], node:
 
 @kernel
 def _make_k_node(tree: Tree, node: int, lows: NDArray[np.int32], highs: NDArray[np.int32]) -> None:
-    nodes, used = tree.nodes, tree.used
-    first = used[USED_SLOTS]
+    nodes = tree.nodes
+    first = allot_slots(tree, lows.size + 2)
     nodes[node, KIND] = K_NODE
     nodes[node, SIZE] = lows.size + 1
     nodes[node, SLOTS] = first
@@ -361,22 +378,19 @@ def _make_k_node(tree: Tree, node: int, lows: NDArray[np.int32], highs: NDArray[
     tree.highs[first:opened] = highs
     tree.lows[opened] = highs[-1] + 1
     tree.highs[opened] = -1
-    used[USED_SLOTS] = opened + 2
 
 
 @kernel
 def _make_s_node(tree: Tree, node: int, columns: NDArray[np.float32], rows: NDArray[np.float32]) -> None:
-    nodes, edges, used = tree.nodes, tree.edges, tree.used
-    start = used[USED_EDGES]
+    nodes, edges = tree.nodes, tree.edges
+    first = allot_slots(tree, (columns.size + 1) * (rows.size + 1) + 1)
     nodes[node, KIND] = S_NODE
-    nodes[node, START] = start
+    nodes[node, START] = first
     nodes[node, SIZE] = columns.size + 1
     nodes[node, ROOM] = rows.size + 1
-    nodes[node, SLOTS] = used[USED_SLOTS]
-    edges[start : start + columns.size] = columns
-    edges[start + columns.size : start + columns.size + rows.size] = rows
-    used[USED_EDGES] = start + columns.size + rows.size
-    used[USED_SLOTS] += (columns.size + 1) * (rows.size + 1) + 1
+    nodes[node, SLOTS] = first
+    edges[first : first + columns.size] = columns
+    edges[first + columns.size : first + columns.size + rows.size] = rows
 
 
 @kernel
@@ -397,7 +411,7 @@ def _descend(
     dummy cut or dummy cell.
     """
     nodes, floats, edges = tree.nodes, tree.node_floats, tree.edges
-    lows, children, built, weights, used = tree.lows, tree.children, tree.built, tree.weights, tree.used
+    lows, built, weights = tree.lows, tree.built, tree.weights
     boxes, offsets, words = population.boxes, population.offsets, population.words
     by_words = nodes[node, KIND] == K_NODE
     first, offset = nodes[node, SLOTS], nodes[node, OFFSET]
@@ -446,10 +460,8 @@ def _descend(
         slot = first + part
         end = a + ends[part]
         if end == begin:
-            children[slot] = -1
             continue
-        child = used[USED_NODES]
-        used[USED_NODES] = child + 1
+        child = allot_node(tree)
         open_child(tree, node, slot, child)
         stack[top, 0], stack[top, 1], stack[top, 2] = child, begin, end
         top += 1

@@ -1,4 +1,4 @@
-"""The AP-Tree in memory: flat arrays of nodes, slots, edges and postings.
+"""The AP-Tree in memory: flat arrays of nodes, slots and postings.
 
 The nodes are those of section 3.2.2 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware
 Publish/Subscribe" (2015).
@@ -11,10 +11,13 @@ The cuts of a k-node are intervals of word ranks, in order. Its last cut is *ope
 node was built with, is empty at first, and takes the words that come later. The clauses in it can still be divided by
 that word, once they are many.
 
-An s-node owns a run of *edges*: the inner borders of its columns, then those of its rows. A cell includes its low
-borders, and the outermost cells extend without end.
+An s-node keeps its *edges* where a k-node keeps the least ranks of its cuts: the inner borders of its columns, then
+those of its rows. A cell includes its low borders, and the outermost cells extend without end.
 
 A leaf owns a run of *postings*, by ascending row: box, clause row, signature and the two rarest words.
+
+What a node gives back is used again: nodes are chained through ``START``, and runs of slots and of postings have an
+allocator each (:mod:`~nearcast.kernels.slabs`).
 
 Boxes, borders and places are float32. Rounding keeps their order, so boxes that touch still touch after rounding.
 """
@@ -29,18 +32,19 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
+from nearcast.kernels.slabs import END, allot, release, size_class
 
 __all__ = [
-    "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "KIND",
-    "K_NODE", "LEAF", "MARKS", "NO_WORD", "OFFSET", "POSTING", "RAREST", "REGION", "ROOM", "ROW", "SECOND",
-    "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE", "USED_EDGES", "USED_NODES", "USED_POSTINGS",
-    "USED_SLOTS", "WASTED", "WEIGHT", "WIDTH", "WORDS", "Population", "Tree", "bit_of", "cut_of", "open_child",
-    "rank_words", "ranked", "room_for", "strip_of",
+    "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "FREE_NODE",
+    "KIND", "K_NODE", "LEAF", "MARKS", "NO_WORD", "OFFSET", "POSTING", "RAREST", "REGION", "ROOM", "ROOT", "ROW",
+    "SECOND", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE", "USED_NODES", "WEIGHT", "WIDTH", "WORDS",
+    "Population", "Tree", "allot_leaf", "allot_node", "allot_slots", "bit_of", "cut_of", "free_leaf", "free_node",
+    "free_slots", "open_child", "parts_of", "rank_words", "ranked", "room_for", "strip_of",
 ]  # fmt: skip
 
 # Fields of a node. Some of them are read as float32.
 KIND = 0
-START = 1  # leaf: first posting; s-node: first edge
+START = 1  # leaf: first posting; s-node: first edge; free node: the next free one
 SIZE = 2  # leaf: postings, dead ones included; k-node: cuts, the open one included; s-node: columns
 ROOM = 3  # leaf: the most postings that fit; s-node: rows
 SLOTS = 4  # k-node and s-node: first slot
@@ -65,28 +69,35 @@ ROW, SIGNATURE, RAREST, SECOND, POSTING = 4, 5, 6, 7, 8
 MARKS = 3  # signature, rarest and second-rarest word
 NO_WORD = 2**31 - 1  # in place of a word that a clause does not have
 
+ROOT = 0  # the number of the root
+
 # Counters of a tree.
-USED_NODES, USED_SLOTS, USED_EDGES, USED_POSTINGS = 0, 1, 2, 3
-WASTED = 4  # postings that belong to no leaf any more
-DEEPEST = 5  # the greatest depth that any node has had
+USED_NODES = 0  # nodes that are in use or free
+FREE_NODE = 1  # the first free node, or 0
+DEEPEST = 2  # the greatest depth that any node has had
 
 _AHEAD = config.AP_TREE_AHEAD
+_START = config.POSTING_START
 
 
 class Tree(NamedTuple):
     """The arrays, each with room to grow. Arrays that hold both int32 and float32 have a view for each."""
 
-    nodes: NDArray[np.int32]  # [n, WIDTH]; the root is node 0
+    nodes: NDArray[np.int32]  # [n, WIDTH]
     node_floats: NDArray[np.float32]
     lows: NDArray[np.int32]  # of slots: the least rank of a cut
     highs: NDArray[np.int32]  # of slots: the greatest rank that a clause in the cut has
-    children: NDArray[np.int32]  # of slots: the node, or -1 where there is none
+    children: NDArray[
+        np.int32
+    ]  # of slots: the node, or -1 where there is none; in a free run, the link to the next
     built: NDArray[np.int32]  # of slots: clauses when the node was built
     weights: NDArray[np.int32]  # of slots: clauses now
-    edges: NDArray[np.float32]
-    postings: NDArray[np.int32]  # [n, POSTING]
+    edges: NDArray[np.float32]  # a view of lows
+    postings: NDArray[np.int32]  # [n, POSTING]; in a free run, ROW is the link to the next one
     posting_boxes: NDArray[np.float32]
     used: NDArray[np.int64]  # the counters
+    slot_slabs: NDArray[np.int64]  # the allocators
+    posting_slabs: NDArray[np.int64]
 
 
 class Population(NamedTuple):
@@ -194,6 +205,72 @@ def strip_of(edges: NDArray[np.float32], first: int, strips: int, value: Any) ->
 def room_for(size: int) -> Any:
     """Return the room of a new leaf: an eighth more than it needs, so that it need not move for the next clauses."""
     return size + (size >> 3) + 1
+
+
+@kernel
+def allot_node(tree: Tree) -> Any:
+    """Return a node for the caller to set: a free one, or the next; there must be room for it."""
+    node = tree.used[FREE_NODE]
+    if node > 0:
+        tree.used[FREE_NODE] = tree.nodes[node, START]
+    else:
+        node = tree.used[USED_NODES]
+        tree.used[USED_NODES] = node + 1
+    return node
+
+
+@kernel
+def free_node(tree: Tree, node: int) -> None:
+    """Give a node back."""
+    tree.nodes[node, KIND] = FREE
+    tree.nodes[node, START] = tree.used[FREE_NODE]
+    tree.used[FREE_NODE] = node
+
+
+@kernel
+def parts_of(nodes: NDArray[np.int32], node: int) -> Any:
+    """Return how many cuts or cells a k-node or an s-node has, without the dummy."""
+    return nodes[node, SIZE] if nodes[node, KIND] == K_NODE else nodes[node, SIZE] * nodes[node, ROOM]
+
+
+@kernel
+def allot_slots(tree: Tree, count: int) -> Any:
+    """Return the first of *count* slots without children; there must be room for twice as many at the end."""
+    first = allot(tree.slot_slabs, tree.children, size_class(count), 0)
+    for slot in range(first, first + count):
+        tree.children[slot] = -1
+        tree.built[slot] = tree.weights[slot] = 0
+    return first
+
+
+@kernel
+def free_slots(tree: Tree, first: int, count: int) -> None:
+    """Give back what :func:`allot_slots` returned."""
+    release(tree.slot_slabs, tree.children, first, 1 << size_class(count), 0)
+
+
+@kernel
+def allot_leaf(tree: Tree, node: int, size: int, snug: bool) -> None:
+    """Give a leaf a run of at least *size* postings; there must be room for twice as many at the end.
+
+    A *snug* one has just that length. It is for a tree that is built as a whole: only runs whose lengths are powers of
+    two serve others well when they are given back.
+    """
+    slabs = tree.posting_slabs
+    if snug:
+        tree.nodes[node, START] = slabs[END]
+        slabs[END] += size
+    else:
+        k = size_class(max(size, _START))
+        tree.nodes[node, START] = allot(slabs, tree.postings[:, ROW], k, 0)
+        size = 1 << k
+    tree.nodes[node, ROOM] = size
+
+
+@kernel
+def free_leaf(tree: Tree, start: int, room: int) -> None:
+    """Give back a run of postings."""
+    release(tree.posting_slabs, tree.postings[:, ROW], start, room, 0)
 
 
 @kernel

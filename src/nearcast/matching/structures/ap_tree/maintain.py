@@ -25,16 +25,17 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
+from nearcast.kernels.postings import is_short
+from nearcast.kernels.slabs import END
 from nearcast.matching.structures.ap_tree.build import dummy
 from nearcast.matching.structures.ap_tree.layout import (
     BOUNDS,
+    BUDGET,
     BUILT,
     CHANGES,
     CHECKED,
     DEAD,
-    DEEPEST,
     FLAGS,
-    FREE,
     K_NODE,
     KIND,
     LEAF,
@@ -43,27 +44,31 @@ from nearcast.matching.structures.ap_tree.layout import (
     POSTING,
     ROOM,
     ROW,
-    S_NODE,
     SIGNATURE,
     SIZE,
     SLOTS,
     START,
-    USED_EDGES,
     USED_NODES,
-    USED_POSTINGS,
-    USED_SLOTS,
-    WASTED,
     WEIGHT,
     WIDTH,
     Population,
     Tree,
+    allot_leaf,
+    allot_node,
     cut_of,
+    free_leaf,
+    free_node,
+    free_slots,
     open_child,
+    parts_of,
     room_for,
     strip_of,
 )
 
-__all__ = ["SLOT", "STEP", "add", "audit", "divergence", "drop", "repack", "route", "take_out"]
+__all__ = [
+    "CLAUSE", "NODE", "PARENT", "SLOT", "STEP", "add", "audit", "clear", "divergence", "drop", "open_parts", "route",
+    "rows_below", "take_as_built",
+]  # fmt: skip
 
 # Columns of a way, whose rows are steps: the clause, the parent, the slot in the parent, and the node in the slot.
 CLAUSE, PARENT, SLOT, NODE, STEP = 0, 1, 2, 3, 4
@@ -74,8 +79,10 @@ _TOMBSTONES = config.AP_TREE_TOMBSTONES
 
 
 @kernel
-def route(tree: Tree, population: Population, first: int, last: int, way: NDArray[np.int32]) -> Any:
-    """Write the steps that the clauses from *first* to *last* take down the tree, level by level; return how many.
+def route(
+    tree: Tree, population: Population, root: int, first: int, last: int, way: NDArray[np.int32]
+) -> Any:
+    """Write the steps that the clauses from *first* to *last* take down from a root, level by level; return how many.
 
     A step leads to the node in a slot of its parent, which is -1 if the slot is empty. The first steps lead to the
     root. Returns -1 when *way* is too short. The clauses go down side by side, so that the waits for nodes overlap.
@@ -86,7 +93,7 @@ def route(tree: Tree, population: Population, first: int, last: int, way: NDArra
         return -1
     for c in range(first, last):
         i = c - first
-        way[i, CLAUSE], way[i, PARENT], way[i, SLOT], way[i, NODE] = c, -1, -1, 0
+        way[i, CLAUSE], way[i, PARENT], way[i, SLOT], way[i, NODE] = c, -1, -1, root
     steps, done = last - first, 0
     while done < steps:
         c, node = way[done, CLAUSE], way[done, NODE]
@@ -192,8 +199,7 @@ def add(
         if node < 0:
             if used[USED_NODES] == len(nodes):
                 return i, listed
-            node = used[USED_NODES]
-            used[USED_NODES] = node + 1
+            node = allot_node(tree)
             open_child(tree, parent, slot, node)
         is_leaf = nodes[node, KIND] == LEAF
         if is_leaf and nodes[node, SIZE] == nodes[node, ROOM] and not _widen(tree, node):
@@ -242,24 +248,42 @@ def _place_for(tree: Tree, node: int, row: int) -> Any:
 
 @kernel
 def _widen(tree: Tree, node: int) -> Any:
-    """Make room in a full leaf: remove its tombstones if they are many, or else move it to the end of the pool.
+    """Make room in a full leaf: remove its tombstones if they are many, or else move it to a larger room.
 
     Returns False if the pool is too short for that.
     """
-    nodes, postings, used = tree.nodes, tree.postings, tree.used
-    start, size, at = nodes[node, START], nodes[node, SIZE], nodes[node, START]
+    nodes = tree.nodes
+    size = nodes[node, SIZE]
     if nodes[node, DEAD] * 2 * _TOMBSTONES < size or nodes[node, DEAD] == 0:
-        at = used[USED_POSTINGS]
-        room = size + max(size >> 2, _START)
-        if at + room > len(postings):
-            return False
-        used[WASTED] += nodes[node, ROOM]
-        used[USED_POSTINGS] = at + room
-        nodes[node, START] = at
-        nodes[node, ROOM] = room
-    nodes[node, SIZE] = _copy_living(tree.posting_boxes, postings, start, size, postings, at)
-    nodes[node, DEAD] = 0
+        return _move(tree, node, size + 1)
+    _bury(tree, node)
     return True
+
+
+@kernel
+def _move(tree: Tree, node: int, room: int) -> Any:
+    """Move a leaf, without its tombstones, to a room for so many postings; tell whether the pool has room for that."""
+    nodes, postings = tree.nodes, tree.postings
+    if tree.posting_slabs[END] + 2 * room + _START > len(postings):
+        return False
+    start, size, old = nodes[node, START], nodes[node, SIZE], nodes[node, ROOM]
+    allot_leaf(tree, node, room, False)
+    nodes[node, SIZE] = _copy_living(tree.posting_boxes, postings, start, size, postings, nodes[node, START])
+    nodes[node, DEAD] = 0
+    free_leaf(tree, start, old)
+    return True
+
+
+@kernel
+def _bury(tree: Tree, node: int) -> None:
+    """Remove the tombstones of a leaf, and give it a smaller room if it has become short."""
+    nodes, start = tree.nodes, tree.nodes[node, START]
+    nodes[node, SIZE] = _copy_living(
+        tree.posting_boxes, tree.postings, start, nodes[node, SIZE], tree.postings, start
+    )
+    nodes[node, DEAD] = 0
+    if is_short(nodes[node, SIZE], nodes[node, ROOM]):
+        _move(tree, node, 2 * nodes[node, SIZE])  # it stays where it is if the pool is full
 
 
 @kernel
@@ -306,11 +330,7 @@ def drop(
             posting_boxes[spans[i, 0], k] = np.nan
     for node in leaves:  # only after all are marked, because this moves postings
         if nodes[node, DEAD] * _TOMBSTONES > nodes[node, SIZE]:
-            start = nodes[node, START]
-            nodes[node, SIZE] = _copy_living(
-                posting_boxes, tree.postings, start, nodes[node, SIZE], tree.postings, start
-            )
-            nodes[node, DEAD] = 0
+            _bury(tree, node)
     return len(way), listed
 
 
@@ -381,99 +401,95 @@ def divergence(tree: Tree, node: int) -> Any:
 
 
 @kernel
-def take_out(tree: Tree, node: int, stack: NDArray[np.int32], out: NDArray[np.int32]) -> Any:
-    """Write the rows of all living postings below a node, and free all nodes below it; return how many rows there are.
+def rows_below(tree: Tree, stack: NDArray[np.int32], top: int, out: NDArray[np.int32], count: int) -> Any:
+    """Write the rows of all living postings below the nodes on the stack to *out*, from *count* on.
 
-    A clause with several postings is written several times. If the rows do not fit into *out*, nothing is freed and
-    the number is returned as a negative one.
+    Ends when the stack is empty, or when *out* has no room for the leaf on its top. Returns the heights of the stack
+    and of *out*. A clause with several postings is written several times.
     """
-    nodes, children, used = tree.nodes, tree.children, tree.used
-    postings, posting_boxes = tree.postings, tree.posting_boxes
-    total = 0
-    for turn in range(2):  # count, then take
-        stack[0] = node
-        top = 1
-        while top > 0:
-            top -= 1
-            at = stack[top]
-            first, size = nodes[at, SLOTS], nodes[at, SIZE]
-            if nodes[at, KIND] == LEAF:
-                if turn == 0:
-                    total += size - nodes[at, DEAD]
-                else:
-                    start = nodes[at, START]
-                    for i in range(start, start + size):
-                        if not np.isnan(posting_boxes[i, 0]):
-                            out[total] = postings[i, ROW]
-                            total += 1
-                    used[WASTED] += nodes[at, ROOM]
-            else:
-                parts = size if nodes[at, KIND] == K_NODE else size * nodes[at, ROOM]
-                for slot in range(first, first + parts + 1):
-                    if children[slot] >= 0:
-                        stack[top] = children[slot]
-                        top += 1
-            if turn == 1 and at != node:
-                nodes[at, KIND] = FREE
-        if turn == 0:
-            if total > out.size:
-                return -total
-            total = 0
-    for field in (CHANGES, CHECKED):
-        nodes[node, field] = 0
-    return total
+    nodes, postings, posting_boxes = tree.nodes, tree.postings, tree.posting_boxes
+    while top > 0:
+        at = stack[top - 1]
+        if nodes[at, KIND] == LEAF:
+            start, size = nodes[at, START], nodes[at, SIZE]
+            if count + size > out.size:
+                break
+            for i in range(start, start + size):
+                out[count] = postings[i, ROW]
+                count += not np.isnan(posting_boxes[i, 0])
+        top = _replace_by_children(tree, stack, top)
+    return top, count
 
 
 @kernel
-def repack(tree: Tree, out: Tree, stack: NDArray[np.int32]) -> None:
-    """Copy the tree to new arrays, without free nodes and tombstones, and with the children of a node side by side."""
+def clear(tree: Tree, stack: NDArray[np.int32], top: int, limit: int, kept: int) -> Any:
+    """Give back at most *limit* nodes below those on the stack, these included, with all that they own.
+
+    The node *kept* gives back what it owns, but not itself. Returns the new height of the stack.
+    """
+    nodes = tree.nodes
+    for _ in range(limit):
+        if top == 0:
+            break
+        at = stack[top - 1]
+        top = _replace_by_children(tree, stack, top)
+        if nodes[at, KIND] == LEAF:
+            free_leaf(tree, nodes[at, START], nodes[at, ROOM])
+        else:
+            free_slots(tree, nodes[at, SLOTS], parts_of(nodes, at) + 1)
+        if at != kept:
+            free_node(tree, at)
+    return top
+
+
+@kernel
+def _replace_by_children(tree: Tree, stack: NDArray[np.int32], top: int) -> Any:
+    """Replace the node on the top of the stack by its children, if it has any; return the new height."""
     nodes, children = tree.nodes, tree.children
-    new_nodes, new_children, used = out.nodes, out.children, out.used
-    used[:] = 0
-    used[DEEPEST] = tree.used[DEEPEST]
-    new_nodes[0] = nodes[0]
-    used[USED_NODES] = 1
-    stack[0] = 0
-    top = 1
-    while top > 0:
-        top -= 1
-        node = stack[top]  # its number in the new arrays; its fields still refer to the old ones
-        size, first, start = new_nodes[node, SIZE], new_nodes[node, SLOTS], new_nodes[node, START]
-        if new_nodes[node, KIND] == LEAF:
-            at = used[USED_POSTINGS]
-            size = _copy_living(tree.posting_boxes, tree.postings, start, size, out.postings, at)
-            new_nodes[node, START] = at
-            new_nodes[node, SIZE] = size
-            new_nodes[node, ROOM] = room_for(size)
-            new_nodes[node, DEAD] = 0
-            used[USED_POSTINGS] = at + room_for(size)
-            continue
-        parts = size
-        if new_nodes[node, KIND] == S_NODE:
-            rows = new_nodes[node, ROOM]
-            parts = size * rows
-            at = used[USED_EDGES]
-            borders = size + rows - 2
-            out.edges[at : at + borders] = tree.edges[start : start + borders]
-            new_nodes[node, START] = at
-            used[USED_EDGES] = at + borders
-        to = used[USED_SLOTS]
-        new_nodes[node, SLOTS] = to
-        used[USED_SLOTS] = to + parts + 1
-        for k in range(parts + 1):
-            out.lows[to + k] = tree.lows[first + k]
-            out.highs[to + k] = tree.highs[first + k]
-            out.built[to + k] = tree.built[first + k]
-            out.weights[to + k] = tree.weights[first + k]
-            child = children[first + k]
-            new_children[to + k] = -1
-            if child >= 0:
-                at = used[USED_NODES]
-                used[USED_NODES] = at + 1
-                new_nodes[at] = nodes[child]
-                new_children[to + k] = at
-                stack[top] = at
+    at = stack[top - 1]
+    top -= 1
+    if nodes[at, KIND] != LEAF:
+        first = nodes[at, SLOTS]
+        for slot in range(first, first + parts_of(nodes, at) + 1):
+            if children[slot] >= 0:
+                _prefetch_node(nodes, children[slot])
+                stack[top] = children[slot]
                 top += 1
+    return top
+
+
+@kernel
+def open_parts(tree: Tree, node: int, slots: NDArray[np.int32], scale: float) -> None:
+    """Make leaves in empty *slots* of a node, with room for *scale* clauses for each time that a slot is named."""
+    slots = np.sort(slots)
+    first = 0
+    for i in range(slots.size):
+        if i + 1 == slots.size or slots[i + 1] != slots[i]:
+            child = allot_node(tree)
+            open_child(tree, node, slots[i], child)
+            allot_leaf(tree, child, room_for(int((i + 1 - first) * scale)), False)
+            first = i + 1
+
+
+@kernel
+def take_as_built(tree: Tree, node: int) -> None:
+    """Take the weights of a node that was filled clause by clause as those that it was built with.
+
+    The budget of the cells of an s-node is that of the node, divided by the number of cells that a clause is in.
+    """
+    nodes, floats, children, weights = tree.nodes, tree.node_floats, tree.children, tree.weights
+    nodes[node, BUILT] = nodes[node, WEIGHT]
+    nodes[node, CHANGES] = nodes[node, CHECKED] = 0
+    if nodes[node, KIND] != LEAF:
+        first = nodes[node, SLOTS]
+        end = first + parts_of(nodes, node) + 1
+        copies = 0
+        for slot in range(first, end):
+            tree.built[slot] = weights[slot]
+            copies += weights[slot]
+        for slot in range(first, end):
+            if children[slot] >= 0 and copies > 0:
+                floats[children[slot], BUDGET] = floats[node, BUDGET] * nodes[node, WEIGHT] / copies
 
 
 @kernel
