@@ -27,6 +27,7 @@ __all__ = ["MOVING", "Changes", "MovingIndex"]
 MOVING: Registry[Any] = Registry(
     {
         "auto": "nearcast.matching.moving.kinds:auto",
+        "ap-plus-tree": "nearcast.matching.moving.ap_plus_tree:APPlusTree",
     }
 )
 
