@@ -1,18 +1,28 @@
 """The AP+-Tree finds all messages, whatever happens to the leaves that they visited."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_moving import Lives, with_ends
 
 import strategies as ours
-from nearcast import MessageBatch, MovingIndex, Planar, SubscriptionTable
+from lives import Lives, with_ends
+from nearcast import MessageBatch, MovingIndex, Planar, SubscriptionTable, config
 from nearcast.errors import InputError, UnknownError
 
 PLANE = Planar(0, 0, 1, 1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bushy():
+    """Let visits cost nothing, so that small trees have many nodes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "AP_TREE_VISIT", 0.0)
+        patch.setattr(config, "AP_TREE_PART", 2)
+        yield
 
 
 def boxes_around(centres, half):
@@ -21,9 +31,7 @@ def boxes_around(centres, half):
 
 def words_of(rng, counts, vocabulary):
     """Return random words, some of them frequent: ascending in a row, each once."""
-    rows = [
-        np.unique(np.minimum(rng.geometric(4 / vocabulary, count), vocabulary) - 1) for count in counts
-    ]
+    rows = [np.unique(np.minimum(rng.geometric(4 / vocabulary, count), vocabulary) - 1) for count in counts]
     return np.cumsum([0, *map(len, rows)]), np.concatenate([np.empty(0, np.int64), *rows]).astype(np.int32)
 
 
@@ -36,7 +44,8 @@ def some_messages(rng, m, vocabulary, ends, areas=0.0):
     offsets, words = words_of(rng, rng.integers(1, 8, m), vocabulary)
     points = rng.random((m, 2))
     places = boxes_around(points, np.where(rng.random((m, 1)) < areas, 0.1, 0.0))
-    return MessageBatch.from_arrays(places, offsets, words, expires_at=np.full(m, ends), space=PLANE)
+    batch = MessageBatch.from_arrays(points, offsets, words, expires_at=np.full(m, ends), space=PLANE)
+    return replace(batch, probes=batch.probes._replace(boxes=places))
 
 
 class Twins:
@@ -97,7 +106,9 @@ def test_small_leaves_and_few_copies(data):
     lives = Lives("ap-plus-tree", data.draw(ours.tables(12)), **small)
     now = 0
     for _ in range(data.draw(st.integers(1, 8))):
-        verb = data.draw(st.sampled_from(["publish", "publish", "move", "move", "update", "insert", "remove"]))
+        verb = data.draw(
+            st.sampled_from(["publish", "publish", "move", "move", "update", "insert", "remove"])
+        )
         rows = sorted(lives.model.subs)
         some = data.draw(st.lists(st.sampled_from(rows), unique=True, max_size=4)) if rows else []
         if verb == "publish":
@@ -119,9 +130,14 @@ def test_small_leaves_and_few_copies(data):
 
 
 @pytest.mark.parametrize("copies", [1, 4, 32])
-@pytest.mark.parametrize(("priority", "divergence"), [("cost", 0.001), ("keywords", math.inf), ("space", 0.01)])
-def test_a_long_life(copies, priority, divergence):
+@pytest.mark.parametrize(
+    ("priority", "divergence"), [("cost", 0.001), ("keywords", math.inf), ("space", 0.01)]
+)
+@pytest.mark.parametrize("at_once", [30, 8_192])
+def test_a_long_life(copies, priority, divergence, at_once, monkeypatch):
     """Thousands of messages and subscriptions come, go and move, among words that are new and cells that are empty."""
+    monkeypatch.setattr(config, "AP_TREE_AT_ONCE", at_once)
+    monkeypatch.setattr(config, "SUCCESSION_ROWS", at_once)
     rng = np.random.default_rng(copies)
     n, vocabulary = 600, 30
     parameters = {"copies": copies, "priority": priority, "divergence": divergence, "leaf": 8, "fanout": 16}
@@ -148,8 +164,8 @@ def test_small_steps_read_few_entries():
     """Subscriptions that go step by step in a tree that does not change ask nothing of the store."""
     rng = np.random.default_rng(2)
     n, vocabulary = 4_000, 20
-    table = some_subscriptions(rng, n, vocabulary, 0.1)
-    twins = Twins(table, divergence=math.inf)
+    table = some_subscriptions(rng, n, vocabulary, np.where(rng.random((n, 1)) < 0.05, 0.25, 0.02))
+    twins = Twins(table, divergence=math.inf, priority="space", fanout=64)
     twins.publish(some_messages(rng, 4_000, vocabulary, 99), 0)
     boxes = table.clauses.boxes.copy()
     for now in range(1, 4):
@@ -167,17 +183,19 @@ def test_small_steps_read_few_entries():
 def test_a_subscription_comes_into_an_empty_cell():
     """What lies in a cell that no leaf was made for is found by the first subscription that comes there."""
     rng = np.random.default_rng(3)
-    corner = boxes_around(rng.random((400, 2)) * 0.5, 0.01)
-    table = SubscriptionTable.from_arrays(corner, np.zeros(401, np.int64), [], space=PLANE)
+    corners = rng.random((400, 2)) * 0.3 + np.repeat([[0.0], [0.7]], 200, axis=0)
+    table = SubscriptionTable.from_arrays(
+        boxes_around(corners, 0.01), np.zeros(401, np.int64), [], space=PLANE
+    )
     twins = Twins(table, leaf=4, fanout=16, priority="space")
     twins.publish(some_messages(rng, 500, 10, 9), 0)
-    twins.move([7], [[0.6, 0.6, 1, 1]], 0)
+    twins.move([7], [[0.05, 0.75, 0.1, 0.95]], 0)
     assert twins.stats()["questions_to_store"] == 1
     # The messages from before expire; from now on, the leaf has them all.
     twins.expire(9)
     twins.publish(some_messages(rng, 500, 10, 19), 10)
-    twins.move([7], [[0.7, 0.7, 1, 1]], 11)
-    twins.move([8], [[0.7, 0.7, 1, 1]], 11)
+    twins.move([7], [[0.05, 0.8, 0.1, 1]], 11)
+    twins.move([8], [[0.05, 0.8, 0.1, 1]], 11)
     assert twins.stats()["questions_to_store"] == 1
     assert twins.tree.check() == []
 

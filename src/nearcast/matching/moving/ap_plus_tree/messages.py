@@ -38,7 +38,11 @@ from nearcast.matching.structures.postings import longer
 __all__ = ["BORN", "NEXT", "SIZE", "START", "Lists", "MessageLists", "attach", "give_list"]
 
 START, SIZE, ROOM, BORN = 0, 1, 2, 3  # fields of a list
-LISTS, FREE_LIST, NEXT = 0, 1, 2  # counters: numbers of lists given out, the first free one, the next message's number
+LISTS, FREE_LIST, NEXT = (
+    0,
+    1,
+    2,
+)  # counters: numbers of lists given out, the first free one, the next message's number
 COPIES, ATTACHED, LIMITED = 3, 4, 5  # and figures: entries made, messages, those that met the limit
 
 _LEAST = config.POSTING_START
@@ -66,7 +70,9 @@ class MessageLists:
     def __init__(self, stored: MessageRows, copies: int) -> None:
         self.stored, self.copies = stored, copies
         self._sequence = GrowableArray(np.zeros(0, np.int32), borrowed=False)
-        self._oldest = self._looked = 0  # the oldest message, and the number of the next one when it was looked for
+        self._oldest = self._looked = (
+            0  # the oldest message, and the number of the next one when it was looked for
+        )
         self._kept = 0  # the messages that there were then
         self._state = np.zeros(LIMITED + 1, np.int64)
         self._state[NEXT] = 1
@@ -242,7 +248,6 @@ def attach(
     visit_ends, visited, limit = visits
     boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
     reached = np.empty(limit + 1, np.int32)
-    numbers = np.empty(limit + 1, np.int32)
     for p in range(first, stop):
         row = probe_rows[p]
         if row < 0:

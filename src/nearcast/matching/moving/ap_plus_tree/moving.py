@@ -51,7 +51,10 @@ __all__ = [
     "search",
 ]  # fmt: skip
 
-SIDES, STEP = 4, 5  # one more column of a way: whether a step is on the way of the region before, or after, or both
+SIDES, STEP = (
+    4,
+    5,
+)  # one more column of a way: whether a step is on the way of the region before, or after, or both
 BEFORE, AFTER = 1, 2
 UNSEEN = 4  # and whether messages with the word of the clause have not been sent this way
 CASES, SCANNED = 0, 4  # figures: leaves by case, and entries of lists that were read
@@ -101,7 +104,7 @@ def route(
         done += 1
         if node < 0 or nodes[node, KIND] == LEAF:
             continue
-        begin, size, rows = nodes[node, SLOTS], nodes[node, layout.SIZE], nodes[node, ROOM]
+        begin, size = nodes[node, SLOTS], nodes[node, layout.SIZE]
         if nodes[node, KIND] == K_NODE:
             if steps == len(way):
                 return -1
@@ -129,7 +132,9 @@ def route(
             for x in range(left, right + 1):
                 both = other_left <= x <= other_right and other_low <= y <= other_high
                 slot = begin + y * size + x
-                steps = _step(nodes, way, steps, c, node, slot, children[slot], unseen | BEFORE | both * AFTER)
+                steps = _step(
+                    nodes, way, steps, c, node, slot, children[slot], unseen | BEFORE | both * AFTER
+                )
         for y in range(other_low, other_high + 1):
             for x in range(other_left, other_right + 1):
                 if not (left <= x <= right and low <= y <= high):
@@ -272,7 +277,12 @@ def search(
     ends, out = answers
     heads, marks, places, entries = lists.heads, lists.marks, lists.places, lists.entries
     sequence, living = lists.sequence, lists.living
-    boxes, keyword_runs, keywords, expires = stored.boxes, stored.keyword_runs, stored.keywords, stored.expires
+    boxes, keyword_runs, keywords, expires = (
+        stored.boxes,
+        stored.keyword_runs,
+        stored.keywords,
+        stored.expires,
+    )
     need_runs, needed = clauses.keyword_runs, clauses.keywords
     scanned = 0
     for i in range(offsets[start], min(offsets[start] + 8, offsets[stop])):

@@ -74,7 +74,7 @@ class APPlusTree(Pair):
     # --- Messages --------------------------------------------------------------------------------------------------
 
     def publish(self, batch: MessageBatch, now: int | None) -> tuple[Matches, NDArray[np.int32]]:
-        """Match messages (Algorithm 5, line 3); those that are kept are attached to the tree as they go down (line 6)."""
+        """Match messages (Algorithm 5, line 3); as they go down the tree, those that are kept are attached (line 6)."""
         self.index.check_question(batch)
         rows, kept = np.full(batch.size, -1, np.int32), kept_of(batch, now)
         if not len(kept):
@@ -121,10 +121,11 @@ class APPlusTree(Pair):
             changes = self._changes(one, other, asked, now)
         else:
             simple[chosen] = fine
-            rest = np.flatnonzero(~simple)
+            some, rest = np.flatnonzero(fine), np.flatnonzero(~simple)
+            asked = _of(asked, fine[other.owners])
             changes = interleaved(
                 simple,
-                self._changes(one.take(np.flatnonzero(fine)), other.take(np.flatnonzero(fine)), _of(asked, fine[other.owners]), now),
+                self._changes(one.take(some), other.take(some), asked, now),
                 self.store.changes(before.take(rest), after.take(rest), now),
             )
         self.index.replace(picks, after)

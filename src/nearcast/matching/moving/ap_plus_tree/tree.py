@@ -101,6 +101,7 @@ class MovingTree(APTree):
             left, came, stayed = (way[sides == side, :SIDES] for side in (BEFORE, AFTER, BEFORE | AFTER))
             _, count = maintain.drop(self._tree, population, left, 0, leaf, large, listed, count)
             count = self._nodes.run(maintain.add, ROOT, population, came, leaf, large, listed, count)
+            self.lists.adopt(self._tree, self._tree.children[came[:, maintain.SLOT]])  # those that are new
             maintain.shift(self._tree, population, stayed)
         if count:
             self._wait_for_look(listed[:count].tolist())
@@ -157,7 +158,9 @@ class MovingTree(APTree):
 
         return step
 
-    def ask(self, rows: NDArray[np.int64], moved: Moved, *, comes: bool = False) -> tuple[Asked, NDArray[np.bool_]]:
+    def ask(
+        self, rows: NDArray[np.int64], moved: Moved, *, comes: bool = False
+    ) -> tuple[Asked, NDArray[np.bool_]]:
         """Return the lists that clauses read, and for which of them these have all valid messages.
 
         A clause that *comes* has no region before.
@@ -237,4 +240,3 @@ class MovingTree(APTree):
         if not np.array_equal(self._travels.boxes(self.members()), boxes):
             found.append("a clause stands in the tree under another box than its own")
         return found
-

@@ -38,8 +38,8 @@ __all__ = [
     "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "FREE_NODE",
     "KIND", "K_NODE", "LEAF", "LIST", "MARKS", "NO_WORD", "OFFSET", "POSTING", "RAREST", "REGION", "ROOM", "ROOT",
     "ROW", "SECOND", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE", "USED_NODES", "WEIGHT", "WIDTH", "WORDS",
-    "Motion", "Population", "Tree", "allot_leaf", "allot_node", "allot_slots", "bit_of", "cut_of", "free_leaf", "free_node",
-    "free_slots", "open_child", "parts_of", "rank_words", "ranked", "room_for", "strip_of",
+    "Motion", "Population", "Tree", "allot_leaf", "allot_node", "allot_slots", "bit_of", "cut_of", "free_leaf",
+    "free_node", "free_slots", "open_child", "parts_of", "rank_words", "ranked", "room_for", "strip_of",
 ]  # fmt: skip
 
 # Fields of a node. Some of them are read as float32.
