@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import StoredProbes
 from nearcast.matching.moving.ap_plus_tree.frontier import push_children
-from nearcast.matching.moving.ap_plus_tree.messages import BORN, SIZE, START, Lists, MessageLists
+from nearcast.matching.moving.ap_plus_tree.messages import (
+    BORN,
+    NUMBER,
+    ROW,
+    SIZE,
+    START,
+    Lists,
+    MessageLists,
+)
 from nearcast.matching.structures.ap_tree.layout import KIND, LEAF, LIST, ROOT, Tree, rank_words
 
 __all__ = ["lost_messages"]
@@ -65,6 +73,6 @@ def _holds(lists: Lists, number: int, row: int) -> Any:
     """Tell whether a list has a message."""
     start, entries = lists.heads[number, START], lists.entries
     for at in range(start, start + lists.heads[number, SIZE]):
-        if entries[at, 0] == row and entries[at, 1] == lists.sequence[row]:
+        if entries[at, ROW] == row and entries[at, NUMBER] == lists.sequence[row]:
             return True
     return False

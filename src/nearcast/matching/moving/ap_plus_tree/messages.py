@@ -31,18 +31,33 @@ from nearcast.kernels.slabs import END, allot, empty_slabs, release, size_class
 from nearcast.kernels.verify import Probes
 from nearcast.matching.messages.packed_search import add_word
 from nearcast.matching.moving.ap_plus_tree.frontier import frontier
-from nearcast.matching.structures.ap_tree.layout import FREE, KIND, LIST, Tree
+from nearcast.matching.structures.ap_tree.layout import FREE, KIND, LIST, WIDTH, Tree
 from nearcast.matching.structures.ap_tree.search import Visits
 from nearcast.matching.structures.postings import longer
 
-__all__ = ["BORN", "NEXT", "SIZE", "START", "Lists", "MessageLists", "attach", "give_list"]
+__all__ = [
+    "BORN",
+    "HIGH",
+    "LOW",
+    "NEXT",
+    "NUMBER",
+    "ROW",
+    "SIZE",
+    "START",
+    "Lists",
+    "MessageLists",
+    "X",
+    "Y",
+    "attach",
+    "give_list",
+]  # fmt: skip
 
 START, SIZE, ROOM, BORN = 0, 1, 2, 3  # fields of a list
-LISTS, FREE_LIST, NEXT = (
-    0,
-    1,
-    2,
-)  # counters: numbers of lists given out, the first free one, the next message's number
+X, Y, LOW, HIGH, ROW, NUMBER, ENTRY = range(
+    7
+)  # fields of an entry; LOW and HIGH are the halves of its signature
+# Counters: numbers of lists that were given out, the first one that is free again, the number of the next message,
+LISTS, FREE_LIST, NEXT = 0, 1, 2
 COPIES, ATTACHED, LIMITED = 3, 4, 5  # and figures: entries made, messages, those that met the limit
 
 _LEAST = config.POSTING_START
@@ -55,9 +70,8 @@ class Lists(NamedTuple):
 
     heads: NDArray[np.int32]  # [n, 4], by list; list 0 is none
     owners: NDArray[np.int32]  # by list: its node
-    marks: NDArray[np.int32]  # [m, 4]: x and y (float32), and the two halves of the signature
-    places: NDArray[np.float32]  # a view of the marks
-    entries: NDArray[np.int32]  # [m, 2]: probe row, number; in a free room, the link to the next
+    entries: NDArray[np.int32]  # [m, 6]; in a free room, ROW is the link to the next one
+    places: NDArray[np.float32]  # a view of the entries
     slabs: NDArray[np.int64]
     state: NDArray[np.int64]
     sequence: NDArray[np.int32]  # by probe row: the number of its message
@@ -81,13 +95,12 @@ class MessageLists:
     def clear(self) -> None:
         """Begin without any list."""
         self._state[LISTS], self._state[FREE_LIST] = 1, 0
-        marks = np.empty((0, 4), np.int32)
+        entries = np.empty((0, ENTRY), np.int32)
         self._lists = Lists(
             np.zeros((1, 4), np.int32),
             np.zeros(1, np.int32),
-            marks,
-            marks.view(np.float32),
-            np.empty((0, 2), np.int32),
+            entries,
+            entries.view(np.float32),
             empty_slabs(_LARGEST),
             self._state,
             self._sequence.values,
@@ -104,7 +117,7 @@ class MessageLists:
         """Memory of what is in use."""
         lists = self._lists
         heads = int(self._state[LISTS]) * (lists.heads.itemsize * 4 + lists.owners.itemsize)
-        return heads + int(lists.slabs[END]) * 24 + self._sequence.nbytes
+        return heads + int(lists.slabs[END]) * ENTRY * lists.entries.itemsize + self._sequence.nbytes
 
     # --- Messages --------------------------------------------------------------------------------------------------
 
@@ -143,13 +156,12 @@ class MessageLists:
     def _grow(self, lists: int, entries: int) -> None:
         """Make room for more lists, and for more entries."""
         old = self._lists
-        marks = longer(old.marks, int(old.slabs[END]) + entries)
+        pool = longer(old.entries, int(old.slabs[END]) + entries)
         self._lists = old._replace(
             heads=longer(old.heads, int(self._state[LISTS]) + lists),
             owners=longer(old.owners, int(self._state[LISTS]) + lists),
-            marks=marks,
-            places=marks.view(np.float32),
-            entries=longer(old.entries, int(old.slabs[END]) + entries),
+            entries=pool,
+            places=pool.view(np.float32),
         )
 
     def reserve(self, count: int) -> None:
@@ -243,12 +255,14 @@ def attach(
 
     The visits begin with those of probe *start*.
     """
-    nodes, heads, marks, places, entries = tree.nodes, lists.heads, lists.marks, lists.places, lists.entries
+    nodes, heads, entries, places = tree.nodes, lists.heads, lists.entries, lists.places
     state, sequence = lists.state, lists.sequence
     visit_ends, visited, limit = visits
     boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
     reached = np.empty(limit + 1, np.int32)
     for p in range(first, stop):
+        # What is read next is asked for: nodes of a probe further ahead, lists of a nearer one, and so on.
+        _ask_ahead(nodes, heads, entries, visit_ends, visited, p, stop)
         row = probe_rows[p]
         if row < 0:
             continue
@@ -260,18 +274,12 @@ def attach(
         else:
             for i in range(count):
                 reached[i] = visited[begin + i]
-        for i in range(count):
-            prefetch(heads, nodes[reached[i], LIST])
-        room = state[LISTS] + count <= len(heads)
         need = lists.slabs[END]
         for i in range(count):
             number = nodes[reached[i], LIST]
-            size = heads[number, SIZE]
-            if size == heads[number, ROOM]:  # also if there is no list
-                need += max(2 * size, _LEAST)
-            prefetch(marks, heads[number, START] + size)
-            prefetch(entries, heads[number, START] + size)
-        if not room or need > len(entries):
+            if heads[number, SIZE] == heads[number, ROOM]:  # also if there is no list
+                need += max(2 * heads[number, SIZE], _LEAST)
+        if state[LISTS] + count > len(heads) or need > len(entries):
             return p
         low = high = 0
         for k in range(keyword_offsets[p], keyword_offsets[p + 1]):
@@ -281,14 +289,16 @@ def attach(
             x = y = np.float32(np.nan)
         number = sequence[row]
         for i in range(count):
-            list_ = give_list(nodes, lists, reached[i], number)
+            list_ = nodes[reached[i], LIST]
+            if list_ == 0:
+                list_ = give_list(nodes, lists, reached[i], number)
             if heads[list_, SIZE] == heads[list_, ROOM]:
                 _make_room(lists, list_)
             at = heads[list_, START] + heads[list_, SIZE]
             heads[list_, SIZE] += 1
-            places[at, 0], places[at, 1] = x, y
-            marks[at, 2], marks[at, 3] = low, high
-            entries[at, 0], entries[at, 1] = row, number
+            places[at, X], places[at, Y] = x, y
+            entries[at, LOW], entries[at, HIGH] = low, high
+            entries[at, ROW], entries[at, NUMBER] = row, number
         state[COPIES] += count
         state[ATTACHED] += 1
         state[LIMITED] += limited
@@ -296,31 +306,52 @@ def attach(
 
 
 @kernel
+def _ask_ahead(
+    nodes: NDArray[np.int32],
+    heads: NDArray[np.int32],
+    entries: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    visited: NDArray[np.int32],
+    p: int,
+    stop: int,
+) -> None:
+    """Begin to load what attaching the next probes will read."""
+    if p + 6 < stop:
+        for i in range(ends[p + 5], ends[p + 6]):
+            prefetch(nodes.reshape(-1), visited[i] * WIDTH + LIST)
+    if p + 4 < stop:
+        for i in range(ends[p + 3], ends[p + 4]):
+            prefetch(heads, nodes[visited[i], LIST])
+    if p + 2 < stop:
+        for i in range(ends[p + 1], ends[p + 2]):
+            number = nodes[visited[i], LIST]
+            prefetch(entries, heads[number, START] + heads[number, SIZE])
+
+
+@kernel
 def _make_room(lists: Lists, number: int) -> None:
     """Drop the entries of messages that are gone, and move the list to a room that suits it."""
-    heads, marks, entries, slabs = lists.heads, lists.marks, lists.entries, lists.slabs
+    heads, entries, slabs = lists.heads, lists.entries, lists.slabs
     sequence, living = lists.sequence, lists.living
     start, size, room = heads[number, START], heads[number, SIZE], heads[number, ROOM]
     kept = start
     for i in range(start, start + size):
-        row = entries[i, 0]
-        if living[row] and sequence[row] == entries[i, 1]:
-            for k in range(4):
-                marks[kept, k] = marks[i, k]
-            entries[kept, 0], entries[kept, 1] = row, entries[i, 1]
+        row = entries[i, ROW]
+        if living[row] and sequence[row] == entries[i, NUMBER]:
+            for k in range(ENTRY):
+                entries[kept, k] = entries[i, k]
             kept += 1
     size = kept - start
     heads[number, SIZE] = size
     wanted = size_class(max(size + (size >> 2) + 1, _LEAST))
     if 1 << wanted == room:
         return
-    at = allot(slabs, entries[:, 0], wanted, 0)
+    at = allot(slabs, entries[:, ROW], wanted, 0)
     for i in range(size):
-        for k in range(4):
-            marks[at + i, k] = marks[start + i, k]
-        entries[at + i, 0], entries[at + i, 1] = entries[start + i, 0], entries[start + i, 1]
+        for k in range(ENTRY):
+            entries[at + i, k] = entries[start + i, k]
     if room > 0:
-        release(slabs, entries[:, 0], start, room, 0)
+        release(slabs, entries[:, ROW], start, room, 0)
     heads[number, START], heads[number, ROOM] = at, 1 << wanted
 
 
@@ -337,7 +368,7 @@ def _collect(tree: Tree, lists: Lists) -> Any:
             held += 1
             continue
         if heads[number, ROOM] > 0:
-            release(lists.slabs, lists.entries[:, 0], heads[number, START], heads[number, ROOM], 0)
+            release(lists.slabs, lists.entries[:, ROW], heads[number, START], heads[number, ROOM], 0)
         owners[number] = -1
         heads[number, SIZE] = heads[number, ROOM] = 0
         heads[number, START] = state[FREE_LIST]

@@ -25,7 +25,20 @@ from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import StoredProbes, keep_satisfying, keep_valid
 from nearcast.matching.messages.packed_search import add_word
-from nearcast.matching.moving.ap_plus_tree.messages import BORN, NEXT, SIZE, START, Lists, give_list
+from nearcast.matching.moving.ap_plus_tree.messages import (
+    BORN,
+    HIGH,
+    LOW,
+    NEXT,
+    NUMBER,
+    ROW,
+    SIZE,
+    START,
+    Lists,
+    X,
+    Y,
+    give_list,
+)
 from nearcast.matching.structure import Answers, Moment, Moved
 from nearcast.matching.structures.ap_tree import layout
 from nearcast.matching.structures.ap_tree.build import dummy
@@ -58,6 +71,8 @@ SIDES, STEP = (
 BEFORE, AFTER = 1, 2
 UNSEEN = 4  # and whether messages with the word of the clause have not been sent this way
 CASES, SCANNED = 0, 4  # figures: leaves by case, and entries of lists that were read
+_ABREAST = 16  # clauses whose candidates are decided together
+_AHEAD = 4  # lists between asking for one and reading it
 NOT_YET = 2**31 - 1  # in place of the birth of a list that is not there
 
 
@@ -274,66 +289,134 @@ def search(
     stored, lists, figures = attached
     moved, offsets, numbers = asked
     clauses, befores, afters, kepts = moved
+    arounds, need_runs, needed = clauses.boxes, clauses.keyword_runs, clauses.keywords
     ends, out = answers
-    heads, marks, places, entries = lists.heads, lists.marks, lists.places, lists.entries
-    sequence, living = lists.sequence, lists.living
+    heads, entries, places, sequence, living = (
+        lists.heads,
+        lists.entries,
+        lists.places,
+        lists.sequence,
+        lists.living,
+    )
     boxes, keyword_runs, keywords, expires = (
         stored.boxes,
         stored.keyword_runs,
         stored.keywords,
         stored.expires,
     )
-    need_runs, needed = clauses.keyword_runs, clauses.keywords
-    scanned = 0
-    for i in range(offsets[start], min(offsets[start] + 8, offsets[stop])):
-        prefetch(marks, heads[numbers[i], START])
-    for c in range(start, stop):
-        low = high = 0
-        for k in range(need_runs[c, 0], need_runs[c, 1]):
-            low, high = add_word(needed[k], low, high)
-        b0, b1 = np.float32(befores[c, 0]), np.float32(befores[c, 1])
-        b2, b3 = np.float32(befores[c, 2]), np.float32(befores[c, 3])
-        a0, a1 = np.float32(afters[c, 0]), np.float32(afters[c, 1])
-        a2, a3 = np.float32(afters[c, 2]), np.float32(afters[c, 3])
-        k0, k1 = np.float32(kepts[c, 0]), np.float32(kepts[c, 1])
-        k2, k3 = np.float32(kepts[c, 2]), np.float32(kepts[c, 3])
+    found = np.empty(_ABREAST, np.int64)  # where the candidates of each clause end
+    done, scanned = start, 0
+    while done < stop:
         last = filled
-        for i in range(offsets[c], offsets[c + 1]):
-            ahead = min(i + 8, numbers.size - 1)
-            prefetch(marks, heads[numbers[ahead], START])
-            begin, size = heads[numbers[i], START], heads[numbers[i], SIZE]
-            if last + size > out.size:
-                return c
+        # Candidates of some clauses are found, so that the waits for their messages overlap.
+        block = 0
+        while block < _ABREAST and done + block < stop:
+            c = done + block
+            low = high = 0
+            for k in range(need_runs[c, 0], need_runs[c, 1]):
+                low, high = add_word(needed[k], low, high)
+            size, end = _scan(
+                heads, entries, places, numbers, offsets[c], offsets[c + 1], low, high, arounds, c, out, last
+            )
+            if end < 0:
+                break
             scanned += size
-            for at in range(begin, begin + size):
-                x, y = places[at, 0], places[at, 1]
-                out[last] = at
-                # An area has no numbers here (NaN): it is outside of nothing, and inside of nothing.
-                last += (
-                    (marks[at, 2] & low == low)
-                    & (marks[at, 3] & high == high)
-                    & (
-                        (not ((x < b0) | (x > b2) | (y < b1) | (y > b3)))
-                        | (not ((x < a0) | (x > a2) | (y < a1) | (y > a3)))
-                    )
-                    & (not ((x > k0) & (x < k2) & (y > k1) & (y < k3)))
-                )
+            before, after, kept = _rounded(befores, c), _rounded(afters, c), _rounded(kepts, c)
+            for i in range(last, end):
+                x, y = places[out[i], X], places[out[i], Y]
+                out[last] = out[i]
+                last += (not _outside(x, y, before) or not _outside(x, y, after)) and not _inside(x, y, kept)
+            found[block] = last
+            block += 1
+        if block == 0:
+            break
         for i in range(filled, last):
-            prefetch(entries, out[i])
-        for i in range(filled, last):
-            prefetch(sequence, entries[out[i], 0])
-            prefetch(expires, entries[out[i], 0])
-            prefetch(keyword_runs, entries[out[i], 0])
-            prefetch(boxes, entries[out[i], 0])
-        found, last = last, filled
-        for i in range(filled, found):
-            row, number = entries[out[i], 0], entries[out[i], 1]
-            out[last] = row
-            last += living[row] and sequence[row] == number
-        for i in range(filled, last):
-            prefetch(keywords, keyword_runs[out[i], 0])
-        last = keep_valid(expires, moment.now, out, filled, last, moment.expired)
-        filled = keep_satisfying(stored, clauses, c, out, filled, last)
-        ends[c] = filled
+            row = entries[out[i], ROW]
+            prefetch(sequence, row)
+            prefetch(living, row)
+            prefetch(expires, row)
+            prefetch(keyword_runs, row)
+            prefetch(boxes, row)
+        begin, fresh = filled, filled
+        for b in range(block):
+            for i in range(begin, found[b]):
+                row, number = entries[out[i], ROW], entries[out[i], NUMBER]
+                out[fresh] = row
+                if living[row] and sequence[row] == number:
+                    prefetch(keywords, keyword_runs[row, 0])
+                    fresh += 1
+            begin, found[b] = found[b], fresh
+        begin = filled
+        for b in range(block):
+            for i in range(begin, found[b]):
+                out[filled + i - begin] = out[i]
+            last = filled + found[b] - begin
+            begin = found[b]
+            last = keep_valid(expires, moment.now, out, filled, last, moment.expired)
+            filled = keep_satisfying(stored, clauses, done + b, out, filled, last)
+            ends[done + b] = filled
+        done += block
     figures[SCANNED] += scanned
-    return stop
+    return done
+
+
+@kernel
+def _scan(
+    heads: NDArray[np.int32],
+    entries: NDArray[np.int32],
+    places: NDArray[np.float32],
+    numbers: NDArray[np.int32],
+    first: int,
+    stop: int,
+    low: int,
+    high: int,
+    boxes: NDArray[np.float64],
+    c: int,
+    out: NDArray[np.int32],
+    last: int,
+) -> Any:
+    """Write the entries of the lists numbers[first:stop] that have the bits of a signature and are in boxes[c].
+
+    Returns how many entries were read, and where those that were written end; -1 if there is no room.
+    """
+    x0, y0, x1, y1 = _rounded(boxes, c)
+    scanned = 0
+    for i in range(first, stop):
+        begin, size = heads[numbers[i], START], heads[numbers[i], SIZE]
+        ahead = heads[numbers[min(i + _AHEAD, numbers.size - 1)], START]
+        for line in range(0, 12, 3):
+            prefetch(entries, ahead + line)
+        if last + size > out.size:
+            return 0, -1
+        scanned += size
+        # An area has no numbers here (NaN): it is outside of nothing, and inside of nothing.
+        for at in range(begin, begin + size):
+            x, y = places[at, X], places[at, Y]
+            out[last] = at
+            last += (
+                (entries[at, LOW] & low == low)
+                & (entries[at, HIGH] & high == high)
+                & (not ((x < x0) | (x > x1) | (y < y0) | (y > y1)))
+            )
+    return scanned, last
+
+
+@kernel
+def _rounded(boxes: NDArray[np.float64], i: int) -> Any:
+    """Return the sides of a box as float32, which keeps their order."""
+    return (
+        np.float32(boxes[i, 0]),
+        np.float32(boxes[i, 1]),
+        np.float32(boxes[i, 2]),
+        np.float32(boxes[i, 3]),
+    )
+
+
+@kernel
+def _outside(x: Any, y: Any, box: Any) -> Any:
+    return (x < box[0]) | (x > box[2]) | (y < box[1]) | (y > box[3])
+
+
+@kernel
+def _inside(x: Any, y: Any, box: Any) -> Any:
+    return (x > box[0]) & (x < box[2]) & (y > box[1]) & (y < box[3])
