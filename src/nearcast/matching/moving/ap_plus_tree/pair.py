@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.columns.clauses import take_clauses
 from nearcast.columns.ragged import ragged_take
 from nearcast.columns.regions import regions_of, relocated, single_boxes
 from nearcast.columns.rows.clauses import ClauseStore
@@ -22,7 +21,7 @@ from nearcast.matching.index import Index
 from nearcast.matching.messages import build_store
 from nearcast.matching.messages.moves import apart, decide, interleaved, moved_clauses
 from nearcast.matching.messages.store import checked_time
-from nearcast.matching.moving.ap_plus_tree.moving import Asked, search
+from nearcast.matching.moving.ap_plus_tree.moving import search
 from nearcast.matching.moving.ap_plus_tree.tree import MovingTree
 from nearcast.matching.moving.pair import Changes, Pair, kept_of
 from nearcast.matching.refine import distinct_owners, resolve_stored
@@ -110,86 +109,67 @@ class APPlusTree(Pair):
         before = self.index.subscriptions(picks)
         after = relocated(before, placed)
         simple = single_boxes(before) & single_boxes(after)
-        chosen = np.flatnonzero(simple)
-        one, other = (before, after) if simple.all() else (before.take(chosen), after.take(chosen))
+        one, other, rows = before, after, picks
+        if not simple.all():
+            chosen = np.flatnonzero(simple)
+            one, other, rows = before.take(chosen), after.take(chosen), picks[chosen]
         old, new = regions_of(one), regions_of(other)
-        moved = moved_clauses(other, old, new)
-        asked, complete = self._tree.ask(self.index.store.parts(picks[chosen]), moved)
-        fine = self._all_of(other, complete)
-        self._count(len(picks), int(fine.sum()))
-        if len(picks) == int(fine.sum()):
-            changes = self._changes(one, other, asked, now)
-        else:
-            simple[chosen] = fine
-            some, rest = np.flatnonzero(fine), np.flatnonzero(~simple)
-            asked = _of(asked, fine[other.owners])
-            changes = interleaved(
-                simple,
-                self._changes(one.take(some), other.take(some), asked, now),
-                self.store.changes(before.take(rest), after.take(rest), now),
-            )
+        asked, complete = self._tree.ask(self.index.store.parts(rows), moved_clauses(other, old, new))
+        with self.store.expiring(now) as look:
+            found = look(self._search, asked, len(other.owners), 1)
+            came, went = decide(self.store.rows, old, new, other.owners, found)
+        changes = _distinct(came), _distinct(went)
+        fine = _all_of(other, complete)
+        simple[simple] = fine
+        if self._count(simple):
+            rest = np.flatnonzero(~simple)
+            others = self.store.changes(before.take(rest), after.take(rest), now)
+            changes = interleaved(simple, (_some(changes[0], fine), _some(changes[1], fine)), others)
         self.index.replace(picks, after)
         return Changes(*changes)
 
-    def _changes(
-        self, before: SubscriptionTable, after: SubscriptionTable, asked: Asked, now: int | None
-    ) -> tuple[Matches, Matches]:
-        """Return what came into reach and what went out of it, by the lists of the tree."""
-        old, new = regions_of(before), regions_of(after)
-        found = self._look(asked, now)
-        came, went = decide(self.store.rows, old, new, after.owners, found)
-        return _distinct(came), _distinct(went)
-
     def _reached(self, picks: NDArray[np.int64], now: int | None) -> Matches:
-        """Return the message rows that the subscriptions in the given rows match."""
+        """Return the message rows that the subscriptions in the given rows match (Algorithm 7, lines 3 to 5)."""
         table = self.index.subscriptions(picks)
         nowhere = np.tile(_NOWHERE, (len(table.owners), 1))
         moved = Moved(table.clauses, nowhere, table.clauses.boxes, nowhere)
         asked, complete = self._tree.ask(self.index.store.parts(picks), moved, comes=True)
-        fine = self._all_of(table, complete)
-        self._count(len(picks), int(fine.sum()))
-        if fine.all():
-            return self._matched(table, asked, now)
-        one = self._matched(table.take(np.flatnonzero(fine)), _of(asked, fine[table.owners]), now)
-        other = self.store.match(table.take(np.flatnonzero(~fine)), now)
-        return interleaved(fine, (one, one), (other, other))[0]
+        with self.store.expiring(now) as look:
+            found = look(self._search, asked, len(table.owners), 1)
+            found = _distinct(resolve_stored(self.store.rows, table, found))
+        fine = _all_of(table, complete)
+        if self._count(fine):
+            others = self.store.match(table.take(np.flatnonzero(~fine)), now)
+            found = interleaved(fine, (_some(found, fine),) * 2, (others, others))[0]
+        return found
 
-    def _matched(self, table: SubscriptionTable, asked: Asked, now: int | None) -> Matches:
-        return _distinct(resolve_stored(self.store.rows, table, self._look(asked, now)))
+    def _search(self, _: Any, *arguments: Any) -> int:
+        """Search the lists of the tree, in the place of the arrays of the store."""
+        done: int = search(self._tree.attached(), *arguments)
+        return done
 
-    def _look(self, asked: Asked, now: int | None) -> Matches:
-        """Return the probe rows that clauses find in their lists."""
-        attached = self._tree.attached()
-
-        def look(_: Any, *arguments: Any) -> int:
-            done: int = search(attached, *arguments)
-            return done
-
-        with self.store.expiring(now) as run:
-            return run(look, asked, len(asked.offsets) - 1, 1)
-
-    @staticmethod
-    def _all_of(table: SubscriptionTable, complete: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Tell for which subscriptions the lists of all their clauses are complete."""
-        fine = np.ones(table.size, np.bool_)
-        fine[table.owners[~complete]] = False
-        return fine
-
-    def _count(self, questions: int, answered: int) -> None:
-        self._questions += questions
-        self._to_store += questions - answered
+    def _count(self, answered: NDArray[np.bool_]) -> int:
+        """Count questions, and those that the tree has not answered; return how many these are."""
+        rest = int(np.count_nonzero(~answered))
+        self._questions += len(answered)
+        self._to_store += rest
+        return rest
 
     def stats(self) -> dict[str, Any]:
         """Return figures of the tree and the store, and how many questions the store had to answer."""
         return super().stats() | {"questions": self._questions, "questions_to_store": self._to_store}
 
 
-def _of(asked: Asked, chosen: NDArray[np.bool_]) -> Asked:
-    """Return the questions of some of the clauses."""
-    rows = np.flatnonzero(chosen)
-    clauses, before, after, kept = asked.moved
-    moved = Moved(take_clauses(clauses, rows), before[rows], after[rows], kept[rows])
-    return Asked(moved, *ragged_take(asked.offsets, asked.lists, rows))
+def _all_of(table: SubscriptionTable, complete: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Tell for which subscriptions the lists of all their clauses are complete."""
+    fine = np.ones(table.size, np.bool_)
+    fine[table.owners[~complete]] = False
+    return fine
+
+
+def _some(found: Matches, chosen: NDArray[np.bool_]) -> Matches:
+    """Return some of the groups."""
+    return Matches(*ragged_take(found.offsets, found.rows, np.flatnonzero(chosen)))
 
 
 def _distinct(found: Matches) -> Matches:
