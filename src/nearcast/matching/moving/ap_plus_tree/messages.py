@@ -37,8 +37,6 @@ from nearcast.matching.structures.postings import longer
 
 __all__ = [
     "BORN",
-    "HIGH",
-    "LOW",
     "NEXT",
     "NUMBER",
     "ROW",
@@ -50,12 +48,10 @@ __all__ = [
     "Y",
     "attach",
     "give_list",
-]  # fmt: skip
+]
 
 START, SIZE, ROOM, BORN = 0, 1, 2, 3  # fields of a list
-X, Y, LOW, HIGH, ROW, NUMBER, ENTRY = range(
-    7
-)  # fields of an entry; LOW and HIGH are the halves of its signature
+X, Y, LOW, HIGH, ROW, NUMBER, ENTRY = range(7)  # fields of an entry; LOW and HIGH are its signature
 # Counters: numbers of lists that were given out, the first one that is free again, the number of the next message,
 LISTS, FREE_LIST, NEXT = 0, 1, 2
 COPIES, ATTACHED, LIMITED = 3, 4, 5  # and figures: entries made, messages, those that met the limit
@@ -71,7 +67,8 @@ class Lists(NamedTuple):
     heads: NDArray[np.int32]  # [n, 4], by list; list 0 is none
     owners: NDArray[np.int32]  # by list: its node
     entries: NDArray[np.int32]  # [m, 6]; in a free room, ROW is the link to the next one
-    places: NDArray[np.float32]  # a view of the entries
+    places: NDArray[np.float32]  # a view of the entries,
+    signs: NDArray[np.int64]  # and another one, [m, 3], in which a signature is one number
     slabs: NDArray[np.int64]
     state: NDArray[np.int64]
     sequence: NDArray[np.int32]  # by probe row: the number of its message
@@ -101,6 +98,7 @@ class MessageLists:
             np.zeros(1, np.int32),
             entries,
             entries.view(np.float32),
+            entries.view(np.int64),
             empty_slabs(_LARGEST),
             self._state,
             self._sequence.values,
@@ -162,6 +160,7 @@ class MessageLists:
             owners=longer(old.owners, int(self._state[LISTS]) + lists),
             entries=pool,
             places=pool.view(np.float32),
+            signs=pool.view(np.int64),
         )
 
     def reserve(self, count: int) -> None:

@@ -27,8 +27,6 @@ from nearcast.kernels.verify import StoredProbes, keep_satisfying, keep_valid
 from nearcast.matching.messages.packed_search import add_word
 from nearcast.matching.moving.ap_plus_tree.messages import (
     BORN,
-    HIGH,
-    LOW,
     NEXT,
     NUMBER,
     ROW,
@@ -72,6 +70,7 @@ BEFORE, AFTER = 1, 2
 UNSEEN = 4  # and whether messages with the word of the clause have not been sent this way
 CASES, SCANNED = 0, 4  # figures: leaves by case, and entries of lists that were read
 _ABREAST = 16  # clauses whose candidates are decided together
+_LOW_HALF = 2**32 - 1
 _AHEAD = 4  # lists between asking for one and reading it
 NOT_YET = 2**31 - 1  # in place of the birth of a list that is not there
 
@@ -291,10 +290,11 @@ def search(
     clauses, befores, afters, kepts = moved
     arounds, need_runs, needed = clauses.boxes, clauses.keyword_runs, clauses.keywords
     ends, out = answers
-    heads, entries, places, sequence, living = (
+    heads, entries, places, signs, sequence, living = (
         lists.heads,
         lists.entries,
         lists.places,
+        lists.signs,
         lists.sequence,
         lists.living,
     )
@@ -315,8 +315,9 @@ def search(
             low = high = 0
             for k in range(need_runs[c, 0], need_runs[c, 1]):
                 low, high = add_word(needed[k], low, high)
+            sign = np.int64(high) << 32 | np.int64(low) & _LOW_HALF
             size, end = _scan(
-                heads, entries, places, numbers, offsets[c], offsets[c + 1], low, high, arounds, c, out, last
+                heads, signs, places, numbers, offsets[c], offsets[c + 1], sign, arounds, c, out, last
             )
             if end < 0:
                 break
@@ -363,13 +364,12 @@ def search(
 @kernel
 def _scan(
     heads: NDArray[np.int32],
-    entries: NDArray[np.int32],
+    signs: NDArray[np.int64],
     places: NDArray[np.float32],
     numbers: NDArray[np.int32],
     first: int,
     stop: int,
-    low: int,
-    high: int,
+    sign: int,
     boxes: NDArray[np.float64],
     c: int,
     out: NDArray[np.int32],
@@ -385,19 +385,20 @@ def _scan(
         begin, size = heads[numbers[i], START], heads[numbers[i], SIZE]
         ahead = heads[numbers[min(i + _AHEAD, numbers.size - 1)], START]
         for line in range(0, 12, 3):
-            prefetch(entries, ahead + line)
+            prefetch(signs, ahead + line)
         if last + size > out.size:
             return 0, -1
         scanned += size
-        # An area has no numbers here (NaN): it is outside of nothing, and inside of nothing.
+        # Two loops, each without a branch; the first one leaves little to do for the second.
+        matching = last
         for at in range(begin, begin + size):
-            x, y = places[at, X], places[at, Y]
-            out[last] = at
-            last += (
-                (entries[at, LOW] & low == low)
-                & (entries[at, HIGH] & high == high)
-                & (not ((x < x0) | (x > x1) | (y < y0) | (y > y1)))
-            )
+            out[matching] = at
+            matching += signs[at, 1] & sign == sign
+        # An area has no numbers here (NaN): it is outside of nothing, and inside of nothing.
+        for k in range(last, matching):
+            x, y = places[out[k], X], places[out[k], Y]
+            out[last] = out[k]
+            last += not ((x < x0) | (x > x1) | (y < y0) | (y > y1))
     return scanned, last
 
 
