@@ -178,6 +178,14 @@ AP_TREE_PRIOR: Final = 16.0  # assumptions made without a sample weigh as much a
 AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where there is no sample (Table 2, TWEETS)
 AP_TREE_DP_WORDS: Final = 10_000  # up to this many words are cut optimally; more are cut in groups
 
+# --- AP+-Tree: where subscriptions move -----------------------------------------------------------------------------
+AP_PLUS_COPIES: Final = 32  # the most lists that a message is attached to
+AP_PLUS_VELOCITY: Final = 0.25  # the weight of the last move in the velocity of a clause
+AP_PLUS_HORIZON: Final = 64  # T_max: reconstruction is foreseen for at most so many moves of each clause
+AP_PLUS_SAMPLE: Final = 256  # clauses by which it is foreseen
+AP_PLUS_STEP: Final = 8.0  # a step of Equations 9 and 13 takes as long as reading this many postings
+AP_PLUS_OLDEST: Final = 16  # the oldest message is looked for when 1/16 of the messages have changed
+
 # --- MO-Tree: L and η are from section 6.1.3 of the paper, the rest is measured -------------------------------------
 MO_TREE_LAYERS: Final = 10  # the largest H: two layers in the directory, eight in a code of 64 bits
 MO_TREE_LEVELS: Final = 4  # L

@@ -18,6 +18,7 @@ from nearcast.errors import ColumnError, shown
 from nearcast.geometry import Planar, as_region
 from nearcast.matching.holder import Holder
 from nearcast.matching.refine import resolve
+from nearcast.matching.searching import Step
 
 __all__ = ["Index"]
 
@@ -53,6 +54,16 @@ class Index(Holder[ClauseStore]):
 
         With ``threads`` > 1 the batch is cut into chunks that threads match in parallel (kernels hold no GIL).
         """
+        self.check_question(batch)
+        search, arrays, _ = self._view
+        return self.match_by(partial(search, arrays, batch.probes), batch, threads)
+
+    def match_by(self, step: Step, batch: MessageBatch, threads: int = 1) -> Matches:
+        """Return what :meth:`match` does; the clause rows that probes match are found by *step*."""
+        return resolve(self._rows, batch, self._searches.run(step, len(batch.owners), threads))
+
+    def check_question(self, batch: MessageBatch) -> None:
+        """Raise if *batch* cannot be matched here."""
         if not isinstance(batch, MessageBatch):
             raise ColumnError(
                 f"match takes a MessageBatch, not {shown(batch)}; "
@@ -71,9 +82,6 @@ class Index(Holder[ClauseStore]):
                 f"the messages live in {batch.space!r}, the subscriptions in {store.space!r}; "
                 "build both for the same space"
             )
-        search, arrays, _ = self._view
-        step = partial(search, arrays, batch.probes)
-        return resolve(store, batch, self._searches.run(step, len(batch.owners), threads))
 
     def stats(self) -> dict[str, Any]:
         """Return figures: how much is stored, how, and in how many bytes."""

@@ -25,7 +25,7 @@ from nearcast.matching.messages.moves import apart, decide, interleaved, moved_c
 from nearcast.matching.refine import resolve_stored
 from nearcast.matching.structure import Answers, Moment, Structure
 
-__all__ = ["MessageStore"]
+__all__ = ["MessageStore", "checked_time"]
 
 _ALWAYS = -NEVER - 1  # before this time nothing expires
 
@@ -66,7 +66,7 @@ class MessageStore(Holder[MessageRows]):
         the search finds are removed. ``threads`` is as in :meth:`Index.match`.
         """
         self._check_question(table)
-        with self._expiring(now) as look:
+        with self.expiring(now) as look:
             found = look(self._view.search, table.clauses, len(table.owners), threads)
             return resolve_stored(self.rows, table, found)
 
@@ -81,7 +81,7 @@ class MessageStore(Holder[MessageRows]):
         self._check_question(before)
         self._check_question(after)
         simple = single_boxes(before) & single_boxes(after)
-        with self._expiring(now) as look:
+        with self.expiring(now) as look:
             if simple.all():
                 return self._changes_of_boxes(before, after, look, threads)
             # A region across the antimeridian has two boxes: it is asked as a whole.
@@ -127,9 +127,9 @@ class MessageStore(Holder[MessageRows]):
             )
 
     @contextmanager
-    def _expiring(self, now: int | None) -> Iterator[Look]:
+    def expiring(self, now: int | None) -> Iterator[Look]:
         """Give a function that runs searches at *now*; the expired messages that they meet are removed at the end."""
-        instant = _ALWAYS if now is None else _checked_time(now)
+        instant = _ALWAYS if now is None else checked_time(now)
         arrays = self._view.arrays
         met: list[NDArray[np.int32]] = []  # expired probe rows that the searches have noted
 
@@ -188,7 +188,7 @@ class MessageStore(Holder[MessageRows]):
 
     def expire(self, now: int) -> NDArray[np.int32]:
         """Remove every message that has expired by *now*; return their rows, ascending."""
-        expired = self.rows.present & (self.rows.expires_at <= _checked_time(now))
+        expired = self.rows.present & (self.rows.expires_at <= checked_time(now))
         return self.remove_expired(np.flatnonzero(expired))
 
     def sweep(self, now: int, limit: int) -> NDArray[np.int32]:
@@ -197,7 +197,7 @@ class MessageStore(Holder[MessageRows]):
         Each sweep continues where the last one stopped, and starts over at the end. So expired messages are removed
         even if nobody subscribes, and the time of a call does not depend on how many messages are stored.
         """
-        instant = _checked_time(now)
+        instant = checked_time(now)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise ColumnError(f"limit must be a whole number from 0, not {shown(limit)}")
         size = self.rows.size
@@ -241,7 +241,8 @@ class MessageStore(Holder[MessageRows]):
         return store
 
 
-def _checked_time(now: Any) -> int:
+def checked_time(now: Any) -> int:
+    """Return a time in microseconds, or raise."""
     if isinstance(now, bool) or not isinstance(now, int | np.integer) or not -NEVER <= now < NEVER:
         raise ColumnError(
             f"now must be a time in microseconds since 1970 UTC, as an integer, not {shown(now)}"

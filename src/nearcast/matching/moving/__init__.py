@@ -44,6 +44,7 @@ _RIVALS = "nearcast.matching.rivals.moving"
 MOVING: Registry[Any] = Registry(
     {
         "auto": "nearcast.matching.moving.kinds:auto",
+        "ap-plus-tree": "nearcast.matching.moving.ap_plus_tree:APPlusTree",
         "ap-plus-k-tree": f"{_RIVALS}:ap_plus_k_tree",
         "ap-plus-s-tree": f"{_RIVALS}:ap_plus_s_tree",
         "ss-index": f"{_RIVALS}:ss_index",
