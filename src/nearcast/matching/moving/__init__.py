@@ -30,8 +30,6 @@ from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.parts import nested, part_of
 from nearcast.errors import ColumnError, UnknownError, shown
-from nearcast.matching.index import Index
-from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.moving.pair import Changes, Pair
 from nearcast.registry import Registry
 from nearcast.storage.directory import read, restoring, write
@@ -159,28 +157,19 @@ class MovingIndex:
 
     def save(self, directory: str | Path) -> Path:
         """Write everything to a new directory of flat arrays; return its path."""
-        index, store = self._pair.index, self._pair.store
-        document = {
-            "moving": self.name,
-            "structures": [index.name, store.name],
-            "coding": index.coding.document(),
-        }
-        arrays = nested(coding=index.coding.arrays(), index=index.arrays(), store=store.arrays())
+        coding = self._pair.index.coding
+        document = {"moving": self.name, "coding": coding.document()}
+        arrays = self._pair.arrays() | nested(coding=coding.arrays())
         return write(directory, _KIND, arrays, document)
 
     @classmethod
     def open(cls, directory: str | Path, *, verify: bool = False) -> MovingIndex:
         """Open a directory that :meth:`save` wrote; later changes are in memory only."""
-        from nearcast.matching import INDEXES, STORES
-
         document, arrays = read(directory, _KIND, verify=verify)
         with restoring(directory):
             coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
-            first, second = document["structures"]
-            index = Index.restored(INDEXES[first], coding, part_of(arrays, "index"))
-            store = MessageStore.restored(STORES[second], coding, part_of(arrays, "store"))
             live = cls(document["moving"], SubscriptionTable.empty(coding))
-            live._pair.adopt(index, store)
+            live._pair.restore(coding, arrays)
         return live
 
     # --- Figures ---------------------------------------------------------------------------------------------------

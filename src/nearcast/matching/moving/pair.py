@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
+from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.regions import relocated
 from nearcast.matching.index import Index
 from nearcast.matching.messages.moves import apart
@@ -37,9 +39,14 @@ class Pair:
     def __init__(self, index: Index, store: MessageStore) -> None:
         self.index, self.store = index, store
 
-    def adopt(self, index: Index, store: MessageStore) -> None:
-        """Go on with an index and a store that were saved."""
-        self.index, self.store = index, store
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays that :meth:`restore` takes."""
+        return nested(index=self.index.arrays(), store=self.store.arrays())
+
+    def restore(self, coding: Coding, arrays: Arrays) -> None:
+        """Go on with what the arrays came from; a pair of the same kind wrote them."""
+        self.index = Index.restored(type(self.index.structure), coding, part_of(arrays, "index"))
+        self.store = MessageStore.restored(type(self.store.structure), coding, part_of(arrays, "store"))
 
     def publish(self, batch: MessageBatch, now: int | None) -> tuple[Matches, NDArray[np.int32]]:
         """Return the subscription rows that each message matches, and its row among the kept ones; -1 if it is not."""

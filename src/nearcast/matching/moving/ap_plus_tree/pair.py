@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
+from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import ragged_take
 from nearcast.columns.regions import regions_of, relocated, single_boxes
 from nearcast.columns.rows.clauses import ClauseStore
@@ -20,7 +22,7 @@ from nearcast.errors import InputError, UnknownError, shown
 from nearcast.matching.index import Index
 from nearcast.matching.messages import build_store
 from nearcast.matching.messages.moves import apart, decide, interleaved, moved_clauses
-from nearcast.matching.messages.store import checked_time
+from nearcast.matching.messages.store import MessageStore, checked_time
 from nearcast.matching.moving.ap_plus_tree.moving import search
 from nearcast.matching.moving.ap_plus_tree.tree import MovingTree
 from nearcast.matching.moving.pair import Changes, Pair, kept_of
@@ -63,12 +65,27 @@ class APPlusTree(Pair):
                 f"the moving index 'ap-plus-tree' has no parameter {unknown[0]!r}; "
                 f"it has copies, {', '.join(MovingTree.parameters)}"
             )
-        store = build_store("packed", messages)
-        self._tree = MovingTree(ClauseStore(subscriptions), store.rows, copies, **parameters)
+        self._parameters = parameters | {"copies": copies}
+        self._begin(ClauseStore(subscriptions), build_store("packed", messages))
+
+    def _begin(self, clauses: ClauseStore, store: MessageStore) -> None:
+        """Build the tree, and let the messages of the store visit it."""
+        self._tree = MovingTree(clauses, store.rows, **self._parameters)
+        present = np.flatnonzero(store.rows.present)
+        messages = store.rows.batch(present)
         super().__init__(Index.built(self._tree, messages.probes if messages.size else None), store)
         self._questions = self._to_store = 0
         if messages.size:
-            self._publish(messages, store.rows.parts(np.arange(messages.size)).astype(np.int32))
+            self._publish(messages, store.rows.parts(present).astype(np.int32))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the flat arrays of both sides; the tree is built anew from them."""
+        return nested(rows=self.index.store.arrays(), store=self.store.arrays())
+
+    def restore(self, coding: Coding, arrays: Arrays) -> None:
+        """Build the tree over what was saved."""
+        store = MessageStore.restored(type(self.store.structure), coding, part_of(arrays, "store"))
+        self._begin(ClauseStore.restored(coding, part_of(arrays, "rows")), store)
 
     # --- Messages --------------------------------------------------------------------------------------------------
 
