@@ -70,14 +70,14 @@ def data(page):
 class TestPeople:
     def test_the_seed_decides(self, people):
         def plain(subscribers):
-            return [(s.id, s.expression, s.gait, s.radius, s.way.tolist()) for s in subscribers]
+            return [(s.id, s.expression, s.mode, s.radius, s.way.tolist()) for s in subscribers]
 
         assert plain(journeys.invent(sample("places"))) == plain(people)
         assert plain(journeys.invent(sample("places"), seed=1)) != plain(people)
 
     def test_a_hundred_different_ones(self, people):
         assert len({person.id for person in people}) == 100
-        assert {person.gait.name for person in people} == {"walks", "cycles", "drives"}
+        assert {person.mode.name for person in people} == {"walks", "cycles", "drives"}
         assert all(300 <= person.radius <= 2_000 for person in people)
 
     def test_nobody_is_faster_than_stated(self, people):
@@ -85,7 +85,7 @@ class TestPeople:
         assert places.shape == (journeys.DAY + 1, 100, 2)
         metres = np.diff(places, axis=0) * [111_195 * np.cos(np.radians(40.74)), 111_195]
         fastest = np.hypot(metres[..., 0], metres[..., 1]).max(axis=0) * 60 / 1000
-        stated = np.array([person.gait.speed for person in people])
+        stated = np.array([person.mode.speed for person in people])
         assert (fastest <= stated * 1.001).all()
         assert (fastest > stated * 0.8).all()
 

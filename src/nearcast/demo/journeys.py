@@ -27,15 +27,15 @@ DAY = 24 * 60  # minutes
 _CENTRE = (-73.96, 40.74)  # of the city: lon, lat
 _CITY = 9_000.0  # metres around it: where people live and go
 _APART = 800.0  # metres between two places; a crowded quarter is named many times over
-_GRID = math.radians(29)  # the avenues of Manhattan point this far east of north
-_DEGREE = (
-    np.array([math.cos(math.radians(_CENTRE[1])), 1.0]) * 111_195
-)  # metres, of longitude and of latitude
+_TILT = math.radians(29)  # the avenues of Manhattan point this far east of north
+_STREETS = np.array([[math.cos(_TILT), -math.sin(_TILT)], [math.sin(_TILT), math.cos(_TILT)]])  # and avenues
+# Metres in a degree of longitude, and in one of latitude.
+_DEGREE = np.array([math.cos(math.radians(_CENTRE[1])), 1.0]) * 111_195
 _DOORSTEP = 250.0  # metres: a stop is at most this far east or north of the place that it is named after
 
 
 @dataclass(frozen=True, slots=True)
-class Gait:
+class Mode:
     """How somebody gets around; ranges are the least and the most."""
 
     name: str
@@ -46,10 +46,10 @@ class Gait:
     stop: tuple[int, int]  # minutes
 
 
-_GAITS = (
-    Gait("walks", 45, 5, 2_500, (500, 1_000), (10, 75)),
-    Gait("cycles", 30, 15, 6_000, (700, 1_400), (10, 60)),
-    Gait("drives", 25, 30, 14_000, (1_000, 2_000), (15, 90)),
+_MODES = (
+    Mode("walks", 45, 5, 2_500, (500, 1_000), (10, 75)),
+    Mode("cycles", 30, 15, 6_000, (700, 1_400), (10, 60)),
+    Mode("drives", 25, 30, 14_000, (1_000, 2_000), (15, 90)),
 )
 
 # Each line is asked for by several people.
@@ -97,7 +97,7 @@ class Subscriber:
 
     id: str
     expression: str
-    gait: Gait
+    mode: Mode
     radius: int
     way: NDArray[np.float64]
 
@@ -106,17 +106,17 @@ def invent(places: pa.Table, seed: int = config.DEMO_SEED) -> list[Subscriber]:
     """Return the subscribers; the same places and seed give the same ones."""
     random = Random(seed)
     towns = _towns(places)
-    gaits = [gait for gait in _GAITS for _ in range(gait.share)]
-    random.shuffle(gaits)
+    modes = [mode for mode in _MODES for _ in range(mode.share)]
+    random.shuffle(modes)
     return [
         Subscriber(
             name,
             _WANTED[number % len(_WANTED)],
-            gait,
-            10 * random.randint(gait.radius[0] // 10, gait.radius[1] // 10),
-            _way(random, gait, towns),
+            mode,
+            10 * random.randint(mode.radius[0] // 10, mode.radius[1] // 10),
+            _way(random, mode, towns),
         )
-        for number, (name, gait) in enumerate(zip(_NAMES.split(), gaits, strict=True))
+        for number, (name, mode) in enumerate(zip(_NAMES.split(), modes, strict=True))
     ]
 
 
@@ -159,17 +159,17 @@ def _towns(places: pa.Table) -> NDArray[np.float64]:
     return np.array(towns)
 
 
-def _way(random: Random, gait: Gait, towns: NDArray[np.float64]) -> NDArray[np.float64]:
+def _way(random: Random, mode: Mode, towns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the day of one subscriber, from midnight to midnight."""
     home = _doorstep(random, random.choice(towns))
-    nearby = towns[np.hypot(*(towns - home).T) <= gait.range]
+    nearby = towns[np.hypot(*(towns - home).T) <= mode.range]
     leaves = round(random.triangular(5 * 60, 11 * 60, 8 * 60))
     returns = round(random.triangular(18 * 60, 23 * 60, 21 * 60))
     way: list[tuple[Any, ...]] = [(0, *home), (leaves, *home)]
     while way[-1][0] < returns:
-        way += _legs(random, gait, way[-1], _doorstep(random, random.choice(nearby)))
-        way.append((way[-1][0] + random.randint(*gait.stop), *way[-1][1:]))
-    way += _legs(random, gait, way[-1], home)
+        way += _legs(random, mode, way[-1], _doorstep(random, random.choice(nearby)))
+        way.append((way[-1][0] + random.randint(*mode.stop), *way[-1][1:]))
+    way += _legs(random, mode, way[-1], home)
     way.append((max(DAY, way[-1][0]), *home))
     corners = np.array(way, np.float64)
     degrees = corners[:, 1:] / _DEGREE + _CENTRE
@@ -181,15 +181,14 @@ def _doorstep(random: Random, town: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _legs(
-    random: Random, gait: Gait, start: tuple[Any, ...], goal: NDArray[np.float64]
+    random: Random, mode: Mode, start: tuple[Any, ...], goal: NDArray[np.float64]
 ) -> Iterator[tuple[Any, ...]]:
     """Go along a street, turn into an avenue, and turn into a street again; or the other way round."""
     minute, *here = start
-    along = np.array([[math.cos(_GRID), -math.sin(_GRID)], [math.sin(_GRID), math.cos(_GRID)]])
-    whole = along @ (goal - here)
+    whole = _STREETS @ (goal - here)
     first = random.randrange(2)
     part = random.uniform(0.25, 0.75)
     for axis, share in ((first, part), (1 - first, 1.0), (first, 1 - part)):
-        minute += max(1, math.ceil(abs(whole[axis] * share) / (gait.speed * 1000 / 60)))
-        here = here + whole[axis] * share * along[axis]
+        minute += max(1, math.ceil(abs(whole[axis] * share) / (mode.speed * 1000 / 60)))
+        here = here + whole[axis] * share * _STREETS[axis]
         yield (minute, *here)

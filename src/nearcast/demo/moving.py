@@ -145,7 +145,7 @@ def replay(
 def points(messages: pa.Table) -> pa.Table:
     """Return the messages at a point in or around the city, in the order of their times.
 
-    Warnings for a whole area are left out: whether a circle touches an area takes a hundred times as long to decide.
+    Warnings for a whole area are left out: whether a circle touches an area takes much longer to decide.
     """
     messages = messages.filter(pc.is_valid(messages["lon"])).sort_by("published_at")
     return messages.filter(np.hypot(*journeys.metres(messages).T) <= config.DEMO_CITY_METRES)
@@ -174,13 +174,13 @@ def _summed_up(done: Replay, subscribers: list[Subscriber], messages: pa.Table, 
         )
         return int(pc.sum(rows).as_py() or 0)
 
-    gaits = [subscriber.gait.name for subscriber in subscribers]
+    modes = [subscriber.mode.name for subscriber in subscribers]
     return Summary(
         messages=len(messages),
         subscribers=len(subscribers),
-        walking=gaits.count("walks"),
-        cycling=gaits.count("cycles"),
-        driving=gaits.count("drives"),
+        walking=modes.count("walks"),
+        cycling=modes.count("cycles"),
+        driving=modes.count("drives"),
         steps=DAY,
         moves=done.moves,
         came_by_publish=count("+", "publish"),
@@ -221,8 +221,8 @@ def _data(
         "subscribers": {
             "id": [subscriber.id for subscriber in subscribers],
             "expression": [subscriber.expression for subscriber in subscribers],
-            "gait": [subscriber.gait.name for subscriber in subscribers],
-            "speed": [subscriber.gait.speed for subscriber in subscribers],
+            "mode": [subscriber.mode.name for subscriber in subscribers],
+            "speed": [subscriber.mode.speed for subscriber in subscribers],
             "radius": [subscriber.radius for subscriber in subscribers],
             "way": [subscriber.way.tolist() for subscriber in subscribers],
         },
