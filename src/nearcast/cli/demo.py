@@ -101,7 +101,6 @@ def _tell_moving(summary: moving_day.Summary, json: bool) -> None:
         "moves": f"{summary.moves:,} in {summary.steps:,} minutes",
         "came into reach": f"{summary.came_by_move:,} by moving, {summary.came_by_publish:,} when published",
         "went": f"{summary.went_by_move:,} by moving, {summary.went_by_expire:,} expired",
-        "time": f"{summary.seconds:.1f} s",
     }
     _tell(summary, figures, None, json)
 

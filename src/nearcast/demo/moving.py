@@ -113,6 +113,8 @@ def replay(
     collected: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
 
     def collect(deliveries: Deliveries) -> None:
+        if not len(deliveries):  # most calls bring nothing
+            return
         for delivery in deliveries:
             for name in _SCHEMA.names[:-1]:
                 collected[name].append(getattr(delivery, name))
