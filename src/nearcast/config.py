@@ -398,6 +398,10 @@ CLI_CHUNK: Final = 32_768  # messages between two updates of the progress bar, a
 CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
 DEMO_FILES: Final = 10  # files that the sample messages arrive in, one per micro-batch
 DEMO_POLL_SECONDS: Final = 1  # between two checks of the progress of the stream
+DEMO_SEED: Final = 7  # of the moving subscribers
+DEMO_CITY_METRES: Final = (
+    12_000  # from the centre of the city to the farthest messages that moving subscribers meet
+)
 
 # --- Benchmarks: sizes and durations --------------------------------------------------------------------------------
 BENCH_SUBSCRIPTIONS: Final = 1_000_000
