@@ -32,14 +32,15 @@ class MoveTable:
             raise ColumnError("moves need a column id; the columns are " + ", ".join(self._source.names))
         self.ids: pa.Array = ids
         self._circles = self._read_circles()
-        given = given_regions(self._source, space)
+        missing = ~given_regions(self._source, space)
         #: The rows that name the new centre of a circle, and not its radius.
-        self.bare: NDArray[np.int64] = np.flatnonzero(
-            ~given & ~np.isnan(self._circles[:, 0]) & np.isnan(self._circles[:, 2])
-        )
-        missing = np.flatnonzero(~given & np.isnan(self._circles).all(axis=1))
-        if len(missing):
-            name = self._source.name_of(missing[0])
+        self.bare: NDArray[np.int64] = np.empty(0, np.int64)
+        if self._circles is not None:
+            lon, _, radius = self._circles.T
+            self.bare = np.flatnonzero(missing & ~np.isnan(lon) & np.isnan(radius))
+            missing &= np.isnan(self._circles).all(axis=1)
+        if missing.any():
+            name = self._source.name_of(int(missing.argmax()))
             raise ColumnError(
                 f"{name} has no region; give lon and lat, lon, lat and radius_m, geometry, or xmin, ymin, xmax, ymax"
             )
@@ -47,17 +48,19 @@ class MoveTable:
     def __len__(self) -> int:
         return self._source.size
 
-    def _read_circles(self) -> NDArray[np.float64]:
-        """Return lon, lat and radius of each row, NaN for what is not given."""
+    def _read_circles(self) -> NDArray[np.float64] | None:
+        """Return lon, lat and radius of each row, NaN for what is not given; None if there is no position at all."""
         centres = self._source.numbers(CIRCLE[:2])
+        if centres is None:
+            return self._source.numbers(CIRCLE)
         circles = np.full((self._source.size, 3), np.nan)
-        if centres is not None:
-            circles[:, :2] = centres
-            if CIRCLE[2] in self._source:
-                circles[:, 2] = self._source.floats([self._source[CIRCLE[2]]], CIRCLE[2])[:, 0]
+        circles[:, :2] = centres
+        if CIRCLE[2] in self._source:
+            circles[:, 2] = self._source.floats([self._source[CIRCLE[2]]], CIRCLE[2])[:, 0]
         return circles
 
     def placed(self, radii: NDArray[np.float64]) -> Placement:
         """Return the region of each row, where the circles of :attr:`bare` have the given *radii*."""
-        self._circles[self.bare, 2] = radii
+        if self._circles is not None:
+            self._circles[self.bare, 2] = radii
         return regions(self._source, self._space, self._circles)
