@@ -23,6 +23,9 @@ from typing import Final
 EARTH_RADIUS_M: Final = 6_371_008.8
 # The longest straight piece of a polygon's edge when its distance to a circle is computed.
 OUTLINE_STEP_DEG: Final = 0.1
+# Two distances from nearby positions to the same outline are wrong by less than this, all in all: a piece of an edge is
+# straight in longitude and latitude, and is measured as if it were straight on a map around the position.
+OUTLINE_DOUBT_M: Final = 10.0
 CIRCLE_PAD_DEG: Final = 1e-7  # margin of a circle's bounding box, in degrees (about a centimetre)
 CIRCLE_PAD: Final = 1e-12  # the same on a plane, as a share of the size
 
@@ -113,6 +116,15 @@ PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
 EXPIRY_BUCKET_US: Final = 1_000_000  # engines that tell expiries look for them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
+
+# --- Safe regions ---------------------------------------------------------------------------------------------------
+# Messages are looked for in circles of these multiples of a subscription's radius; the next one is asked for by those
+# to whom nothing is near. A safe region has at most the last radius less the subscription's own.
+SAFE_REACHES: Final = (2, 8)
+SAFE_MARGIN_M: Final = 1e-3  # a safe region is smaller by this much than exact numbers would allow,
+SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
+SAFE_FURTHEST_M: Final = 5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
+SAFE_FURTHEST: Final = 1e150  # and on a plane, beyond this one, whose square is a number
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
