@@ -74,12 +74,14 @@ def safe_radii(
     circles: NDArray[np.float64],
     now: int,
     at_most: float | None = None,
+    *,
+    inside: bool = True,
 ) -> NDArray[np.float64]:
     """Return the radius of each subscription's safe region, among the messages of *store* that are valid at *now*.
 
     The regions of *table* are the given *circles*. Messages are looked for in circles that are twice as large, and in
     larger ones only for those to whom nothing is near. Nobody's is larger than the largest of these circles allows, or
-    than *at_most*.
+    than *at_most*. Without *inside*, messages may go out of reach: that is the paper's safe region.
     """
     space = table.space
     planar = isinstance(space, Planar)
@@ -99,7 +101,7 @@ def safe_radii(
             asking = table if len(rest) == len(circles) else table.take(rest)
             wider = place_circles(np.column_stack([own[:, :2], reach]), space)
             found = store.match(relocated(asking, wider), now)
-            near = _rooms(store, own, found) - margin[rest]
+            near = _rooms(store, own, found, inside) - margin[rest]
         else:
             near = np.full(len(rest), np.inf)
         radii[rest] = np.minimum(near, free)
@@ -109,7 +111,7 @@ def safe_radii(
     return np.maximum(radii, 0.0)
 
 
-def _rooms(store: MessageStore, circles: NDArray[np.float64], found: Matches) -> NDArray[np.float64]:
+def _rooms(store: MessageStore, circles: NDArray[np.float64], found: Matches, inside: bool) -> NDArray[np.float64]:
     """Return how far each circle can move before the first of the messages found for it comes in, or goes out."""
     rooms = np.full(len(circles), np.inf)
     if len(found.rows):
@@ -117,5 +119,8 @@ def _rooms(store: MessageStore, circles: NDArray[np.float64], found: Matches) ->
         first = found.rows if rows.parts_are_owners else rows.chains[0][found.rows]
         far, doubt = distances(own, stored_side(rows), first)
         some = np.flatnonzero(found.counts)
-        rooms[some] = np.minimum.reduceat(np.abs(far - own[:, 2]) - doubt, found.offsets[some])
+        room = np.abs(far - own[:, 2]) - doubt
+        if not inside:
+            room[far <= own[:, 2]] = np.inf
+        rooms[some] = np.minimum.reduceat(room, found.offsets[some])
     return rooms

@@ -22,7 +22,7 @@ _NO_NUMBERS = np.empty(0, np.int32)
 def distances(
     positions: NDArray[np.float64], messages: Side, rows: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distance of each position (x, y) from the message that owns a probe row, and how far it may be wrong.
+    """Return the distance of each position (x, y, …) from the message that owns a probe row, and how far it may be wrong.
 
     That is zero apart from rounding, except for polygons on the globe. The distance to a circle is that to its centre
     less its radius: inside, it is negative.
@@ -36,7 +36,7 @@ def distances(
         owner = int(messages.owners[rows[i]])
         if owner not in places:
             places[owner] = place_at(messages, int(rows[i]))  # type: ignore[assignment]  # no message is everywhere
-        place, (x, y) = places[owner], positions[i].tolist()
+        place, (x, y) = places[owner], positions[i, :2].tolist()
         found[i] = distance(Point(x=x, y=y, space=messages.space), place)
         if isinstance(place, Polygon) and not planar:
             doubt[i] = config.OUTLINE_DOUBT_M
