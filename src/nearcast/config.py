@@ -123,8 +123,11 @@ SWEEP_ROWS: Final = 4
 SAFE_REACHES: Final = (2, 8)
 SAFE_MARGIN_M: Final = 1e-3  # a safe region is smaller by this much than exact numbers would allow,
 SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
-SAFE_FURTHEST_M: Final = 5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
+SAFE_FURTHEST_M: Final = (
+    5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
+)
 SAFE_FURTHEST: Final = 1e150  # and on a plane, beyond this one, whose square is a number
+WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, expired ones are not looked for
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block

@@ -80,7 +80,9 @@ class PromisesLife:
         self.walkers, self.kept, self.coming, self.order = {}, {}, {}, 0
         self.momentary = set()  # the ids of all momentary messages
         self.expected = {}  # by walker: the momentary messages that it should receive
-        self.stale = set()  # pairs of a walker and a message that was replaced: without withdrawals nobody says so
+        self.stale = (
+            set()
+        )  # pairs of a walker and a message that was replaced: without withdrawals nobody says so
 
     # --- The model -------------------------------------------------------------------------------------------------
 
@@ -105,6 +107,9 @@ class PromisesLife:
         self.kept.pop(message.id, None)
         if old is not None:
             self.stale |= {(key, message.id) for key in self.walkers}
+        elif not self.withdrawals:  # everybody knows when a message expires
+            for walker in self.walkers.values():
+                walker.held.discard(message.id)
         if message.expires_at is None:
             self.momentary.add(message.id)
             for key in self.wanting(message):
@@ -193,7 +198,9 @@ class PromisesLife:
         for key, walker in self.walkers.items():
             if walker.asked:
                 continue
-            wanted = {message.id for message in valid.values() if naive.wants(self.subscription(key), message)}
+            wanted = {
+                message.id for message in valid.values() if naive.wants(self.subscription(key), message)
+            }
             held = walker.held & valid.keys()
             if self.withdrawals:
                 assert held == wanted

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from nearcast import Box, Circle, Message, Polygon, Subscription
+from nearcast import Box, Message, Polygon, Subscription
 from stateful.engine_life import SECOND, hurry
 from stateful.promises_life import WORLDS, PromisesLife, Walker
 
@@ -124,7 +124,9 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
         if boxed and walker.place.x < 179 and walker.place.y < 89:
             corner = walker.place.x + self.map.step, walker.place.y + self.map.step
             walker.region = Box(walker.place.x, walker.place.y, *corner, space=self.map.space)
-        if walker.asked and any(m is not None for m in self.engine._promises.waiting.of(self.row(key)).values()):
+        if walker.asked and any(
+            m is not None for m in self.engine._promises.waiting.of(self.row(key)).values()
+        ):
             # A momentary message is decided by the new region: nobody can say whether that is right.
             self.expected[key] = None
         self.hear(self.engine.update(self.subscription(key)))
@@ -137,7 +139,9 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
 
     @rule(
         msgs=st.lists(
-            st.tuples(MESSAGES, TEXTS, SHAPES, SPOTS, st.tuples(st.integers(0, 9), st.integers(1, 9)), *LIVES),
+            st.tuples(
+                MESSAGES, TEXTS, SHAPES, SPOTS, st.tuples(st.integers(0, 9), st.integers(1, 9)), *LIVES
+            ),
             min_size=1,
             max_size=3,
         )
@@ -171,9 +175,17 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
             message = self.kept.get(key)
             if message is not None:
                 self.coming.pop(key, None)
-                self.hear(self.engine.publish(Message(
-                    key, message.keywords, message.place, message.attributes, expires_at=message.expires_at
-                )))
+                self.hear(
+                    self.engine.publish(
+                        Message(
+                            key,
+                            message.keywords,
+                            message.place,
+                            message.attributes,
+                            expires_at=message.expires_at,
+                        )
+                    )
+                )
 
     @rule(seconds=st.integers(1, 3))
     def time_passes(self, seconds):

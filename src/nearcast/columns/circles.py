@@ -30,9 +30,7 @@ def place_circles(circles: NDArray[np.float64], space: Space) -> Placement:
         numbers = np.repeat(numbers, counts)
         boxes = boxes[numbers]
         boxes[np.isin(numbers, odd)] = [box for layout in layouts for box in layout]
-    return Placement(
-        offsets_of(counts), boxes, Shapes(numbers, circles, np.full(len(circles), None, object))
-    )
+    return Placement(offsets_of(counts), boxes, Shapes(numbers, circles, np.full(len(circles), None, object)))
 
 
 def circle_boxes(circles: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
@@ -41,9 +39,7 @@ def circle_boxes(circles: NDArray[np.float64], space: Space) -> NDArray[np.float
     Such a circle meets a pole or the antimeridian, or is not a valid circle. The sines of NumPy differ from those of
     ``math`` in the last bit, and a circle must have the same box however it arrives.
     """
-    legal = (
-        good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
-    )
+    legal = good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
     x, y, radius = circles[legal].T
     if isinstance(space, Planar):
         reach = radius + config.CIRCLE_PAD * (np.abs(x) + np.abs(y) + radius)

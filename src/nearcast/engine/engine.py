@@ -21,17 +21,17 @@ from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
-from nearcast.columns.regions import circles_of, region_at, regions_of, relocated
+from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.census import WordCensus
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.moves import last_of_each, read_moves
 from nearcast.engine.promises import Promises
 from nearcast.engine.replacement import Replacement
-from nearcast.engine.safe_regions import SafeRegions
+from nearcast.engine.safe_regions import SafeRegions, read_circles
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
 from nearcast.errors import ColumnError, GeometryError, ModelError, UnknownError, shown
-from nearcast.geometry import WGS84, Circle, Space
+from nearcast.geometry import WGS84, Space
 from nearcast.geometry.spaces import number
 from nearcast.matching import INDEXES, Index, build_index, build_store
 from nearcast.matching.messages.moves import apart
@@ -286,19 +286,10 @@ class Engine:
         if at_most is not None and not number(at_most, "at_most") >= 0:
             raise GeometryError(f"at_most is {at_most!r}; give a distance of 0 or more")
         rows = self._ids.rows(ids)
-        table = self._index.subscriptions(rows)
-        other = np.flatnonzero(np.isnan(circles_of(table)[:, 2]))
-        if len(other):
-            name = self._ids.column(rows[other[:1]]).to_pylist()[0]
-            region = region_at(regions_of(table), int(other[0]), self.coding.space)
-            raise GeometryError(
-                f"safe_region takes circles; the region of subscription {shown(name)} is {_a(type(region).__name__)}"
-            )
-        circles = self._promises.make(rows, table, self._valid, self._clock.now(), at_most)
-        if isinstance(ids, str | Integral):
-            x, y, radius = circles[0].tolist()
-            return Circle(x=x, y=y, radius=radius, space=self.coding.space)
-        return SafeRegions(self._ids.column(rows), circles, self.coding.space)
+        own = read_circles(rows, self._ids, self._index)
+        circles = self._promises.make(rows, *own, self._valid, self._clock.now(), at_most)
+        regions = SafeRegions(self._ids.column(rows), circles, self.coding.space)
+        return next(iter(regions))[1] if isinstance(ids, str | Integral) else regions
 
     def compact(self) -> None:
         """Forget words, strings and attributes that no subscription and no kept message uses any more.
@@ -461,7 +452,7 @@ class Engine:
         found = self._index.match(batch).sorted()
         asked: list[Deliveries] = []
         if self._promises:
-            found, asked = self._ask_to_report(found, batch, ids)
+            found, asked = self._ask_to_report(found, batch, ids, now)
         if replaced is None:
             return Deliveries.joined([self._deliveries(found, ids), *asked])
         gained, lost = replaced.compare(found)
@@ -471,14 +462,14 @@ class Engine:
         return Deliveries.joined(parts)
 
     def _ask_to_report(
-        self, found: Matches, batch: MessageBatch, ids: Any
+        self, found: Matches, batch: MessageBatch, ids: Any, now: int
     ) -> tuple[Matches, list[Deliveries]]:
         """Return the matches without those that depend on where subscribers are by now, and whom to ask about that."""
         unsure = self._promises.unsure(batch)
         if not len(unsure.rows):
             return found, []
         sure, _ = apart(unsure, found)
-        rows = self._promises.ask(unsure, batch, _to_list(ids))
+        rows = self._promises.ask(unsure, batch, _to_list(ids), self._valid, now)
         if not len(rows):
             return sure, []
         nothing = self._ids.no_ids(), self._valid.ids.no_ids()
@@ -531,26 +522,29 @@ class Engine:
         subscriptions = rows[subscriptions]
         if self._promises.waiting:
             told = ~self._promises.waiting.waits(subscriptions, messages)
-            subscriptions, messages, changes = subscriptions[told], messages[told], changes[told]
+            subscriptions, changes = subscriptions[told], changes[told]
+            messages = IdColumn(messages.codes[told], messages.words)
         return Deliveries(self._ids.column(subscriptions), messages, changes, reason)
 
     def _decide_waiting(
         self, rows: NDArray[np.int64], table: SubscriptionTable, reason: str, now: int
     ) -> list[Deliveries]:
-        """End the promises of subscriptions that are now those of *table*; return what waited for them and is in reach."""
+        """End the promises of subscriptions, now those of *table*; return what waited for them and is in reach."""
         if not self._promises:
             return []
         reached, messages = self._promises.decided(rows, table, self._valid, now)
         self._promises.end(rows)
         if not messages:
             return []
-        return [Deliveries(self._ids.column(reached), IdColumn(np.arange(len(messages)), messages), "+", reason)]
+        return [
+            Deliveries(self._ids.column(reached), IdColumn(np.arange(len(messages)), messages), "+", reason)
+        ]
 
     def _withdrawn(self, rows: NDArray[Any], messages: IdColumn, reason: str) -> Deliveries:
         """Return withdrawals of messages from subscriptions; what waits for a report was never told."""
         if self._promises.waiting:
             told = ~self._promises.waiting.waits(rows, messages)
-            rows, messages = rows[told], messages[told]
+            rows, messages = rows[told], IdColumn(messages.codes[told], messages.words)
         return Deliveries(self._ids.column(rows), messages, "-", reason)
 
     def _find_row(self, id: Id) -> int:
@@ -605,10 +599,6 @@ class Engine:
 
 
 _KIND = "engine"  # the kind of its directories
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'AEIOU' else 'a'} {noun}"
 
 
 def _is_kept(message: Any, now: int) -> bool:

@@ -18,9 +18,10 @@ from nearcast import config
 from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.circles import place_circles
 from nearcast.columns.coding import Coding
+from nearcast.columns.from_objects import ids_of
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import offsets_of
-from nearcast.columns.regions import circles_of, region_at, regions_of, relocated
+from nearcast.columns.regions import region_at, regions_of, relocated
 from nearcast.engine.safe_regions import margins, safe_radii
 from nearcast.engine.valid_messages import ValidMessages
 from nearcast.engine.waiting import Waiting
@@ -43,6 +44,7 @@ class Promises:
 
     def __init__(self, coding: Coding) -> None:
         self.waiting = Waiting()
+        self._crowded = config.WAITING_MANY  # beyond this many, messages that have expired are looked for
         self._coding = coding
         self._index: Index | None = None  # made for the first promise
         self._promises = GrowableArray(np.empty(0, _PROMISE), borrowed=False, spare=1.0)
@@ -62,18 +64,19 @@ class Promises:
         self,
         rows: NDArray[np.int64],
         table: SubscriptionTable,
+        circles: NDArray[np.float64],
         valid: ValidMessages,
         now: int,
         at_most: float | None,
     ) -> NDArray[np.float64]:
-        """Promise safe regions to the subscriptions in *rows*, which are those of *table*; return their circles.
+        """Promise safe regions to the subscriptions in *rows*, which are those of *table*; return the safe regions.
 
         Whoever has a promise keeps it, unless a larger one can be made by now. Whoever was asked to report gets the
         radius 0 until it has.
         """
         found, whose = np.unique(rows, return_index=True)
-        table = table if len(found) == len(rows) and (found == rows).all() else table.take(whose)
-        circles = circles_of(table)
+        if not np.array_equal(found, rows):
+            table, circles = table.take(whose), circles[whose]
         before = self._of(found)
         given = before["row"] >= 0
         safe = self._radii(valid.store, table, circles, now, at_most)
@@ -83,8 +86,8 @@ class Promises:
         new = np.flatnonzero((safe > np.where(given, before["safe"], 0.0)) & ~asked)
         self._remove(found[new])
         self._insert(found[new], table.take(new), circles[new], safe[new])
-        circles[:, 2] = np.where(asked, 0.0, safe)
-        return circles[np.searchsorted(found, rows)]
+        regions = np.column_stack([circles[:, :2], np.where(asked, 0.0, safe)])
+        return regions[np.searchsorted(found, rows)]
 
     def _of(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Return the promises of subscription rows."""
@@ -145,7 +148,9 @@ class Promises:
         unsure = np.abs(far - circles[:, 2]) <= rim
         return Matches(offsets_of(unsure)[found.offsets], rows[unsure].astype(np.int32))
 
-    def ask(self, unsure: Matches, batch: MessageBatch, ids: list[Id]) -> NDArray[np.int64]:
+    def ask(
+        self, unsure: Matches, batch: MessageBatch, ids: list[Id], valid: ValidMessages, now: int
+    ) -> NDArray[np.int64]:
         """Let messages wait for those who are unsure; return the rows of those who were not asked to report before."""
         side, ends = batch_side(batch), batch.expires_at
         for at in np.flatnonzero(unsure.counts).tolist():
@@ -153,10 +158,17 @@ class Promises:
             if ends is None or ends[at] == NEVER:
                 place = place_at(side, int(batch.probe_offsets[at]))
             self.waiting.put(unsure[at].tolist(), ids[at], place)
+        if (
+            len(self.waiting) > self._crowded
+        ):  # with messages that nobody asks for any more, for the most part
+            kept = self.waiting.kept()
+            gone = valid.rows(ids_of(kept), now) < 0
+            self.waiting.supersede([key for key, expired in zip(kept, gone.tolist(), strict=True) if expired])
+            self._crowded = max(config.WAITING_MANY, 2 * len(self.waiting))
         rows = np.unique(unsure.rows).astype(np.int64)
-        rows = rows[~self._promises.values["asked"][rows]]
-        self._promises.values["asked"][rows] = True
-        return rows
+        new: NDArray[np.int64] = rows[~self._promises.values["asked"][rows]]
+        self._promises.values["asked"][new] = True
+        return new
 
     # --- Reports ---------------------------------------------------------------------------------------------------
 

@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import Matches, SubscriptionTable
 from nearcast.columns.circles import place_circles
-from nearcast.columns.ids import IdColumn
-from nearcast.columns.regions import relocated
+from nearcast.columns.ids import IdColumn, Ids
+from nearcast.columns.regions import circles_of, region_at, regions_of, relocated
+from nearcast.errors import GeometryError, shown
 from nearcast.geometry import Circle, Planar, Space
-from nearcast.matching import MessageStore
+from nearcast.matching import Index, MessageStore
 from nearcast.matching.distances import distances
 from nearcast.matching.refine import stored_side
 from nearcast.model import Id
 
-__all__ = ["SafeRegions", "margins", "safe_radii"]
+__all__ = ["SafeRegions", "margins", "read_circles", "safe_radii"]
 
 
 class SafeRegions:
@@ -39,6 +40,11 @@ class SafeRegions:
 
     def __init__(self, ids: IdColumn, circles: NDArray[np.float64], space: Space) -> None:
         self._ids, self._circles, self._space = ids, circles, space
+
+    @property
+    def circles(self) -> NDArray[np.float64]:
+        """The circles as rows of x, y and radius."""
+        return self._circles
 
     def __len__(self) -> int:
         return len(self._circles)
@@ -60,12 +66,30 @@ class SafeRegions:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
+def read_circles(
+    rows: NDArray[np.int64], ids: Ids, index: Index
+) -> tuple[SubscriptionTable, NDArray[np.float64]]:
+    """Return the subscriptions in *rows*, and their circles; one whose region is none is an error."""
+    table = index.subscriptions(rows)
+    circles = circles_of(table)
+    others = np.flatnonzero(np.isnan(circles[:, 2]))
+    if len(others):
+        name = ids.column(rows[others[:1]]).to_pylist()[0]
+        kind = type(region_at(regions_of(table), int(others[0]), table.space)).__name__
+        raise GeometryError(
+            f"safe_region takes circles; the region of subscription {shown(name)} is "
+            f"{'everywhere' if kind == 'Everywhere' else f'a {kind}'}"
+        )
+    return table, circles
+
+
 def margins(circles: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
     """Return by how much rounding may move a decision about circles: a safe region is smaller by that much."""
     if not isinstance(space, Planar):
         return np.full(len(circles), config.SAFE_MARGIN_M)
     x, y, radius = np.abs(circles).T
-    return config.SAFE_MARGIN * (x + y + config.SAFE_REACHES[-1] * radius)
+    margin: NDArray[np.float64] = config.SAFE_MARGIN * (x + y + config.SAFE_REACHES[-1] * radius)
+    return margin
 
 
 def safe_radii(
@@ -111,7 +135,9 @@ def safe_radii(
     return np.maximum(radii, 0.0)
 
 
-def _rooms(store: MessageStore, circles: NDArray[np.float64], found: Matches, inside: bool) -> NDArray[np.float64]:
+def _rooms(
+    store: MessageStore, circles: NDArray[np.float64], found: Matches, inside: bool
+) -> NDArray[np.float64]:
     """Return how far each circle can move before the first of the messages found for it comes in, or goes out."""
     rooms = np.full(len(circles), np.inf)
     if len(found.rows):

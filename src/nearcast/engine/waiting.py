@@ -24,12 +24,10 @@ class Waiting:
     def __init__(self) -> None:
         self._messages: dict[int, dict[Id, Place | None]] = {}  # by subscription row; None for a kept message
         self._rows: dict[Id, set[int]] = {}  # the subscription rows by message
+        self._size = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._rows.values()))
-
-    def __bool__(self) -> bool:
-        return bool(self._rows)
+        return self._size
 
     def __iter__(self) -> Iterator[tuple[int, Id, Place | None]]:
         for row, messages in self._messages.items():
@@ -38,9 +36,16 @@ class Waiting:
 
     def put(self, rows: Iterable[int], message: Id, place: Place | None) -> None:
         """Let a message wait for the reports of the subscriptions in *rows*."""
+        others = self._rows.setdefault(message, set())
+        self._size -= len(others)
         for row in rows:
             self._messages.setdefault(row, {})[message] = place
-            self._rows.setdefault(message, set()).add(row)
+            others.add(row)
+        self._size += len(others)
+
+    def kept(self) -> list[Id]:
+        """Return the messages that wait and that the engine keeps."""
+        return [key for key, rows in self._rows.items() if self._messages[next(iter(rows))][key] is None]
 
     def of(self, row: int) -> dict[Id, Place | None]:
         """Return what waits for the report of a subscription."""
@@ -51,30 +56,31 @@ class Waiting:
         waiting = np.zeros(len(rows), np.bool_)
         if self._messages:
             asked = np.flatnonzero(np.isin(rows, list(self._messages)))
-            names = messages[asked].to_pylist()
+            names = IdColumn(messages.codes[asked], messages.words).to_pylist()
             waiting[asked] = [name in self._messages[row] for row, name in zip(rows[asked].tolist(), names)]
         return waiting
 
     def supersede(self, messages: Iterable[Id]) -> None:
         """Forget messages because others were published with the same ids: only the last one counts."""
         for message in messages:
-            for row in self._rows.pop(message, ()):
-                self._forget(row, message)
+            rows = self._rows.pop(message, set())
+            self._size -= len(rows)
+            for row in rows:
+                waiting = self._messages[row]
+                del waiting[message]
+                if not waiting:
+                    del self._messages[row]
 
     def drop(self, rows: Iterable[int]) -> None:
         """Forget what waits for the given subscriptions: they have reported, or left."""
         for row in rows:
-            for message in self._messages.pop(row, ()):
+            messages = self._messages.pop(row, {})
+            self._size -= len(messages)
+            for message in messages:
                 others = self._rows[message]
                 others.discard(row)
                 if not others:
                     del self._rows[message]
-
-    def _forget(self, row: int, message: Id) -> None:
-        messages = self._messages[row]
-        del messages[message]
-        if not messages:
-            del self._messages[row]
 
     # --- At rest ---------------------------------------------------------------------------------------------------
 
@@ -108,6 +114,7 @@ def _read(written: Any, space: Space) -> Place | None:
     if isinstance(written, str):
         return Polygon(bytes.fromhex(written), space)
     if len(written) == 4:
-        return Box(*written, space=space)
+        xmin, ymin, xmax, ymax = written
+        return Box(xmin, ymin, xmax, ymax, space)
     x, y, *radius = written
     return Circle(x=x, y=y, radius=radius[0], space=space) if radius else Point(x=x, y=y, space=space)

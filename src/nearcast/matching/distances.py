@@ -22,9 +22,9 @@ _NO_NUMBERS = np.empty(0, np.int32)
 def distances(
     positions: NDArray[np.float64], messages: Side, rows: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distance of each position (x, y, …) from the message that owns a probe row, and how far it may be wrong.
+    """Return how far each position (x, y, …) is from the message that owns a probe row, and how wrong that may be.
 
-    That is zero apart from rounding, except for polygons on the globe. The distance to a circle is that to its centre
+    It is right apart from rounding, except for polygons on the globe. The distance to a circle is that to its centre
     less its radius: inside, it is negative.
     """
     planar = isinstance(messages.space, Planar)
