@@ -256,7 +256,7 @@ def _safe_regions_table(report: Mapping[str, Any]) -> RenderableType:
     )
     notes = [
         "spared: of the reports of those who report every step; reports that were asked for are reports, too",
-        "engine s: the time of all calls; µs: for each message, and for each subscriber of a call for several",
+        "engine s: processor time of all calls; µs: for each message, and for each subscriber of a call for several",
         machine_line(report),
     ]
     return _titled(title, table, notes)

@@ -465,10 +465,9 @@ class Engine:
         self, found: Matches, batch: MessageBatch, ids: Any, now: int
     ) -> tuple[Matches, list[Deliveries]]:
         """Return the matches without those that depend on where subscribers are by now, and whom to ask about that."""
-        unsure = self._promises.unsure(batch)
+        sure, unsure = self._promises.sift(found, batch)
         if not len(unsure.rows):
-            return found, []
-        sure, _ = apart(unsure, found)
+            return sure, []
         rows = self._promises.ask(unsure, batch, _to_list(ids), self._valid, now)
         if not len(rows):
             return sure, []

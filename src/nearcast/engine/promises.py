@@ -136,7 +136,18 @@ class Promises:
 
     # --- New messages ----------------------------------------------------------------------------------------------
 
-    def unsure(self, batch: MessageBatch) -> Matches:
+    def sift(self, found: Matches, batch: MessageBatch) -> tuple[Matches, Matches]:
+        """Return the matches of a batch that are certain, and those that depend on where subscribers are by now.
+
+        *found* are the matches of the last known positions. Whoever is in reach for certain is among them.
+        """
+        unsure = self._unsure(batch)
+        if not len(unsure.rows):
+            return found, unsure
+        sure = ~np.isin(_keys(found), _keys(unsure))
+        return Matches(offsets_of(sure)[found.offsets], found.rows[sure]), unsure
+
+    def _unsure(self, batch: MessageBatch) -> Matches:
         """Return the subscription rows to which each message matters or not, depending on where they are by now."""
         assert self._index is not None
         found = self._index.match(batch)
@@ -239,3 +250,7 @@ class Promises:
         circles = np.ascontiguousarray(given["circle"])
         self._insert(rows, index.subscriptions(rows), circles, given["safe"])
         self._promises.values["asked"][rows] = given["asked"]
+
+
+def _keys(found: Matches) -> NDArray[np.int64]:
+    return (found.messages << 32) | found.rows
