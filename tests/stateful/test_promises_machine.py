@@ -200,6 +200,8 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
     def expire(self):
         self.pass_time()
         self.hear(self.engine.expire())
+        if self.withdrawals:
+            assert all(walker.held <= self.valid().keys() for walker in self.walkers.values())
 
     @rule()
     def rest(self):

@@ -158,6 +158,15 @@ def test_what_waited_and_expired(clock):
     assert told(engine.move("anna", at(2))) == []
 
 
+def test_what_expired_is_told_after_a_safe_region(clock):
+    engine = Engine(space=PLANE, clock=clock, withdrawals=True)
+    engine.subscribe(Subscription("anna", "coffee", around(0)))
+    engine.publish(kept("m", 9, ends=clock.now() + 1_000_000))
+    clock.advance(seconds=1)
+    assert engine.safe_region("anna").radius == pytest.approx(70)
+    assert told(engine.expire()) == [("anna", "-", "m", "expire")]
+
+
 def test_leaving_while_a_message_waits(clock):
     engine = Engine(space=PLANE, clock=clock, withdrawals=True)
     engine.subscribe(Subscription("anna", "coffee", around(0)))

@@ -217,12 +217,13 @@ class Promises:
     def recoded(self, rows: NDArray[np.int64], index: Index) -> Promises:
         """Return the same promises where subscription ``rows[i]`` is row i of *index*, in its coding."""
         promises = Promises(index.coding)
+        if not self:
+            return promises
         given = np.flatnonzero(self._of(rows)["row"] >= 0)
-        if len(given):
-            promises._take(given, self._promises.values[rows[given]], index)
-            new = dict(zip(rows[given].tolist(), given.tolist(), strict=True))
-            for row, message, place in self.waiting:
-                promises.waiting.put([new[row]], message, place)
+        promises._take(given, self._promises.values[rows[given]], index)
+        new = dict(zip(rows[given].tolist(), given.tolist(), strict=True))
+        for row, message, place in self.waiting:
+            promises.waiting.put([new[row]], message, place)
         return promises
 
     def array(self) -> NDArray[np.float64]:

@@ -124,8 +124,9 @@ def safe_radii(
         if len(store):
             asking = table if len(rest) == len(circles) else table.take(rest)
             wider = place_circles(np.column_stack([own[:, :2], reach]), space)
-            found = store.match(relocated(asking, wider), now)
-            near = _rooms(store, own, found, inside) - margin[rest]
+            # Without a time: a search at a time removes what has expired, and those who hold it must be told first.
+            found = store.match(relocated(asking, wider))
+            near = _rooms(store, own, found, now, inside) - margin[rest]
         else:
             near = np.full(len(rest), np.inf)
         radii[rest] = np.minimum(near, free)
@@ -136,7 +137,7 @@ def safe_radii(
 
 
 def _rooms(
-    store: MessageStore, circles: NDArray[np.float64], found: Matches, inside: bool
+    store: MessageStore, circles: NDArray[np.float64], found: Matches, now: int, inside: bool
 ) -> NDArray[np.float64]:
     """Return how far each circle can move before the first of the messages found for it comes in, or goes out."""
     rooms = np.full(len(circles), np.inf)
@@ -144,9 +145,10 @@ def _rooms(
         own, rows = circles[found.messages], store.rows
         first = found.rows if rows.parts_are_owners else rows.chains[0][found.rows]
         far, doubt = distances(own, stored_side(rows), first)
-        some = np.flatnonzero(found.counts)
         room = np.abs(far - own[:, 2]) - doubt
+        room[rows.expires_at[found.rows] <= now] = np.inf
         if not inside:
             room[far <= own[:, 2]] = np.inf
+        some = np.flatnonzero(found.counts)
         rooms[some] = np.minimum.reduceat(room, found.offsets[some])
     return rooms
