@@ -32,6 +32,14 @@ class World:
             return great_circle(a.x, a.y, b.x, b.y)
         return math.sqrt((a.x - b.x) ** 2 + (a.y - b.y) ** 2)
 
+    def angle(self, a, b):
+        """Return the direction from *a* to *b*, as :meth:`away` takes it."""
+        if self.space != WGS84:
+            return math.atan2(b.y - a.y, b.x - a.x)
+        turn, phi, other = math.radians(b.x - a.x), math.radians(a.y), math.radians(b.y)
+        north = math.cos(phi) * math.sin(other) - math.sin(phi) * math.cos(other) * math.cos(turn)
+        return math.atan2(math.sin(turn) * math.cos(other), north)
+
     def circle(self, centre, radius):
         return Circle(x=centre.x, y=centre.y, radius=radius, space=self.space)
 
@@ -184,9 +192,14 @@ class PromisesLife:
         centre = Point(x=circle.x, y=circle.y, space=circle.space)
         messages = self.valid().values()
         here = [message.id for message in messages if naive.wants(self.subscription(key, centre), message)]
+        angles = [eighth * math.pi / 4 + 0.1 for eighth in range(8)]
+        for message in messages:
+            if isinstance(message.place, Point | Circle):  # straight towards it, and straight away from it
+                towards = self.map.angle(centre, message.place)
+                angles += [towards, towards + math.pi]
         for share in (1.0, 1 - 1e-9, 0.7):
-            for eighth in range(8):
-                place = self.map.away(centre, circle.radius * share, eighth * math.pi / 4 + 0.1)
+            for angle in angles:
+                place = self.map.away(centre, circle.radius * share, angle)
                 if self.map.distance(centre, place) <= circle.radius:
                     there = self.subscription(key, place)
                     assert [message.id for message in messages if naive.wants(there, message)] == here

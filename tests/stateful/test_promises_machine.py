@@ -1,5 +1,7 @@
 """Random lives of subscribers with safe regions: nobody misses a message, and nobody is told of one too many."""
 
+import math
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -11,10 +13,10 @@ from stateful.promises_life import WORLDS, PromisesLife, Walker
 
 WALKERS = st.integers(1, 4)
 MESSAGES = st.integers(1, 5)
-SPOTS = st.tuples(st.integers(-12, 12), st.integers(-12, 12))
+SPOTS = st.tuples(st.integers(-8, 8), st.integers(-8, 8))
 WORDS = st.sampled_from(["coffee", "coffee OR tea", "coffee AND NOT milk", "price < 2 OR tea"])
 TEXTS = st.sampled_from(["coffee", "coffee tea", "coffee milk", "tea"])
-RADII = st.sampled_from([0.0, 1.0, 3.0, 5.0])  # in units of the world
+RADII = st.sampled_from([0.0, 1.0, 3.0, 3.0, 5.0])  # in units of the world
 LIVES = st.sampled_from([None, None, 0, 1, 2, 9, 9, 9]), st.sampled_from([None, None, None, 1, 2])
 SHAPES = st.sampled_from(["point", "point", "point", "box", "circle", "polygon"])
 FEW_WALKERS = st.lists(WALKERS, min_size=1, max_size=3, unique=True)
@@ -147,15 +149,22 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
         )
     )
     def publish(self, msgs):
+        self.publish_all(
+            [
+                (key, text, self.place(shape, spot, size), lasts, starts)
+                for key, text, shape, spot, size, lasts, starts in msgs
+            ]
+        )
+
+    def publish_all(self, msgs):
         now, new = self.clock.now(), []
-        for key, text, shape, spot, size, lasts, starts in msgs:
+        for key, text, place, lasts, starts in msgs:
             start = None if starts is None else now + starts * SECOND
             end = None if lasts is None else (start or now) + lasts * SECOND
             if start is not None and end is not None and end <= start:
                 end = start + SECOND
             self.order += 1
             name = key if end is not None else 100 + self.order  # a momentary message has its own id
-            place = self.place(shape, spot, size)
             new.append(Message(name, text, place, {"price": 1}, published_at=start, expires_at=end))
         self.pass_time()
         for message in new:
@@ -167,6 +176,22 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
                 self.published(message)
         self.momentary |= {message.id for message in new if message.expires_at is None}
         self.hear(self.engine.publish(new))
+
+    @rule(
+        key=WALKERS,
+        message=MESSAGES,
+        share=st.sampled_from([0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0]),
+        eighth=st.integers(0, 7),
+        lasts=st.sampled_from([None, 2, 9, 9]),
+    )
+    def publish_near(self, key, message, share, eighth, lasts):
+        """Publish a message near the rim of what somebody reaches from the middle of its safe region."""
+        if key not in self.walkers:
+            return
+        walker = self.walkers[key]
+        middle = walker.place if walker.safe is None else walker.safe
+        place = self.map.away(middle, share * walker.radius, eighth * math.pi / 4)
+        self.publish_all([(message, "coffee tea", place, lasts, None)])
 
     @rule(key=MESSAGES)
     def publish_again(self, key):
@@ -216,7 +241,7 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
         self.check()
 
 
-def run(monkeypatch, examples=2, **pieces):
+def run(monkeypatch, examples=3, **pieces):
     hurry(monkeypatch)
     machine = type("Machine", (PromisesMachine,), pieces)
     run_state_machine_as_test(
