@@ -169,9 +169,7 @@ class Promises:
             if ends is None or ends[at] == NEVER:
                 place = place_at(side, int(batch.probe_offsets[at]))
             self.waiting.put(unsure[at].tolist(), ids[at], place)
-        if (
-            len(self.waiting) > self._crowded
-        ):  # with messages that nobody asks for any more, for the most part
+        if len(self.waiting) > self._crowded:  # perhaps with messages that have expired
             kept = self.waiting.kept()
             gone = valid.rows(ids_of(kept), now) < 0
             self.waiting.supersede([key for key, expired in zip(kept, gone.tolist(), strict=True) if expired])
