@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nearcast.clock import ManualClock, SystemClock
     from nearcast.columns import Matches, MessageBatch, SubscriptionTable, Vocabulary
     from nearcast.covering import RelationGraph
-    from nearcast.engine import Deliveries, Engine, Explanation
+    from nearcast.engine import Deliveries, Engine, Explanation, SafeRegions
     from nearcast.errors import (
         ColumnError,
         DuplicateError,
@@ -51,7 +51,7 @@ _HOMES = {
     "clock": ("ManualClock", "SystemClock"),
     "columns": ("Matches", "MessageBatch", "SubscriptionTable", "Vocabulary"),
     "covering": ("RelationGraph",),
-    "engine": ("Deliveries", "Engine", "Explanation"),
+    "engine": ("Deliveries", "Engine", "Explanation", "SafeRegions"),
     "errors": (
         "ColumnError",
         "DuplicateError",
@@ -107,6 +107,7 @@ __all__ = [
     "Polygon",
     "RelationGraph",
     "RuntimeUnavailableError",
+    "SafeRegions",
     "Subscription",
     "SubscriptionTable",
     "SystemClock",

@@ -23,6 +23,9 @@ from typing import Final
 EARTH_RADIUS_M: Final = 6_371_008.8
 # The longest straight piece of a polygon's edge when its distance to a circle is computed.
 OUTLINE_STEP_DEG: Final = 0.1
+# Two distances from nearby positions to the same outline are wrong by less than this, all in all: a piece of an edge is
+# straight in longitude and latitude, and is measured as if it were straight on a map around the position.
+OUTLINE_DOUBT_M: Final = 10.0
 CIRCLE_PAD_DEG: Final = 1e-7  # margin of a circle's bounding box, in degrees (about a centimetre)
 CIRCLE_PAD: Final = 1e-12  # the same on a plane, as a share of the size
 
@@ -122,6 +125,18 @@ PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
 EXPIRY_BUCKET_US: Final = 1_000_000  # engines that tell expiries look for them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
+
+# --- Safe regions ---------------------------------------------------------------------------------------------------
+# Messages are looked for in circles of these multiples of a subscription's radius; the next one is asked for by those
+# to whom nothing is near. A safe region has at most the last radius less the subscription's own.
+SAFE_REACHES: Final = (2, 8)
+SAFE_MARGIN_M: Final = 1e-3  # a safe region is smaller by this much than exact numbers would allow,
+SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
+SAFE_FURTHEST_M: Final = (
+    5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
+)
+SAFE_FURTHEST: Final = 1e150  # and on a plane, beyond this one, whose square is a number
+WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, expired ones are not looked for
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
@@ -407,6 +422,16 @@ DEMO_CITY_METRES: Final = (
 BENCH_SUBSCRIPTIONS: Final = 1_000_000
 BENCH_MESSAGES: Final = 20_000
 BENCH_ENGINE_SINGLES: Final = 2_000  # messages and subscriptions that go through an engine one at a time
+WALKERS: Final = 10_000  # subscribers who walk in the benchmark of safe regions,
+WALK_SECONDS: Final = 1_800  # and for how long,
+WALK_RADIUS_M: Final = 1_000.0  # the radius of their regions,
+WALK_VALID: Final = 1_000  # the messages that are valid at a time,
+WALK_FITTING: Final = 5  # and how many of them fit somebody's words
+WALK_SPOTS: Final = 100_000  # places of messages
+WALK_CITY_KM: Final = 20.0  # without data: the size of the city,
+WALK_STEP_S: Final = 60  # the time between two measured positions,
+WALK_STEP_KM: Final = 0.8  # the longest way in that time,
+WALK_TURNS: Final = 0.1  # and the share of the steps after which somebody turns
 BENCH_REPEAT: Final = 3  # runs over all messages; the best one counts
 BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many messages as it can match in this time
 BENCH_SINGLES: Final = 500  # messages matched one by one, for the latency percentiles

@@ -19,6 +19,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         "matching": _matching,
         "turnover": _turnover,
         "engine": _engine,
+        "safe-regions": _safe_regions,
         "vocabulary": _vocabulary,
         "attributes": _attributes,
         "topk": _topk,
@@ -54,6 +55,19 @@ def _turnover(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a message (logarithmic)",
         line=None,
         highlight=lambda name: name.endswith("after"),
+    )
+
+
+def _safe_regions(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the reports of each way to report."""
+    draw_bars(
+        path,
+        names=[result["index"] for result in report["results"]],
+        values=[result["reports"] for result in report["results"]],
+        title=f"Reports of {report['sizes']['subscriptions']:,} subscribers in {report['sizes']['seconds']:,} s",
+        axis="reports (logarithmic)",
+        line=None,
+        highlight=lambda name: name == "safe regions",
     )
 
 

@@ -82,6 +82,7 @@ def table(report: Mapping[str, Any]) -> RenderableType:
     tables = {
         "matching": _matching_table,
         "engine": _engine_table,
+        "safe-regions": _safe_regions_table,
         "turnover": _turnover_table,
         "vocabulary": _vocabulary_table,
         "attributes": _sided_table,
@@ -219,6 +220,48 @@ def _engine_table(report: Mapping[str, Any]) -> RenderableType:
     )
     matches = f"{report['matches_per_message']:.0f} matches a message"
     return _titled(title, table, [matches, machine_line(report)])
+
+
+def _safe_regions_table(report: Mapping[str, Any]) -> RenderableType:
+    """Return a table with a row for each way to report: what was sent, and what it cost."""
+    sizes, facts = report["sizes"], report["workload"]["facts"]
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for heading in (
+        "reports",
+        "spared",
+        "of these\nasked for",
+        "messages\nmissed or late",
+        "engine s\nin all",
+        "µs a\npublish",
+        "µs a\nmove",
+        "µs a\nsafe_region",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in report["results"]:
+        table.add_row(
+            result["index"],
+            f"{result['reports']:,}",
+            f"{result['spared']:.1%}",
+            f"{result['requests']:,}",
+            f"{result['differences']:,}",
+            three_digits(result["seconds"]),
+            *(
+                three_digits(result.get(f"{verb}_microseconds")) if f"{verb}_microseconds" in result else ""
+                for verb in ("publish", "move", "safe_region")
+            ),
+        )
+    title = (
+        f"{sizes['subscriptions']:,} subscribers of radius {facts['radius_m']:,.0f} m ({report['workload']['name']}), "
+        f"{sizes['seconds']:,} s; {sizes['messages']:,} valid messages, of which {facts['fitting']} fit each, "
+        f"{facts['rate']} a second arrive; seed {report['workload']['seed']}"
+    )
+    notes = [
+        "spared: of the reports of those who report every step; reports that were asked for are reports, too",
+        "engine s: processor time of all calls; µs: for each message, and for each subscriber of a call for several",
+        machine_line(report),
+    ]
+    return _titled(title, table, notes)
 
 
 def _turnover_table(report: Mapping[str, Any]) -> RenderableType:

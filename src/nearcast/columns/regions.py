@@ -12,7 +12,7 @@ from nearcast.columns.shapes import Shapes, region_of_boxes
 from nearcast.columns.subscriptions import SubscriptionTable
 from nearcast.geometry import EVERYWHERE, Region, Space
 
-__all__ = ["radii_of", "region_at", "regions_of", "relocated", "single_boxes", "take_regions"]
+__all__ = ["circles_of", "radii_of", "region_at", "regions_of", "relocated", "single_boxes", "take_regions"]
 
 
 def regions_of(table: SubscriptionTable) -> Placement:
@@ -59,14 +59,19 @@ def take_regions(placed: Placement, rows: NDArray[np.int64]) -> Placement:
     return Placement(offsets, placed.boxes[picks], placed.shapes.take(picks))
 
 
-def radii_of(table: SubscriptionTable) -> NDArray[np.float64]:
-    """Return the radius of each subscription's circle; NaN where the region is none."""
-    radii = np.full(table.size, np.nan)
+def circles_of(table: SubscriptionTable) -> NDArray[np.float64]:
+    """Return x, y and radius of each subscription's circle; NaN where the region is none."""
+    circles = np.full((table.size, 3), np.nan)
     if table.shapes:
         numbers = table.shapes.index
         shaped = np.flatnonzero(numbers >= 0)
-        radii[table.owners[shaped]] = table.shapes.circles[numbers[shaped], 2]
-    return radii
+        circles[table.owners[shaped]] = table.shapes.circles[numbers[shaped]]
+    return circles
+
+
+def radii_of(table: SubscriptionTable) -> NDArray[np.float64]:
+    """Return the radius of each subscription's circle; NaN where the region is none."""
+    return circles_of(table)[:, 2]
 
 
 def region_at(placed: Placement, row: int, space: Space) -> Region:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,14 @@ from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.moves import last_of_each, read_moves
+from nearcast.engine.promises import Promises
 from nearcast.engine.renewal import Renewal, count_codes
 from nearcast.engine.replacement import Replacement
+from nearcast.engine.safe_regions import SafeRegions, read_circles
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
-from nearcast.errors import ColumnError, ModelError, UnknownError, shown
+from nearcast.errors import ColumnError, GeometryError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
+from nearcast.geometry.spaces import number
 from nearcast.matching import INDEXES, Index, build_index, build_store
 from nearcast.matching.messages.moves import apart
 from nearcast.model import Id, Message, Subscription
@@ -92,6 +96,7 @@ class Engine:
         kept = build_store(store, messages_from_objects([], like=self))
         self._valid = ValidMessages(kept, messages, expiries=withdrawals)
         self._coming = ComingMessages(self.coding)
+        self._promises = Promises(self.coding)
         self._published = self._expired = self._delivered = 0
         self._renew_at = config.ENGINE_COMPACT_WORDS  # so many words, and unused ones are searched for
         self._renewal: Renewal | None = None  # under way
@@ -160,7 +165,9 @@ class Engine:
         deliveries = self._nothing()
         if self._withdrawals and len(self._valid.store):
             leaving, messages = self._valid.wanted_by(self._index.subscriptions(rows), now)
-            deliveries = Deliveries(self._ids.column(rows[leaving]), messages, "-", "unsubscribe")
+            deliveries = self._withdrawn(rows[leaving], messages, "unsubscribe")
+        if self._promises:
+            self._promises.end(rows)
         self._index.remove(rows)
         self._ids.drop(rows)
         return self._join([*due, deliveries])
@@ -187,11 +194,12 @@ class Engine:
         due = self._pass_time(now)
         before = self._index.subscriptions(rows)
         after = relocated(before, placed)
-        deliveries = self._nothing()
+        deliveries = [self._nothing()]
         if len(self._valid.store):
-            deliveries = self._changes(rows, *self._valid.store.changes(before, after, now), "move")
+            deliveries = [self._changes(rows, *self._valid.store.changes(before, after, now), "move")]
+        deliveries += self._decide_waiting(rows, after, "move", now)
         self._index.replace(rows, after)
-        return self._join([*due, deliveries])
+        return self._join([*due, *deliveries])
 
     def update(
         self, subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any
@@ -208,14 +216,15 @@ class Engine:
             rows, table = rows[last], table.take(last)
         now = self._clock.now()
         due = self._pass_time(now)
-        deliveries = self._nothing()
+        deliveries = [self._nothing()]
         if len(self._valid.store):
             store, before = self._valid.store, self._index.subscriptions(rows)
             came, went = apart(store.match(before, now), store.match(table, now))
-            deliveries = self._changes(rows, came, went, "update")
+            deliveries = [self._changes(rows, came, went, "update")]
+        deliveries += self._decide_waiting(rows, table, "update", now)
         self._index.replace(rows, table)
         self._note_words(table)
-        return self._join([*due, deliveries])
+        return self._join([*due, *deliveries])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
         """Deliver messages to the subscriptions that match, and keep those that have an ``expires_at``.
@@ -245,6 +254,45 @@ class Engine:
         self._valid.store.expire(now)
         return self._join([*due, self._nothing()])
 
+    def safe_region(self, ids: Id | Iterable[Id], *, at_most: float | None = None) -> Any:
+        """Promise subscribers circles inside which nothing changes for them, so that they need not report every step.
+
+        Each of them has a circle around its position as its region. The safe region is another one with the same
+        centre: wherever in it the subscriber goes, the same of the messages that are valid now are in its reach. One id
+        gives a :class:`Circle`; several give :class:`SafeRegions`, pairs of an id and a circle that are columns, too.
+        Radii are at most 7 times that of the subscription, and not more than *at_most*. A radius of 0 is no promise.
+
+        The subscriber keeps its side by reporting its position (:meth:`move`) when it has left the circle. The engine
+        keeps the other side when a new message may matter: if the message is in reach from everywhere in the circle, it
+        is delivered; if that depends on where the subscriber is, the verb that publishes it names the subscriber in
+        ``deliveries.to_report``, once, and the message waits. The next :meth:`move` (to the same place will do) or
+        :meth:`update` of the subscriber ends the promise, and returns what waited and is in reach. If another message
+        is published with the same id in the meantime, only the last one counts. Until the report, the engine knows no
+        later position than the last: questions like :meth:`match` are answered by that, and who was asked to report
+        gets the radius 0.
+
+        Distances are those of :func:`nearcast.geometry.great_circle`, or Euclidean in a planar space.
+
+        >>> from nearcast import Circle, Engine, ManualClock, Message, Point, Subscription
+        >>> engine = Engine(clock=ManualClock("2026-11-18T08:00:00Z"))
+        >>> _ = engine.subscribe(Subscription("anna", "coffee", Circle(lon=0, lat=0, radius=800)))
+        >>> _ = engine.publish(Message("m1", "coffee", Point(lon=0.01, lat=0), expires_at="2026-11-18T09:00:00Z"))
+        >>> round(engine.safe_region("anna").radius)
+        312
+        >>> deliveries = engine.publish(Message("m2", "coffee", Point(lon=0.005, lat=0)))
+        >>> len(deliveries), deliveries.to_report
+        (0, ['anna'])
+        >>> [(d.subscription_id, d.change, d.message_id) for d in engine.move("anna", Point(lon=0.002, lat=0))]
+        [('anna', '+', 'm2')]
+        """
+        if at_most is not None and not number(at_most, "at_most") >= 0:
+            raise GeometryError(f"at_most is {at_most!r}; give a distance of 0 or more")
+        rows = self._ids.rows(ids)
+        own = read_circles(rows, self._ids, self._index)
+        circles = self._promises.make(rows, *own, self._valid, self._clock.now(), at_most)
+        regions = SafeRegions(self._ids.column(rows), circles, self.coding.space)
+        return next(iter(regions))[1] if isinstance(ids, str | Integral) else regions
+
     def compact(self) -> None:
         """Forget words, strings and attributes that no subscription and no kept message uses any more.
 
@@ -260,6 +308,7 @@ class Engine:
         ids.put(self._ids.column(rows).plain(), np.arange(len(rows)))
         valid = self._valid.recoded(coding)
         coming = self._coming.recoded(coding)
+        self._promises = self._promises.recoded(rows, index)
         self._index, self._ids, self._valid, self._coming, self._renewal = index, ids, valid, coming, None
         self._renew_at = _next_renewal(coding)
 
@@ -282,6 +331,7 @@ class Engine:
             self._renewal = Renewal(self._index.store, [self._valid.store.rows, self._coming.rows])
         if self._renewal.step(config.ENGINE_CENSUS_ROWS + config.ENGINE_CENSUS_SHARE * given):
             self._renewal, self._renew_at = None, _next_renewal(self.coding)
+            self._promises.follow(self.coding)
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -314,6 +364,8 @@ class Engine:
             "delivered": self._delivered,
             "kept": store["messages"],
             "coming": len(self._coming),
+            "promises": len(self._promises),
+            "waiting": len(self._promises.waiting),
             "words": len(vocabulary) + len(attributes.strings),
             "expired": store["expired"],
             "index": self._index.stats(),
@@ -335,6 +387,7 @@ class Engine:
             "withdrawals": self._withdrawals,
             "ids": [self._ids.kind_name, self._valid.ids.kind_name],
             "coming": [message.id for message in coming],
+            "waiting": self._promises.waiting.document(),
             "counts": [self._published, self._expired, self._delivered],
         }
         arrays = nested(
@@ -344,6 +397,7 @@ class Engine:
             messages=self._valid.arrays(),
             coming=self._coming.arrays(),
         )
+        arrays["promises"] = self._promises.array()
         return write(directory, _KIND, arrays, document)
 
     @classmethod
@@ -366,6 +420,7 @@ class Engine:
             )
             coming = part_of(arrays, "coming")
             engine._coming = ComingMessages.restored(coding, document["coming"], coming)
+            engine._promises = Promises.restored(arrays["promises"], document["waiting"], engine._index)
             engine._published, engine._expired, engine._delivered = document["counts"]
         return engine
 
@@ -392,6 +447,10 @@ class Engine:
                 names = _to_arrow(ids)
             self._valid.publish(batch, names, now)
         news = ids
+        if self._promises.waiting:
+            if replaced is not None:
+                replaced.leave_out(self._promises.waiting.waits, news)
+            self._promises.waiting.supersede(_to_list(news))
         if batch.expires_at is not None:
             valid = np.flatnonzero(batch.expires_at > now)
             if len(valid) < batch.size:
@@ -400,13 +459,29 @@ class Engine:
                     replaced.restrict(valid)
                 batch, ids = _take(batch, ids, valid)
         found = self._index.match(batch).sorted()
+        asked: list[Deliveries] = []
+        if self._promises:
+            found, asked = self._ask_to_report(found, batch, ids, now)
         if replaced is None:
-            return self._deliveries(found, ids)
+            return Deliveries.joined([self._deliveries(found, ids), *asked])
         gained, lost = replaced.compare(found)
-        parts = [self._deliveries(gained, ids)]
+        parts = [self._deliveries(gained, ids), *asked]
         if self._withdrawals:
             parts.append(self._deliveries(lost, news, "-", "replace"))
         return Deliveries.joined(parts)
+
+    def _ask_to_report(
+        self, found: Matches, batch: MessageBatch, ids: Any, now: int
+    ) -> tuple[Matches, list[Deliveries]]:
+        """Return the matches without those that depend on where subscribers are by now, and whom to ask about that."""
+        sure, unsure = self._promises.sift(found, batch)
+        if not len(unsure.rows):
+            return sure, []
+        rows = self._promises.ask(unsure, batch, _to_list(ids), self._valid, now)
+        if not len(rows):
+            return sure, []
+        nothing = self._ids.no_ids(), self._valid.ids.no_ids()
+        return sure, [Deliveries(*nothing, to_report=self._ids.column(rows))]
 
     def _pass_time(self, now: int) -> list[Deliveries]:
         """Tell what has expired, if subscribers want to know, and publish messages that were held back until now."""
@@ -420,7 +495,7 @@ class Engine:
         found = self._index.match(store.rows.batch(rows)).sorted()
         messages = self._valid.ids.column(rows[found.messages])
         store.remove_expired(rows)
-        return [Deliveries(self._ids.column(found.rows), messages, "-", "expire")]
+        return [self._withdrawn(found.rows, messages, "expire")]
 
     def _publish_due(self, now: int) -> list[Deliveries]:
         """Publish the messages that were held back until now."""
@@ -452,7 +527,33 @@ class Engine:
     def _changes(self, rows: NDArray[np.int64], came: Matches, went: Matches, reason: str) -> Deliveries:
         """Return what came to the subscriptions in *rows*, and what went, as deliveries."""
         subscriptions, messages, changes = self._valid.in_order(came, went)
-        return Deliveries(self._ids.column(rows[subscriptions]), messages, changes, reason)
+        subscriptions = rows[subscriptions]
+        if self._promises.waiting:
+            told = ~self._promises.waiting.waits(subscriptions, messages)
+            subscriptions, changes = subscriptions[told], changes[told]
+            messages = IdColumn(messages.codes[told], messages.words)
+        return Deliveries(self._ids.column(subscriptions), messages, changes, reason)
+
+    def _decide_waiting(
+        self, rows: NDArray[np.int64], table: SubscriptionTable, reason: str, now: int
+    ) -> list[Deliveries]:
+        """End the promises of subscriptions, now those of *table*; return what waited for them and is in reach."""
+        if not self._promises:
+            return []
+        reached, messages = self._promises.decided(rows, table, self._valid, now)
+        self._promises.end(rows)
+        if not messages:
+            return []
+        return [
+            Deliveries(self._ids.column(reached), IdColumn(np.arange(len(messages)), messages), "+", reason)
+        ]
+
+    def _withdrawn(self, rows: NDArray[Any], messages: IdColumn, reason: str) -> Deliveries:
+        """Return withdrawals of messages from subscriptions; what waits for a report was never told."""
+        if self._promises.waiting:
+            told = ~self._promises.waiting.waits(rows, messages)
+            rows, messages = rows[told], IdColumn(messages.codes[told], messages.words)
+        return Deliveries(self._ids.column(rows), messages, "-", reason)
 
     def _find_row(self, id: Id) -> int:
         row = self._ids.row(id)

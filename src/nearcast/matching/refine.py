@@ -26,7 +26,18 @@ if TYPE_CHECKING:
     from nearcast.columns.rows.clauses import ClauseStore
     from nearcast.columns.rows.messages import MessageRows
 
-__all__ = ["UNDECIDED", "distinct_owners", "judge", "place_of_message", "resolve", "resolve_stored"]
+__all__ = [
+    "UNDECIDED",
+    "Side",
+    "batch_side",
+    "distinct_owners",
+    "judge",
+    "place_at",
+    "place_of_message",
+    "resolve",
+    "resolve_stored",
+    "stored_side",
+]
 
 UNDECIDED = 2
 _NO_NUMBERS = np.empty(0, np.int32)
@@ -35,15 +46,8 @@ _NO_NUMBERS = np.empty(0, np.int32)
 def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
     """Turn the clause rows found for each probe into subscription rows for each message."""
     if store.shapes or batch.shapes:
-        starts = batch.probe_offsets
         clauses = _clauses(store, lambda owner: store.parts(np.array([owner])))
-        probes = _Side(
-            batch.probes.boxes,
-            batch.shapes,
-            batch.owners,
-            batch.space,
-            lambda owner: np.arange(starts[owner], starts[owner + 1]),
-        )
+        probes = batch_side(batch)
         found = _filter(found, _touching(clauses, found.rows, probes, found.messages))
     rows = found.rows if store.parts_are_owners else store.owners[found.rows]
     if store.one_part_each and len(batch.owners) == batch.size:
@@ -56,7 +60,7 @@ def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches
     starts = table.clause_offsets
     if stored.shapes or table.shapes:
         clauses = _clauses(table, lambda owner: np.arange(starts[owner], starts[owner + 1]))
-        probes = _stored_side(stored)
+        probes = stored_side(stored)
         found = _filter(found, _touching(clauses, found.messages, probes, found.rows))
     rows = stored.owners[found.rows]
     if stored.one_part_each and len(table.owners) == table.size:
@@ -64,7 +68,7 @@ def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches
     return distinct_owners(found.offsets[starts], rows)
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """One side of the pairs: clause rows or probe rows, and their owners."""
 
     boxes: NDArray[np.float64]
@@ -74,8 +78,21 @@ class _Side(NamedTuple):
     rows_of: Callable[[int], NDArray[np.int64]]  # the rows of an owner
 
 
-def _stored_side(stored: MessageRows) -> _Side:
-    return _Side(
+def batch_side(batch: MessageBatch) -> Side:
+    """Return the probe rows of a batch."""
+    starts = batch.probe_offsets
+    return Side(
+        batch.probes.boxes,
+        batch.shapes,
+        batch.owners,
+        batch.space,
+        lambda owner: np.arange(starts[owner], starts[owner + 1]),
+    )
+
+
+def stored_side(stored: MessageRows) -> Side:
+    """Return the probe rows of a store of messages."""
+    return Side(
         stored.stored.boxes,
         stored.shapes,
         stored.owners,
@@ -86,11 +103,11 @@ def _stored_side(stored: MessageRows) -> _Side:
 
 def place_of_message(stored: MessageRows, row: int) -> Place | Region:
     """Return the place of the message that owns a stored probe row."""
-    return _place(_stored_side(stored), row)
+    return place_at(stored_side(stored), row)
 
 
-def _clauses(rows: ClauseStore | SubscriptionTable, rows_of: Callable[[int], NDArray[np.int64]]) -> _Side:
-    return _Side(rows.clauses.boxes, rows.shapes, rows.owners, rows.space, rows_of)
+def _clauses(rows: ClauseStore | SubscriptionTable, rows_of: Callable[[int], NDArray[np.int64]]) -> Side:
+    return Side(rows.clauses.boxes, rows.shapes, rows.owners, rows.space, rows_of)
 
 
 def _filter(found: Matches, kept: NDArray[np.bool_]) -> Matches:
@@ -105,7 +122,7 @@ def distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Matc
 
 
 def _touching(
-    clauses: _Side, clause_rows: NDArray[Any], probes: _Side, probe_rows: NDArray[Any]
+    clauses: Side, clause_rows: NDArray[Any], probes: Side, probe_rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
     """Tell which pairs of a clause row and a probe row have shapes that touch."""
     keep = np.empty(len(clause_rows), np.uint8)
@@ -126,7 +143,7 @@ def _touching(
     return touching
 
 
-def _numbers(side: _Side) -> NDArray[np.int32]:
+def _numbers(side: Side) -> NDArray[np.int32]:
     """Return the number of each row's shape, -1 for none; an empty array if no row has one."""
     return side.shapes.index if side.shapes else _NO_NUMBERS
 
@@ -178,7 +195,7 @@ def judge(
 
 
 def _polygons(
-    clauses: _Side, clause_rows: NDArray[Any], probes: _Side, probe_rows: NDArray[Any]
+    clauses: Side, clause_rows: NDArray[Any], probes: Side, probe_rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
     """Decide pairs with polygons and areas, with Shapely: points in bulk, the rest one by one."""
     import shapely
@@ -204,12 +221,12 @@ def _polygons(
         if subscription not in regions:
             regions[subscription] = _region(clauses, clause)
         if message not in places:
-            places[message] = _place(probes, probe)
+            places[message] = place_at(probes, probe)
         decided[i] = touches(regions[subscription], places[message])
     return decided
 
 
-def _region(clauses: _Side, row: int) -> Region:
+def _region(clauses: Side, row: int) -> Region:
     """Return the region of the subscription that owns a clause row."""
     shape = clauses.shapes.region(row, clauses.space)
     if shape is not None:
@@ -218,7 +235,7 @@ def _region(clauses: _Side, row: int) -> Region:
     return region_of_boxes(np.unique(boxes, axis=0), clauses.space)
 
 
-def _place(probes: _Side, row: int) -> Place | Region:
+def place_at(probes: Side, row: int) -> Place | Region:
     """Return the place of the message that owns a probe row."""
     shape = probes.shapes.region(row, probes.space)
     if shape is not None:
