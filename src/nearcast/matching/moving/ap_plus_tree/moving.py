@@ -369,7 +369,7 @@ def _scan(
     numbers: NDArray[np.int32],
     first: int,
     stop: int,
-    sign: int,
+    sign: Any,
     boxes: NDArray[np.float64],
     c: int,
     out: NDArray[np.int32],
