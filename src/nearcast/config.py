@@ -151,6 +151,10 @@ AP_TREE_AHEAD: Final = 8  # clauses between prefetching the ranks of a clause's 
 AP_TREE_ABREAST: Final = 1_024  # clauses that descend the tree side by side when they come or go
 # A node with at most this many clauses is built in one call; a larger one is partitioned by a sample of as many.
 AP_TREE_AT_ONCE: Final = 8_192
+AP_TREE_SHARE: Final = (
+    32  # clauses over which nodes are rebuilt, if any wait for that, for each clause that changes
+)
+AP_TREE_RANKED: Final = 1 << 18  # the most words that are ranked anew with the root, outside of build()
 AP_TREE_VISIT: Final = 128.0  # visiting another node takes as long as reading this many postings
 AP_TREE_PART: Final = 16  # the fewest clauses in a cut or cell, on average
 AP_TREE_BUDGET: Final = 4.0  # the most postings of a clause, on average, when a tree is built

@@ -345,7 +345,7 @@ def test_large_nodes_are_rebuilt_step_by_step(priority, monkeypatch, tmp_path):
     """Nothing is built at once here, and all that is built beside the tree takes changes, too."""
     monkeypatch.setattr(config, "AP_TREE_AT_ONCE", 30)
     monkeypatch.setattr(config, "SUCCESSION_ROWS", 20)
-    monkeypatch.setattr(config, "SUCCESSION_SHARE", 1)
+    monkeypatch.setattr(config, "AP_TREE_SHARE", 1)
     rng = np.random.default_rng(18)
     index = build_index("ap-tree", world(rng, 2_000), priority=priority, leaf=10, fanout=9)
     rows, steps, deepest = np.arange(2_000), 0, 0

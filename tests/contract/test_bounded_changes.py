@@ -63,7 +63,7 @@ def singles(made):
     return [made.take([i]) for i in range(made.size)]
 
 
-@pytest.mark.parametrize("name", ["mo-tree", "ranked-list"])
+@pytest.mark.parametrize("name", ["ap-tree", "mo-tree", "ranked-list"])
 def test_no_change_of_an_index_waits(name, watch):
     index = build_index(name, subscriptions(HELD, 0))
     rng = np.random.default_rng(1)

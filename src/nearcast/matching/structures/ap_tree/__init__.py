@@ -183,7 +183,7 @@ class APTree(ClauseStructure):
             rebuild.change(kernel, passed)
         if listed:
             self._wait_for_look(listed)
-        self._work(config.SUCCESSION_ROWS + config.SUCCESSION_SHARE * len(rows))
+        self._work(config.SUCCESSION_ROWS + config.AP_TREE_SHARE * len(rows))
 
     def _work(self, budget: int) -> None:
         """Do some of the work that waits, for about as long as it takes to build nodes over *budget* clauses."""
@@ -222,13 +222,11 @@ class APTree(ClauseStructure):
         """
         fields = self._tree.nodes[node]
         kind, weight = int(fields[layout.KIND]), int(fields[layout.WEIGHT])
-        if (
-            kind == layout.LEAF and fields[layout.CHECKED]
-        ):  # otherwise it is another leaf than the one that was listed
+        if kind == layout.FREE or (kind == layout.LEAF and fields[layout.CHECKED] == 0):
+            weight = 0  # the node that was listed is gone
+        elif kind == layout.LEAF:
             self._reconstruct(node, at_once)
-            self._splits += 1
-        elif kind in (layout.LEAF, layout.FREE):
-            weight = 0
+            self._splits += int(self._tree.nodes[node, layout.KIND] != layout.LEAF)
         elif weight < self._settings.leaf:
             self._reconstruct(node, at_once)
             self._collapses += 1

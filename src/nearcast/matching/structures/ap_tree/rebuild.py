@@ -23,12 +23,14 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
+from nearcast.kernels.slabs import END
 from nearcast.matching.structures.ap_tree import layout, maintain
 from nearcast.matching.structures.ap_tree.layout import ROOT
 from nearcast.matching.structures.ap_tree.nodes import Nodes, Ranking
 
 __all__ = ["Rebuild"]
 
+_PAGE = 2**21 // (4 * layout.POSTING)  # postings on a large page of memory
 _GATHERED = 8  # clauses that are gathered in the time that it takes to insert one
 
 
@@ -90,10 +92,15 @@ class Rebuild:
         """Do everything; yield after each step the number of clauses that it took the time of."""
         count = config.SUCCESSION_ROWS
         yield from self._gather(_GATHERED * count)
+        end = int(self.nodes.tree.posting_slabs[END])
+        parted = self._partition(np.flatnonzero(self._marked.values))
+        yield config.AP_TREE_AT_ONCE
+        # The system clears memory when it is first written to. Here that is done page by page, in empty leaves.
+        for at in range(end, int(self.nodes.tree.posting_slabs[END]), _PAGE):
+            self.nodes.tree.postings[at, 0] = 0
+            yield count
         rows = np.flatnonzero(self._marked.values)
         self._gathered = True
-        parted = self._partition(rows)
-        yield config.AP_TREE_AT_ONCE
         if parted or self._old.tree.nodes[self.node, layout.KIND] != layout.LEAF:
             for first in range(0, len(rows), count):
                 some = rows[first : first + count]
@@ -114,18 +121,21 @@ class Rebuild:
             self.nodes.aside.append(self.twin)
 
     def _gather(self, count: int) -> Iterator[int]:
-        """Mark the clauses below the node, about *count* at a time, and rank their words, if they are to be ranked."""
-        frequency = GrowableArray(np.zeros(0, np.int64), borrowed=False)
+        """Mark the clauses below the node, about *count* at a time, and rank their words, if they are to be ranked.
+
+        Very many words keep their ranks, because to sort them takes long.
+        """
+        frequency = np.zeros(0, np.int64)
         for rows in self._old.rows_by_turns(self.node, count):
             new = rows[~self._marked.values[rows]]
             self._marked.values[new] = True
-            if self._rank:
-                words = self._old.store.keywords_of(new)
-                frequency.fill(max(int(words.max(initial=-1)) + 1 - len(frequency.values), 0), 0)
-                np.add.at(frequency.values, words, 1)
+            if self._rank and len(frequency) <= config.AP_TREE_RANKED:
+                more = np.bincount(self._old.store.keywords_of(new), minlength=len(frequency))
+                more[: len(frequency)] += frequency
+                frequency = more
             yield max(count // _GATHERED, 1)
-        if self._rank:
-            self.ranking = self._rank(frequency.values)
+        if self._rank and len(frequency) <= config.AP_TREE_RANKED:
+            self.ranking = self._rank(frequency)
             yield config.AP_TREE_AT_ONCE
 
     def _partition(self, rows: NDArray[np.int64]) -> bool:
