@@ -202,6 +202,21 @@ def test_a_subscription_comes_into_an_empty_cell():
     assert twins.tree.check() == []
 
 
+def test_cells_at_the_border_have_no_end():
+    """A message beyond all that the tree was built for lies in a cell whose region does not contain it."""
+    rng = np.random.default_rng(10)
+    middle = boxes_around(0.3 + 0.4 * rng.random((400, 2)), 0.01)
+    table = SubscriptionTable.from_arrays(middle, np.zeros(401, np.int64), [], space=PLANE)
+    twins = Twins(table, leaf=4, fanout=16, priority="space")
+    twins.move([0], [[0.1, 0.1, 0.9, 0.9]], 0)
+    twins.publish(some_messages(rng, 500, 10, 9), 0)
+    for left in (0.2, 0.05, 0.15):
+        twins.expire(9)
+        twins.publish(some_messages(rng, 500, 10, 19), 10)
+        twins.move([0], [[left, 0.1, 0.95, 0.9]], 11)
+    assert twins.stats()["questions_to_store"] <= 1
+
+
 def test_a_keyword_that_nobody_asked_for():
     """Messages with a word that no subscription has are found by the first one that has it."""
     rng = np.random.default_rng(4)

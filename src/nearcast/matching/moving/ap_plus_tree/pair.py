@@ -173,5 +173,5 @@ def _some(found: Matches, chosen: NDArray[np.bool_]) -> Matches:
 
 
 def _distinct(found: Matches) -> Matches:
-    """Return each message of a group once: an area is in several lists."""
+    """Return each message of a group once: an area is in several lists, and a row may be in one twice."""
     return distinct_owners(found.offsets, found.rows)
