@@ -202,6 +202,18 @@ def test_a_subscription_comes_into_an_empty_cell():
     assert twins.tree.check() == []
 
 
+def test_equal_clauses_move_beside_a_region_of_two_boxes():
+    """Where one subscription has two boxes, the equal clauses of another one are merged by the move."""
+    everywhere, corner = [-np.inf, -np.inf, np.inf, np.inf], [-1, -1, -1, -1]
+    table = SubscriptionTable.from_arrays(
+        [everywhere, everywhere, everywhere, corner], np.zeros(5, np.int64), [], owners=[0, 0, 1, 1]
+    )
+    lives = Lives("ap-plus-tree", table)
+    lives.publish(MessageBatch.from_arrays([[-1, -1], [3, 3]], [0, 0, 0], [], expires_at=[9, 9]), 0)
+    lives.move([0, 1], [[0, 0, 4, 4], corner], 1)
+    assert lives.live.check() == []
+
+
 def test_cells_at_the_border_have_no_end():
     """A message beyond all that the tree was built for lies in a cell whose region does not contain it."""
     rng = np.random.default_rng(10)

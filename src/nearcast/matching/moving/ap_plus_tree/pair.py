@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.clause_rows import Placement
 from nearcast.columns.ragged import ragged_take
 from nearcast.columns.regions import regions_of, relocated, single_boxes
 from nearcast.columns.rows.clauses import ClauseStore
@@ -112,7 +113,12 @@ class APPlusTree(Pair):
         one, other, rows = before, after, picks
         if not simple.all():
             chosen = np.flatnonzero(simple)
-            one, other, rows = before.take(chosen), after.take(chosen), picks[chosen]
+            one, rows = before.take(chosen), picks[chosen]
+            # Not ``after.take``, which may have fewer clauses: equal ones are merged where there are several boxes.
+            at = placed.offsets[chosen]
+            other = relocated(
+                one, Placement(np.arange(len(at) + 1), placed.boxes[at], placed.shapes.take(at))
+            )
         old, new = regions_of(one), regions_of(other)
         asked, complete = self._tree.ask(self.index.store.parts(rows), moved_clauses(other, old, new))
         with self.store.expiring(now) as look:
