@@ -12,6 +12,8 @@ import strategies as ours
 from lives import Lives, with_ends
 from nearcast import MessageBatch, MovingIndex, Planar, SubscriptionTable, config
 from nearcast.errors import InputError, UnknownError
+from nearcast.matching.structures.ap_tree.layout import Motion
+from nearcast.matching.structures.ap_tree.motion import movement_cost, time_to_rebuild
 
 PLANE = Planar(0, 0, 1, 1)
 
@@ -200,6 +202,33 @@ def test_a_subscription_comes_into_an_empty_cell():
     assert twins.tree.check() == []
 
 
+def test_equal_clauses_move_beside_a_region_of_two_boxes():
+    """Where one subscription has two boxes, the equal clauses of another one are merged by the move."""
+    everywhere, corner = [-np.inf, -np.inf, np.inf, np.inf], [-1, -1, -1, -1]
+    table = SubscriptionTable.from_arrays(
+        [everywhere, everywhere, everywhere, corner], np.zeros(5, np.int64), [], owners=[0, 0, 1, 1]
+    )
+    lives = Lives("ap-plus-tree", table)
+    lives.publish(MessageBatch.from_arrays([[-1, -1], [3, 3]], [0, 0, 0], [], expires_at=[9, 9]), 0)
+    lives.move([0, 1], [[0, 0, 4, 4], corner], 1)
+    assert lives.live.check() == []
+
+
+def test_cells_at_the_border_have_no_end():
+    """A message beyond all that the tree was built for lies in a cell whose region does not contain it."""
+    rng = np.random.default_rng(10)
+    middle = boxes_around(0.3 + 0.4 * rng.random((400, 2)), 0.01)
+    table = SubscriptionTable.from_arrays(middle, np.zeros(401, np.int64), [], space=PLANE)
+    twins = Twins(table, leaf=4, fanout=16, priority="space")
+    twins.move([0], [[0.1, 0.1, 0.9, 0.9]], 0)
+    twins.publish(some_messages(rng, 500, 10, 9), 0)
+    for left in (0.2, 0.05, 0.15):
+        twins.expire(9)
+        twins.publish(some_messages(rng, 500, 10, 19), 10)
+        twins.move([0], [[left, 0.1, 0.95, 0.9]], 11)
+    assert twins.stats()["questions_to_store"] <= 1
+
+
 def test_a_keyword_that_nobody_asked_for():
     """Messages with a word that no subscription has are found by the first one that has it."""
     rng = np.random.default_rng(4)
@@ -271,3 +300,77 @@ def test_bad_parameters_are_refused():
         MovingIndex("ap-plus-tree", table, copies=0)
     with pytest.raises(UnknownError, match="no parameter 'depth'"):
         MovingIndex("ap-plus-tree", table, depth=3)
+
+
+# --- The cost of movement (section 4.3.1) ---------------------------------------------------------------------------
+
+
+def cells_of_ten(n, velocity):
+    """Return clauses on a line, in ten columns, that all have the same velocity."""
+    x = np.linspace(0.001, 0.999, n, dtype=np.float32)
+    boxes = np.column_stack([x, np.full(n, 0.5), x, np.full(n, 0.5)]).astype(np.float32)
+    motion = Motion(np.tile(np.float32(velocity), (n, 1)), 0.01, 0.001)
+    columns = np.linspace(0.1, 0.9, 9, dtype=np.float32)
+    return motion, boxes, np.arange(n, dtype=np.int32), columns, np.empty(0, np.float32)
+
+
+def test_what_stands_still_is_never_rebuilt():
+    assert time_to_rebuild(*cells_of_ten(200, (0, 0))) == config.AP_PLUS_HORIZON
+
+
+def test_what_moves_faster_is_rebuilt_sooner():
+    times = [time_to_rebuild(*cells_of_ten(200, (speed, 0))) for speed in (0.0001, 0.003, 0.02, 0.5)]
+    assert times == sorted(times, reverse=True)
+    assert times[0] == config.AP_PLUS_HORIZON
+    assert times[-1] == 1
+
+
+def test_the_cost_of_movement_is_that_of_the_equations():
+    n, fanout, leaf, depth, words = 200, 100, 40.0, 2, 50
+    motion, boxes, members, columns, rows = cells_of_ten(n, (0.02, 0))
+    region = np.array([0, 0, 1, 1], np.float32)
+    found = movement_cost(motion, boxes, members, region, columns, rows, depth, words, fanout, leaf)
+    zeta = 0.02 / 0.1  # a cell is 0.1 wide
+    update = n * 2 * min(1, zeta) * (depth + 1) * math.log2(fanout)  # equation 9
+    size = n * math.log2(fanout) + n * math.sqrt(fanout) + fanout * words
+    levels = math.log(n / leaf, fanout) + 1
+    rebuild = size * levels / time_to_rebuild(motion, boxes, members, columns, rows)  # equation 13
+    assert found == pytest.approx(motion.moves * config.AP_PLUS_STEP * (update + rebuild), rel=1e-4)
+    still = motion._replace(velocities=np.zeros_like(motion.velocities))
+    assert movement_cost(still, boxes, members, region, columns, rows, depth, words, fanout, leaf) == 0
+
+
+def test_fast_subscriptions_are_divided_by_keywords():
+    """An s-node pays for movement (equation 15), a k-node does not (equation 14)."""
+    rng = np.random.default_rng(8)
+    n = 3_000
+    table = some_subscriptions(rng, n, 40)
+    live = MovingIndex("ap-plus-tree", table, divergence=math.inf)
+    shape = live.stats()["index"]
+    assert shape["s_nodes"] > 0
+    centres = rng.random((n, 2))
+    for _ in range(10):
+        centres = (centres + rng.choice([-0.2, 0.2], (n, 2))) % 1
+        live.move(np.arange(n), boxes_around(centres, 0.05))
+    live.publish(some_messages(rng, 100, 40, 99), 0)
+    index = live._pair.index
+    index.compact()
+    fast = live.stats()["index"]
+    assert fast["moves_per_message"] == pytest.approx(10 * n / 100, rel=1e-3)
+    assert fast["s_nodes"] < shape["s_nodes"] / 2
+    assert live.check() == []
+
+
+def test_weights_follow_the_moves():
+    """A crowd that walks across the plane is noticed by the nodes, which are rebuilt for it (section 4.3.2)."""
+    rng = np.random.default_rng(9)
+    n = 4_000
+    table = some_subscriptions(rng, n, 10, 0.01)
+    twins = Twins(table, divergence=0.01, leaf=20, fanout=36, priority="space")
+    centres = table.clauses.boxes[:, :2] + 0.01
+    for now in range(6):
+        twins.publish(some_messages(rng, 200, 10, now + 3), now)
+        centres = centres * 0.8  # towards a corner
+        twins.move(np.arange(n), boxes_around(centres, 0.01), now)
+    assert twins.stats()["index"]["rebuilds"] > 0
+    assert twins.tree.check() == []

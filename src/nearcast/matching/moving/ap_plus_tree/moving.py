@@ -28,7 +28,6 @@ from nearcast.matching.messages.packed_search import add_word
 from nearcast.matching.moving.ap_plus_tree.messages import (
     BORN,
     NEXT,
-    NUMBER,
     ROW,
     SIZE,
     START,
@@ -290,12 +289,11 @@ def search(
     clauses, befores, afters, kepts = moved
     arounds, need_runs, needed = clauses.boxes, clauses.keyword_runs, clauses.keywords
     ends, out = answers
-    heads, entries, places, signs, sequence, living = (
+    heads, entries, places, signs, living = (
         lists.heads,
         lists.entries,
         lists.places,
         lists.signs,
-        lists.sequence,
         lists.living,
     )
     boxes, keyword_runs, keywords, expires = (
@@ -333,7 +331,6 @@ def search(
             break
         for i in range(filled, last):
             row = entries[out[i], ROW]
-            prefetch(sequence, row)
             prefetch(living, row)
             prefetch(expires, row)
             prefetch(keyword_runs, row)
@@ -341,9 +338,11 @@ def search(
         begin, fresh = filled, filled
         for b in range(block):
             for i in range(begin, found[b]):
-                row, number = entries[out[i], ROW], entries[out[i], NUMBER]
+                row = entries[out[i], ROW]
                 out[fresh] = row
-                if living[row] and sequence[row] == number:
+                if living[
+                    row
+                ]:  # it may be another message than the one that was attached, which is decided on, too
                     prefetch(keywords, keyword_runs[row, 0])
                     fresh += 1
             begin, found[b] = found[b], fresh

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.clause_rows import Placement
 from nearcast.columns.coding import Coding
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import ragged_take
@@ -129,7 +130,12 @@ class APPlusTree(Pair):
         one, other, rows = before, after, picks
         if not simple.all():
             chosen = np.flatnonzero(simple)
-            one, other, rows = before.take(chosen), after.take(chosen), picks[chosen]
+            one, rows = before.take(chosen), picks[chosen]
+            # Not ``after.take``, which may have fewer clauses: equal ones are merged where there are several boxes.
+            at = placed.offsets[chosen]
+            other = relocated(
+                one, Placement(np.arange(len(at) + 1), placed.boxes[at], placed.shapes.take(at))
+            )
         old, new = regions_of(one), regions_of(other)
         asked, complete = self._tree.ask(self.index.store.parts(rows), moved_clauses(other, old, new))
         with self.store.expiring(now) as look:
@@ -190,5 +196,5 @@ def _some(found: Matches, chosen: NDArray[np.bool_]) -> Matches:
 
 
 def _distinct(found: Matches) -> Matches:
-    """Return each message of a group once: an area is in several lists."""
+    """Return each message of a group once: an area is in several lists, and a row may be in one twice."""
     return distinct_owners(found.offsets, found.rows)

@@ -105,7 +105,7 @@ class MovingTree(APTree):
             maintain.shift(self._tree, population, stayed)
         if count:
             self._wait_for_look(listed[:count].tolist())
-        self._work(config.SUCCESSION_ROWS + config.SUCCESSION_SHARE * len(rows))
+        self._work(config.SUCCESSION_ROWS + config.AP_TREE_SHARE * len(rows))
 
     def _reconstruct(self, node: int, at_once: int) -> None:
         """Rebuild a node.
