@@ -113,6 +113,15 @@ def test_many_small_moves(name):
     assert live.check() == []
 
 
+def test_a_message_in_two_strips_comes_once():
+    """The right and the upper strip share a corner, and there are as many strips as subscriptions."""
+    table = SubscriptionTable.from_arrays([[-2, -2, 0, 1], [5, 5, 6, 6]], [0, 1, 2], [3, 3])
+    live = MovingIndex("scan", table)
+    live.publish(MessageBatch.from_arrays([[0, 2]], [0, 1], [3], expires_at=[9]), 0)
+    came, went = live.move([0, 1], [[-2, -2, 1, 2], [5, 5, 6, 6]], 0)
+    assert [came[0].tolist(), went[0].tolist()] == [[0], []]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_saved_goes_on(name, tmp_path):
     rng = np.random.default_rng(3)

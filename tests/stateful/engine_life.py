@@ -119,7 +119,10 @@ class EngineLife:
             after = self.reached(key)
             changed = [(m.id, "+" if m.id in after else "-") for m in self.kept.values()]
             changed = [(m, change) for m, change in changed if (m in before) != (m in after)]
-            assert told[: len(changed)] == [(key, m, change, reason) for m, change in changed]
+            assert told[: len(changed)] == [(key, m, change, reason) for m, change in changed], (
+                told,
+                changed,
+            )
             told = told[len(changed) :]
         assert told == []
 

@@ -151,7 +151,7 @@ def decide(
         place = place_of_message(stored, int(probes[i]))
         for region, verdicts in ((before, told), (after, holds)):
             verdicts[i] = touches(region_at(region, int(subs[i]), stored.space), place)
-    single = stored.one_part_each and len(whose) == size
+    single = stored.one_part_each and not (whose[1:] == whose[:-1]).any()
     return tuple(
         _grouped(subs[chosen], owners[chosen], size, single) for chosen in (holds > told, told > holds)
     )  # type: ignore[return-value]
