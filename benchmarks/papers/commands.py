@@ -22,10 +22,13 @@ from nearcast.bench.options import (
     Queries,
     RealData,
     Repeat,
+    ReplaySeconds,
     ResultCount,
     Seed,
+    Steps,
     Subscriptions,
     TrialSeconds,
+    ValidMessages,
     WindowSize,
 )
 from nearcast.cli import Commands
@@ -257,6 +260,56 @@ def covering(
         json=json,
         format=format,
         run=run,
+    )
+
+
+@app.command()
+def moving(
+    figure: Annotated[
+        str | None,
+        typer.Option(metavar="N[,N…]", help="19, 20, 21, 22, 23, 24, 25; by default all."),
+    ] = None,
+    subscriptions: Subscriptions = config.MOVING_FIGURE_SUBSCRIPTIONS,
+    messages: ValidMessages = config.MOVING_FIGURE_MESSAGES,
+    steps: Steps = config.MOVING_FIGURE_STEPS,
+    seconds: ReplaySeconds = config.MOVING_FIGURE_SECONDS,
+    seed: Seed = 0,
+    repeat: Repeat = 1,
+    data: RealData = None,
+    out: OutDirectory = None,
+    json: JsonFile = None,
+    format: Format = "table",
+) -> None:
+    """Run the experiments of the AP-Tree paper with moving subscriptions (Figures 19 to 25).
+
+    Subscriptions travel on roads, and messages come and expire. The figures vary
+    indexes, datasets, mobility, velocity, the size of regions, and the numbers of
+    subscriptions and messages. All indexes of a figure must give the same answers.
+
+    For example:
+
+    python -m benchmarks moving --figure 19,21 --subscriptions 20000 --messages 20000 --out figures
+    """
+    from benchmarks.papers.moving import FIGURES
+    from nearcast.bench.moving import run
+    from nearcast.bench.moving_workloads import moving_scene
+
+    sizes = (
+        f"--subscriptions {subscriptions} --messages {messages} --steps {steps} --seconds {seconds:g}"
+        f"{' --data DIR' if data else ''}"
+    )
+    run_figures(
+        "moving",
+        FIGURES,
+        moving_scene(subscriptions, messages, steps, data),
+        figure,
+        sizes,
+        seed=seed,
+        repeat=repeat,
+        out=out,
+        json=json,
+        format=format,
+        run=partial(run, seconds=seconds),
     )
 
 

@@ -1,7 +1,7 @@
 """Put the results of the papers' experiments into docs/experiments.md.
 
-    for paper in ap-tree lfilter attributes topk covering; do python -m benchmarks $paper --out figures; done
-    for table in attributes topk covering; do nearcast bench $table --json figures/$table.json; done
+    for paper in ap-tree lfilter attributes topk covering moving; do python -m benchmarks $paper --out figures; done
+    for table in attributes topk covering moving; do nearcast bench $table --json figures/$table.json; done
     python -m benchmarks page figures
 
 Each table is between two comments, the first of which names its figure; the text around them is kept.
@@ -25,12 +25,12 @@ def write_page(directory: Path) -> list[str]:
     """Replace every table whose figure is in *directory*; return the names of the figures that are not."""
     missing = []
     text = PAGE.read_text(encoding="utf-8")
-    for name in re.findall(r"<!-- ((?:ap-tree|lfilter|attributes|topk|covering)[\w-]*) -->", text):
+    for name in re.findall(r"<!-- ((?:ap-tree|lfilter|attributes|topk|covering|moving)[\w-]*) -->", text):
         file = directory / f"{name}.json"
         if not file.is_file():
             missing.append(name)
             continue
-        written = markdown if name in ("attributes", "topk", "covering") else figure_markdown
+        written = markdown if name in ("attributes", "topk", "covering", "moving") else figure_markdown
         table = written(json.loads(file.read_text(encoding="utf-8")))
         before, _, rest = text.partition(f"<!-- {name} -->")
         after = rest.partition("<!-- end -->")[2]

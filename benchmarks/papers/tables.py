@@ -33,6 +33,7 @@ _SIZES = {
         "messages", "stored_messages", "subscription", "asking_subscriptions", "matches_per_subscription"
     ),
     "ranked": _SizeNames("subs", "subscriptions", "message", "messages", "entered_per_message", "entered"),
+    "moving": _SizeNames("subs", "subscriptions", "step", "steps", "came_per_move", "came", "a move"),
     "covered": _SizeNames(
         "subs", "subscriptions", "command", "commands", "forwarded_share", "forwarded", "subs"
     ),

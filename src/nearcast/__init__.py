@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nearcast.clock import ManualClock, SystemClock
     from nearcast.columns import Matches, MessageBatch, SubscriptionTable, Vocabulary
     from nearcast.covering import RelationGraph
-    from nearcast.engine import Deliveries, Engine, Explanation
+    from nearcast.engine import Deliveries, Engine, Explanation, SafeRegions
     from nearcast.errors import (
         ColumnError,
         DuplicateError,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         UnknownError,
     )
     from nearcast.geometry import EVERYWHERE, WGS84, Box, Circle, Planar, Point, Polygon
-    from nearcast.matching import Index, MessageStore, build_index, build_store, open_store
+    from nearcast.matching import Index, MessageStore, MovingIndex, build_index, build_store, open_store
     from nearcast.model import Delivery, Message, Subscription
     from nearcast.predicates import ANYTHING, attribute, phrase, word
     from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
@@ -51,7 +51,7 @@ _HOMES = {
     "clock": ("ManualClock", "SystemClock"),
     "columns": ("Matches", "MessageBatch", "SubscriptionTable", "Vocabulary"),
     "covering": ("RelationGraph",),
-    "engine": ("Deliveries", "Engine", "Explanation"),
+    "engine": ("Deliveries", "Engine", "Explanation", "SafeRegions"),
     "errors": (
         "ColumnError",
         "DuplicateError",
@@ -66,7 +66,7 @@ _HOMES = {
         "UnknownError",
     ),
     "geometry": ("EVERYWHERE", "WGS84", "Box", "Circle", "Planar", "Point", "Polygon"),
-    "matching": ("Index", "MessageStore", "build_index", "build_store", "open_store"),
+    "matching": ("Index", "MessageStore", "MovingIndex", "build_index", "build_store", "open_store"),
     "model": ("Delivery", "Message", "Subscription"),
     "predicates": ("ANYTHING", "attribute", "phrase", "word"),
     "ranking": ("CountWindow", "DocumentFrequencies", "TimeWindow", "TopK"),
@@ -99,6 +99,7 @@ __all__ = [
     "MessageBatch",
     "MessageStore",
     "ModelError",
+    "MovingIndex",
     "NearcastError",
     "NearcastWarning",
     "Planar",
@@ -106,6 +107,7 @@ __all__ = [
     "Polygon",
     "RelationGraph",
     "RuntimeUnavailableError",
+    "SafeRegions",
     "Subscription",
     "SubscriptionTable",
     "SystemClock",

@@ -23,6 +23,9 @@ from typing import Final
 EARTH_RADIUS_M: Final = 6_371_008.8
 # The longest straight piece of a polygon's edge when its distance to a circle is computed.
 OUTLINE_STEP_DEG: Final = 0.1
+# Two distances from nearby positions to the same outline are wrong by less than this, all in all: a piece of an edge is
+# straight in longitude and latitude, and is measured as if it were straight on a map around the position.
+OUTLINE_DOUBT_M: Final = 10.0
 CIRCLE_PAD_DEG: Final = 1e-7  # margin of a circle's bounding box, in degrees (about a centimetre)
 CIRCLE_PAD: Final = 1e-12  # the same on a plane, as a share of the size
 
@@ -108,14 +111,37 @@ GRID_GROWTH: Final = 16
 # --- Stores of valid messages ---------------------------------------------------------------------------------------
 DEFAULT_STORE: Final = "auto"  # what the engine keeps messages in
 STORE_SCAN: Final = 2_048  # up to this many messages are scanned: a few microseconds per subscription
+STORE_SAMPLE: Final = 4_096  # messages by which a structure for many of them is chosen
 STORE_EXPIRED_NOTED: Final = 1_024  # the most expired messages that one step of a search notes for removal
+PACKED_MESSAGES_CELL: Final = 2_048  # messages of a cell when the cells are chosen,
+PACKED_MESSAGES_CELLS: Final = 32  # and the most columns and rows of cells
+PACKED_MESSAGES_PATIENCE: Final = 64  # changes for each 64 messages, before they are laid out anew
+PACKED_MESSAGES_SAMPLE: Final = 65_536  # messages by which cells are chosen,
+PACKED_MESSAGES_QUICK_SAMPLE: Final = 4_096  # the same for a successor, which somebody waits for
+PACKED_MESSAGES_GROWTH: Final = (
+    4  # the cells are chosen again when there are this many times as many messages,
+)
+PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
+EXPIRY_BUCKET_US: Final = 1_000_000  # engines that tell expiries look for them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
+
+# --- Safe regions ---------------------------------------------------------------------------------------------------
+# Messages are looked for in circles of these multiples of a subscription's radius; the next one is asked for by those
+# to whom nothing is near. A safe region has at most the last radius less the subscription's own.
+SAFE_REACHES: Final = (2, 8)
+SAFE_MARGIN_M: Final = 1e-3  # a safe region is smaller by this much than exact numbers would allow,
+SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
+SAFE_FURTHEST_M: Final = (
+    5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
+)
+SAFE_FURTHEST: Final = 1e150  # and on a plane, beyond this one, whose square is a number
+WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, expired ones are not looked for
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
 PACKED_FILL: Final = 27  # postings in a block when a super-block that has changed is laid out anew
-PACKED_WEAR: Final = 0.125  # that is done after changes to this share of its postings
+PACKED_PATIENCE: Final = 8  # that is done after so many changes for each 64 of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 # Prices of the cost model:
 PACKED_LIST_NS: Final = 25.0  # a list,
@@ -166,6 +192,14 @@ AP_TREE_PLACES: Final = 4_096  # places of sampled messages that are kept
 AP_TREE_PRIOR: Final = 16.0  # assumptions made without a sample weigh as much as this many sampled messages
 AP_TREE_MESSAGE_WORDS: Final = 9.0  # keywords of a message, where there is no sample (Table 2, TWEETS)
 AP_TREE_DP_WORDS: Final = 10_000  # up to this many words are cut optimally; more are cut in groups
+
+# --- AP+-Tree: where subscriptions move -----------------------------------------------------------------------------
+AP_PLUS_COPIES: Final = 32  # the most lists that a message is attached to
+AP_PLUS_VELOCITY: Final = 0.25  # the weight of the last move in the velocity of a clause
+AP_PLUS_HORIZON: Final = 64  # T_max: reconstruction is foreseen for at most so many moves of each clause
+AP_PLUS_SAMPLE: Final = 256  # clauses by which it is foreseen
+AP_PLUS_STEP: Final = 8.0  # a step of Equations 9 and 13 takes as long as reading this many postings
+AP_PLUS_OLDEST: Final = 16  # the oldest message is looked for when 1/16 of the messages have changed
 
 # --- MO-Tree: L and η are from section 6.1.3 of the paper, the rest is measured -------------------------------------
 MO_TREE_LAYERS: Final = 10  # the largest H: two layers in the directory, eight in a code of 64 bits
@@ -231,6 +265,19 @@ RT_FILL: Final = 0.75  # share of a node that is used when the tree is packed
 RT_REPRESENTATIVES: Final = 2  # the most keywords that represent a clause in the filters of nodes
 RT_FILTER_START: Final = 2  # a filter begins with 2 to this power slots
 RT_FILTER_ROOM: Final = 65_536  # the fewest slots that the pool of filters grows by while the tree is packed
+
+# --- Rivals for moving subscriptions: SS-Index, KK-Index, IQ+-Tree, RQ+-Tree ----------------------------------------
+GRID_FILE_SIDE: Final = 40  # columns and rows of a grid file (section 5.2.1 of the AP-Tree paper),
+GRID_FILE_MOST: Final = 1_024  # and the most that can be chosen
+GRID_FILE_SPREAD: Final = 256  # what touches more cells is listed once, for all cells
+# Lists are laid out anew when there are this many times as many as have postings, and a few more.
+LISTS_WASTE: Final = 1.5
+LISTS_FEW: Final = 1_024
+LISTS_SPARE: Final = 8  # a list is laid out with room for 1/8 more
+LOOKED_UP: Final = 64  # words that a search looks up side by side
+IQ_MESSAGES_CELL: Final = 1_024  # messages of a quadtree cell before it is divided,
+RQ_MESSAGES_CELL: Final = 64  # the same for one word in the cell
+QUADTREE_MESSAGES_READ: Final = 64  # a list of so many messages is read even if the cell is divided
 
 # --- Rival store: BEQ-Tree, all measured ----------------------------------------------------------------------------
 BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
@@ -366,11 +413,25 @@ CLI_CHUNK: Final = 32_768  # messages between two updates of the progress bar, a
 CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
 DEMO_FILES: Final = 10  # files that the sample messages arrive in, one per micro-batch
 DEMO_POLL_SECONDS: Final = 1  # between two checks of the progress of the stream
+DEMO_SEED: Final = 7  # of the moving subscribers
+DEMO_CITY_METRES: Final = (
+    12_000  # from the centre of the city to the farthest messages that moving subscribers meet
+)
 
 # --- Benchmarks: sizes and durations --------------------------------------------------------------------------------
 BENCH_SUBSCRIPTIONS: Final = 1_000_000
 BENCH_MESSAGES: Final = 20_000
 BENCH_ENGINE_SINGLES: Final = 2_000  # messages and subscriptions that go through an engine one at a time
+WALKERS: Final = 10_000  # subscribers who walk in the benchmark of safe regions,
+WALK_SECONDS: Final = 1_800  # and for how long,
+WALK_RADIUS_M: Final = 1_000.0  # the radius of their regions,
+WALK_VALID: Final = 1_000  # the messages that are valid at a time,
+WALK_FITTING: Final = 5  # and how many of them fit somebody's words
+WALK_SPOTS: Final = 100_000  # places of messages
+WALK_CITY_KM: Final = 20.0  # without data: the size of the city,
+WALK_STEP_S: Final = 60  # the time between two measured positions,
+WALK_STEP_KM: Final = 0.8  # the longest way in that time,
+WALK_TURNS: Final = 0.1  # and the share of the steps after which somebody turns
 BENCH_REPEAT: Final = 3  # runs over all messages; the best one counts
 BENCH_SCAN_SECONDS: Final = 10.0  # the naive scan gets as many messages as it can match in this time
 BENCH_SINGLES: Final = 500  # messages matched one by one, for the latency percentiles
@@ -458,3 +519,46 @@ COVERING_TESTS: Final = (0, 3)  # tests of a full subscription
 COVERING_SECONDS: Final = 5.0  # a trial that takes longer is not repeated
 COVERING_SCANNED: Final = 20  # newcomers for which all subscriptions are scanned
 COVERING_SINGLE: Final = 200  # calls with one subscription each
+
+# --- Benchmarks: subscriptions that move (AP-Tree, section 5.2.1 and Table 3) ---------------------------------------
+MOVING_SUBSCRIPTIONS: Final = 1_000_000
+MOVING_MESSAGES: Final = 1_000_000  # valid at the beginning
+MOVING_LIFE_STEPS: Final = 10  # the mean life of a message; so a tenth of the messages arrive in each step
+MOVING_STEPS: Final = 100
+MOVING_STEP_S: Final = 30  # seconds of a step
+MOVING_MOBILITY: Final = 0.1  # share of the subscriptions that move in a step
+MOVING_AREA: Final = 0.0001  # of a region, as a share of the data space
+# Roads and vehicles are classed by us. Speeds are widths of the map per step. The fastest is 1/50 of width and height
+# together: what papers call medium speed in Brinkhoff's generator.
+MOVING_ROAD_SPEEDS: Final = (0.01, 0.02, 0.04)  # limits on side roads, main roads and fast roads
+MOVING_ROAD_PATHS: Final = (40, 6)  # main roads, and fast roads: paths between so many random pairs of nodes
+MOVING_VEHICLE_SPEEDS: Final = (
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+)  # top speeds of vehicles; the classes are equally frequent
+MOVING_DESTINATIONS: Final = 256  # nodes that trips end at; each has a tree of shortest paths
+MOVING_UNDER_WAY: Final = 20  # the most steps that a vehicle has travelled when a workload begins
+# Invented maps: nodes on a side of the grid; about as many in all as Oldenburg and San Joaquin have.
+MOVING_GRIDS: Final = {"town": 78, "county": 135}
+MOVING_GRID_JITTER: Final = 0.35  # the most that a node is moved, in widths of a cell
+TAXI_SUBSCRIBERS: Final = 10_000
+TAXI_STEP_S: Final = 60  # seconds between two positions of a taxi
+TAXI_MAX_KMH: Final = (
+    150.0  # a jump of the receiver that would take a higher speed is spread over several steps
+)
+MOVING_CALL: Final = 1_000  # moves in one call
+MOVING_SECONDS: Final = 300.0  # an index replays as many steps as it can in this time, and at least one
+MOVING_SETTLED: Final = 20  # the step after which memory should not grow any more
+MOVING_PART_STEPS: Final = (
+    5  # steps by which the side of the subscriptions, and what does not move, are measured
+)
+# Steps in which a few moves and messages are compared with naive answers; by the last, most messages are new.
+MOVING_CHECKED_STEPS: Final = (1, 2, 12)
+MOVING_CHECKED: Final = 50  # moves and messages of such a step
+MOVING_FIGURE_SUBSCRIPTIONS: Final = 50_000  # in the figures of the paper, which has a million
+MOVING_FIGURE_MESSAGES: Final = 50_000
+MOVING_FIGURE_STEPS: Final = 4
+MOVING_FIGURE_SECONDS: Final = 20.0
+MOVING_ENGINE_BATCH: Final = 10_000  # messages that an engine publishes at a time before subscriptions move

@@ -63,8 +63,8 @@ def test_clauses_stand_under_their_rarest_keyword(name):
     subs, words = random_table(np.random.default_rng(3), 500)
     index = build_index(name, subs)
     frequency = Counter(word for row in words for word in row)
-    keys = index.structure._directory.keys[index.structure._pieces.values]
-    rows = np.repeat(np.arange(500), np.diff(index.structure._piece_runs.values)[:, 0])
+    rows, keys = index.structure.postings()
+    assert set(rows.tolist()) == set(range(500))
     for row, key in zip(rows.tolist(), keys.tolist()):
         assert (key & 0xFFFFFFFF) - 1 == min(words[row], key=lambda word: (frequency[word], word))
 
@@ -159,12 +159,12 @@ class TestCostModel:
         )
         index = build_index(name, subs, messages=sample)
         for one in (index, open_index(index.save(tmp_path / "index"))):
-            pieces = np.diff(one.structure._piece_runs.values)[:, 0]
+            pieces = np.bincount(one.structure.postings()[0])
             here_and_said, here = pieces[:500][::2].mean(), pieces[:500][1::2].mean()
             assert here_and_said > 1.5 * here
             assert here_and_said > 1.5 * pieces[500:].mean()
             one.structure.build()  # as after a compaction, when the sample is gone
-            np.testing.assert_array_equal(np.diff(one.structure._piece_runs.values)[:, 0], pieces)
+            np.testing.assert_array_equal(np.bincount(one.structure.postings()[0]), pieces)
 
 
 class TestStats:

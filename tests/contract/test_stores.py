@@ -27,13 +27,14 @@ from nearcast.columns import NEVER
 from nearcast.columns.coding import Coding
 from nearcast.errors import ColumnError, UnknownError
 from nearcast.matching import STORES
+from profiles import without_rivals
 from strategies import batches, messages, ragged, subscriptions, tables
 
 ALL = sorted(STORES)
 TIMES = st.sampled_from([-5, 0, 1, 2, 3, NEVER])
 
 
-@pytest.fixture(params=ALL)
+@pytest.fixture(params=without_rivals(STORES))
 def name(request):
     return request.param
 

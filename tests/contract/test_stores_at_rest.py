@@ -22,6 +22,7 @@ from nearcast.errors import IndexFileError
 from nearcast.matching import STORES
 from nearcast.storage.directory import read, write
 from nearcast.storage.manifest import read_manifest, write_manifest
+from profiles import without_rivals
 
 MESSAGES = [
     Message(1, "tea milk", Point(lon=0, lat=0), {"price": 1, "brand": "Huawei"}),
@@ -37,7 +38,7 @@ SUBS = [
 ]
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=without_rivals(STORES))
 def store(request):
     batch = MessageBatch.from_messages(MESSAGES, like=Coding.new(), learn=True)
     return build_store(request.param, batch)

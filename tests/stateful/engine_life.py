@@ -57,8 +57,12 @@ class EngineLife:
         return told + [(key, message.id, "-", "replace") for key in before - wanting]
 
     def due(self):
-        """Publish what has come due; return what is told."""
+        """Let time pass: tell what has expired, and publish what has come due; return what is told."""
         now, told = self.clock.now(), []
+        for key, message in list(self.kept.items()):
+            if message.expires_at <= now:
+                del self.kept[key]
+                told += [(sub, key, "-", "expire") for sub in self.wanting(message)]
         for key, (time, _, message) in sorted(self.coming.items(), key=lambda pair: pair[1][:2]):
             if time <= now:
                 del self.coming[key]
@@ -90,9 +94,48 @@ class EngineLife:
 
     def unsubscribe_all(self, keys):
         told = self.engine.unsubscribe(keys)
-        self.check(told, self.due())
+        expected = self.due()
+        expected += [(key, message, "-", "unsubscribe") for key in keys for message in self.reached(key)]
+        self.check(told, expected)
         for key in keys:
             del self.subscribed[key]
+
+    def reached(self, key):
+        """Return the ids of the kept messages that a subscription reaches, in the order of publication."""
+        return [message.id for message in self.kept.values() if self.wants(self.subscribed[key], message)]
+
+    def replace_all(self, new, reason, do):
+        """Replace subscriptions, of which the last with an id counts, by calling *do*; check what everyone is told."""
+        coding = self.engine.coding
+        told = [(d.subscription_id, d.message_id, d.change, d.reason) for d in do()]
+        self.renewals += not self.engine.coding.fits(coding)
+        expected = self.due()
+        assert sorted(told[: len(expected)]) == sorted(expected)
+        told = told[len(expected) :]
+        last = {sub.id: at for at, sub in enumerate(new)}
+        for key in sorted(last, key=last.get):
+            before = set(self.reached(key))
+            self.subscribed[key] = new[last[key]]
+            after = self.reached(key)
+            changed = [(m.id, "+" if m.id in after else "-") for m in self.kept.values()]
+            changed = [(m, change) for m, change in changed if (m in before) != (m in after)]
+            assert told[: len(changed)] == [(key, m, change, reason) for m, change in changed], (
+                told,
+                changed,
+            )
+            told = told[len(changed) :]
+        assert told == []
+
+    def move_all(self, moves):
+        """Move subscriptions: pairs of an id and a region, in one call."""
+        new = [
+            type(sub)(key, sub.expression, region) for key, region in moves for sub in [self.subscribed[key]]
+        ]
+        ids, regions = [key for key, _ in moves], [region for _, region in moves]
+        self.replace_all(new, "move", lambda: self.engine.move(ids, regions))
+
+    def update_all(self, new):
+        self.replace_all(new, "update", lambda: self.engine.update(new))
 
     def publish_all(self, new, batch=None):
         """Publish messages, or a batch of them that was made before."""

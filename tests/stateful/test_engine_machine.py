@@ -5,11 +5,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from nearcast import Message, Subscription
+from nearcast import EVERYWHERE, Message, Subscription
 from nearcast.matching import INDEXES, STORES
 from profiles import without_rivals
 from stateful.engine_life import SECOND, EngineLife, hurry
-from strategies import messages, subscriptions
+from strategies import areas, messages, subscriptions
 
 IDS = st.integers(1, 5)
 TIMES = st.sampled_from([None, 0, 1, 2, 9]), st.sampled_from([None, None, 1, 2])  # how long, and from when
@@ -34,6 +34,18 @@ class EngineMachine(EngineLife, RuleBasedStateMachine):
     def unsubscribe(self, data):
         if self.subscribed:
             self.unsubscribe_all([data.draw(st.sampled_from(list(self.subscribed)))])
+
+    @rule(data=st.data(), regions=st.lists(st.one_of(areas(), st.just(EVERYWHERE)), max_size=4))
+    def move(self, data, regions):
+        if self.subscribed:
+            keys = [data.draw(st.sampled_from(list(self.subscribed))) for _ in regions]
+            self.move_all(list(zip(keys, regions)))
+
+    @rule(data=st.data(), subs=st.lists(subscriptions(), max_size=3))
+    def update(self, data, subs):
+        if self.subscribed:
+            keys = [data.draw(st.sampled_from(list(self.subscribed))) for _ in subs]
+            self.update_all([Subscription(key, sub.expression, sub.region) for key, sub in zip(keys, subs)])
 
     def drawn(self, msgs):
         now = self.clock.now()

@@ -210,17 +210,29 @@ class Crowd(EngineLife):
     def wants(self, subscription, message):
         if subscription.id < 0 or message.id < 0:  # with fresh words
             return super().wants(subscription, message)
-        pair = subscription.id % CONTENTS, id(message.place)  # which tell the contents
-        if pair not in KNOWN:
-            KNOWN[pair] = super().wants(subscription, message)
-        return KNOWN[pair]
+        contents = id(subscription.expression), id(subscription.region), id(message.place)
+        if contents not in KNOWN:
+            KNOWN[contents] = super().wants(subscription, message)
+        return KNOWN[contents]
 
     def subscribe(self, size):
         new = []
         for wish in self.rng.integers(CONTENTS, size=size).tolist():
             self.serial += 1
-            new.append(Subscription(CONTENTS * self.serial + wish, *wishes()[wish]))
+            new.append(Subscription(self.serial, *wishes()[wish]))
         self.subscribe_all(new)
+
+    def wishes_for(self, size):
+        """Return some subscribers, one of whom may come twice, and a wish for each."""
+        keys = self.several([key for key in self.subscribed if key > 0], size)
+        keys += keys[:1]
+        return [(key, wishes()[wish]) for key, wish in zip(keys, self.rng.integers(CONTENTS, size=len(keys)))]
+
+    def move(self, size):
+        self.move_all([(key, region) for key, (_, region) in self.wishes_for(size)])
+
+    def update(self, size):
+        self.update_all([Subscription(key, *wish) for key, wish in self.wishes_for(size)])
 
     def messages(self, size):
         now, new = self.clock.now(), []
@@ -308,8 +320,10 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
     crowd = type("Crowd", (Crowd,), pieces)(rng)
     life = Life(f"engine with {' and store '.join(pieces.values())}")
     verbs = {
-        "subscribe": 0.23,
-        "unsubscribe": 0.25,
+        "subscribe": 0.13,
+        "unsubscribe": 0.12,
+        "move": 0.15,
+        "update": 0.08,
         "publish": 0.2,
         "prepare": 0.05,
         "chatter": 0.1,
@@ -325,6 +339,8 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
             gone = crowd.several(crowd.subscribed, size)
             crowd.unsubscribe_all(gone)
             size = len(gone)
+        elif verb in ("move", "update"):
+            getattr(crowd, verb)(size)
         elif verb == "publish":
             crowd.publish_all(crowd.messages(size))
         elif verb == "prepare":

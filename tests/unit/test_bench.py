@@ -28,7 +28,7 @@ class Forgetful(RankedList):
     name = "forgetful"
 
     def view(self):
-        search, arrays = super().view()
+        search, arrays = super().view()[:2]
 
         def forget(arrays, probes, start, stop, answers, filled):
             done = search(arrays, probes, start, stop, answers, filled)
@@ -45,7 +45,7 @@ class Inventive(RankedList):
     name = "inventive"
 
     def view(self):
-        search, arrays = super().view()
+        search, arrays = super().view()[:2]
 
         def invent(arrays, probes, start, stop, answers, filled):
             done = search(arrays, probes, start, stop, answers, filled)

@@ -39,7 +39,7 @@ class Forgetful(RankedList):
     name = "forgetful"
 
     def view(self):
-        search, arrays = super().view()
+        search, arrays = super().view()[:2]
 
         def forget(arrays, probes, start, stop, answers, filled):
             done = search(arrays, probes, start, stop, answers, filled)
@@ -58,7 +58,7 @@ class Mistaken(RankedList):
     name = "mistaken"
 
     def view(self):
-        search, arrays = super().view()
+        search, arrays = super().view()[:2]
 
         def mistake(arrays, probes, start, stop, answers, filled):
             done = search(arrays, probes, start, stop, answers, filled)
@@ -285,7 +285,7 @@ class Stubborn(Scan):
     name = "stubborn"
 
     def view(self):
-        search, arrays = super().view()
+        search, arrays = super().view()[:2]
         self.first = getattr(self, "first", copied(arrays))
         return View(search, self.first)
 
@@ -296,7 +296,7 @@ class Hoarding(MessageScan):
     name = "hoarding"
 
     def view(self):
-        search, arrays = super().view()
+        search, arrays = super().view()[:2]
         self.first = getattr(self, "first", copied(arrays))
         return View(search, self.first)
 

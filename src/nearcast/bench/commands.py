@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast import config
+from nearcast.bench.moving_command import moving
 from nearcast.bench.options import (
     Check,
     CommandCount,
@@ -125,6 +126,53 @@ def engine(
     sizes = f"--subscriptions {subscriptions} --messages {messages}"
     command = f"nearcast bench engine {sizes} --seed {seed} --repeat {repeat}"
     run_table("engine", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+
+
+@app.command("safe-regions")
+def safe_regions(
+    subscriptions: Subscriptions = config.WALKERS,
+    messages: Messages = config.WALK_VALID,
+    fitting: Annotated[
+        int, typer.Option(help="Messages at a time that fit a subscription's words.", min=1)
+    ] = config.WALK_FITTING,
+    rate: Annotated[int, typer.Option(help="Messages that arrive per second.", min=1)] = 1,
+    seconds: Annotated[int, typer.Option(help="How long subscribers walk.", min=1)] = config.WALK_SECONDS,
+    at_most: Annotated[
+        float | None, typer.Option(help="The largest radius of a safe region, in metres.", min=0)
+    ] = None,
+    seed: Seed = 0,
+    data: RealData = None,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure how many reports safe regions spare, and what they cost.
+
+    Subscribers walk (taxis, with --data; at random without) while messages
+    arrive and expire. Everybody reports every step, or only on leaving its safe
+    region or being asked: with the safe region of the AP-Tree paper, and with
+    ours. What each is told is compared, second by second.
+
+    For example:
+
+    nearcast bench safe-regions --subscriptions 2000 --seconds 600
+    """
+
+    def run(tell: Progress) -> dict[str, Any]:
+        from nearcast.bench import safe_regions as benchmark
+
+        return benchmark.run(
+            subscriptions, messages, fitting=fitting, rate=rate, seconds=seconds, at_most=at_most, seed=seed,
+            data=data, progress=tell,
+        )  # fmt: skip
+
+    command = (
+        f"nearcast bench safe-regions --subscriptions {subscriptions} --messages {messages} --fitting {fitting} "
+        f"--rate {rate} --seconds {seconds}{f' --at-most {at_most:g}' if at_most is not None else ''} --seed {seed}"
+        f"{' --data DIR' if data else ''}"
+    )
+    run_table("safe-regions", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
 @app.command()
@@ -380,6 +428,9 @@ def covering(
         f"{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
     )
     run_table("covering", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+
+
+app.command()(moving)
 
 
 def _index_names(given: str) -> list[str]:

@@ -18,7 +18,7 @@ from nearcast.bench.measure import Progress, best_of, timed
 from nearcast.columns import MessageBatch
 from nearcast.columns.clauses import keyword_offsets
 from nearcast.engine import Engine
-from nearcast.geometry import Box, Planar, Point
+from nearcast.geometry import Box, Planar, Point, Space
 from nearcast.model import Message, Subscription
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nearcast.workloads import Workload
 
-__all__ = ["run"]
+__all__ = ["box_columns", "message_table", "run", "word_lists"]
 
 _BATCH = 1000
 
@@ -39,7 +39,7 @@ def run(
     space = workload.subscriptions.space
     tell("writing tables", 0.05)
     subscriptions, expressions = _subscription_tables(workload)
-    messages = _message_table(workload)
+    messages = message_table(workload.messages)
     results: list[dict[str, Any]] = []
 
     def add(name: str, **figures: float) -> None:
@@ -110,13 +110,19 @@ def _latency(call: Callable[[Any], Any], arguments: Iterable[Any], repeat: int) 
     return dict(zip(("p50_microseconds", "p99_microseconds", "longest_microseconds"), best.tolist()))
 
 
-def _words(codes: NDArray[np.int32]) -> pa.Array:
-    return pa.array(np.char.add("w", codes.astype(str)))
+def word_lists(offsets: NDArray[np.int64], codes: NDArray[np.int32]) -> pa.Array:
+    """Return rows of words, made from their codes."""
+    distinct, which = np.unique(codes, return_inverse=True)
+    words = pa.array([f"w{code}" for code in distinct.tolist()], pa.string()).take(pa.array(which))
+    return pa.LargeListArray.from_arrays(pa.array(offsets), words)
 
 
-def _boxes(workload: Workload) -> NDArray[np.float64]:
-    """Return the boxes of the subscriptions, clipped to the space."""
-    boxes, space = workload.subscriptions.clauses.boxes, workload.subscriptions.space
+def box_columns(boxes: NDArray[np.float64], space: Space) -> dict[str, NDArray[np.float64]]:
+    """Return the columns of boxes, clipped to the space."""
+    return dict(zip(("xmin", "ymin", "xmax", "ymax"), _clipped(boxes, space).T))
+
+
+def _clipped(boxes: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
     if not isinstance(space, Planar):
         return boxes
     low, high = (space.xmin, space.ymin), (space.xmax, space.ymax)
@@ -126,10 +132,9 @@ def _boxes(workload: Workload) -> NDArray[np.float64]:
 def _subscription_tables(workload: Workload) -> tuple[pa.Table, pa.Table]:
     """Return the subscriptions with keywords, and with an expression that is unique to each."""
     table = workload.subscriptions
-    offsets, words = keyword_offsets(table.clauses), _words(table.clauses.keywords)
-    boxes = dict(zip(("xmin", "ymin", "xmax", "ymax"), _boxes(workload).T))
+    boxes = box_columns(table.clauses.boxes, table.space)
     ids = pa.array([f"sub-{row}" for row in range(table.size)])
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), words)
+    lists = word_lists(keyword_offsets(table.clauses), table.clauses.keywords)
     written = [
         f"{' AND '.join(row)} OR (extra{number} AND NOT {row[0]})"
         for number, row in enumerate(lists.to_pylist())
@@ -139,10 +144,10 @@ def _subscription_tables(workload: Workload) -> tuple[pa.Table, pa.Table]:
     )
 
 
-def _message_table(workload: Workload) -> pa.Table:
-    batch = workload.messages
+def message_table(batch: MessageBatch) -> pa.Table:
+    """Return the messages as a table with string ids, words and points."""
     probes = batch.probes
-    lists = pa.LargeListArray.from_arrays(pa.array(probes.keyword_offsets), _words(probes.keywords))
+    lists = word_lists(probes.keyword_offsets, probes.keywords)
     ids = pa.array([f"msg-{row}" for row in range(batch.size)])
     return pa.table({"id": ids, "keywords": lists, "lon": probes.boxes[:, 0], "lat": probes.boxes[:, 1]})
 
@@ -163,7 +168,7 @@ def _subscription_objects(workload: Workload, count: int) -> list[Subscription]:
     clauses, space = workload.subscriptions.clauses, workload.subscriptions.space
     words = clauses.keywords[: 2 * count].tolist()
     made = []
-    for row, (xmin, ymin, xmax, ymax) in enumerate(_boxes(workload)[:count].tolist()):
+    for row, (xmin, ymin, xmax, ymax) in enumerate(_clipped(clauses.boxes[:count], space).tolist()):
         expression = f"w{words[2 * row]} AND w{words[2 * row + 1]}"
         made.append(Subscription(f"new-{row}", expression, Box(xmin, ymin, xmax, ymax, space)))
     return made

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from nearcast.bench.covering_workloads import CommandLog, FullSubscriptions
     from nearcast.bench.topk_workloads import Stream
+    from nearcast.workloads.moving import MovingWorkload
 
 __all__ = [
     "MEASURES",
@@ -64,6 +65,11 @@ MEASURES = {
     "queries_unsubscribe": "queries by unsubscriptions",
     "figure": "thousands",
     "forwarded_share": "share that is forwarded",
+    "imm_microseconds": "µs a message (IMM)",
+    "msp_microseconds": "µs a move (MSP)",
+    "msp_step_milliseconds": "ms for the moves of a step",
+    "mi_microseconds": "µs to insert a message (MI)",
+    "slu_microseconds": "µs to update a location (SLU)",
 }
 # Figures that are added up for an index and a store.
 _ADDED = ("build_seconds", "megabytes", "megabytes_of_structure", "resident_megabytes")
@@ -111,6 +117,7 @@ class Case:
     store: Side | None = None
     ranking: Stream | None = None
     covering: CommandLog | FullSubscriptions | None = None
+    moving: MovingWorkload | None = None
 
 
 class Setting(Protocol):

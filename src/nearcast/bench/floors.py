@@ -19,7 +19,7 @@ __all__ = ["DEFAULT_FILE", "Floor", "Verdict", "check", "read"]
 DEFAULT_FILE = Path("benchmarks") / "floors.toml"
 
 _EXACT = ("benchmark", "workload", "index", "threads")
-_SIZES = ("subscriptions", "window", "messages", "keywords", "operations")
+_SIZES = ("subscriptions", "window", "messages", "keywords", "operations", "steps")
 _KEYS = {*_EXACT, *_SIZES, *(f"{size}_up_to" for size in _SIZES), "measure", "at_least", "at_most"}
 
 

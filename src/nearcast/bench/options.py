@@ -10,21 +10,29 @@ import typer
 from nearcast import config
 
 __all__ = [
+    "Arrivals",
     "Check",
     "CommandCount",
     "FloorsFile",
     "Indexes",
     "JsonFile",
+    "MessageSource",
     "Messages",
+    "Mobility",
+    "MovesPerCall",
     "PlotFile",
     "PublishThreads",
     "Queries",
     "RealData",
     "Repeat",
+    "ReplaySeconds",
     "ResultCount",
+    "RoadsName",
     "Seed",
+    "Steps",
     "Subscriptions",
     "TrialSeconds",
+    "ValidMessages",
     "WindowSize",
     "WorkloadName",
 ]
@@ -40,6 +48,18 @@ ResultCount = Annotated[
     int, typer.Option("--k", help="Number of results per subscription.", min=1, max=config.RANKING_MAX_K)
 ]
 CommandCount = Annotated[int, typer.Option("--commands", help="Number of commands on rectangles.", min=1)]
+ValidMessages = Annotated[
+    int, typer.Option("--messages", help="Number of messages that are valid at the beginning.", min=1)
+]
+Steps = Annotated[int, typer.Option("--steps", help="Number of steps, of 30 seconds each.", min=1)]
+MovesPerCall = Annotated[int, typer.Option("--moves", help="Moves in one call.", min=1)]
+Mobility = Annotated[
+    float, typer.Option("--mobility", help="Share of the subscriptions that move in a step.", min=0, max=1)
+]
+Arrivals = Annotated[
+    int | None,
+    typer.Option("--arrivals", help="Messages that arrive in a step; by default as many as expire.", min=1),
+]
 
 # --- What is measured, and on what ---------------------------------------------------------------------------------
 Indexes = Annotated[str, typer.Option("--index", metavar="NAME[,NAME…]", help="Indexes to measure.")]
@@ -47,6 +67,22 @@ WorkloadName = Annotated[
     str,
     typer.Option(
         "--workload", metavar="NAME", help="ap-tree, mo-tree, misses, or real data: tweets, places."
+    ),
+]
+MessageSource = Annotated[
+    str | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="Messages: tweets-like (by default), gn-like, or, with --data, tweets (by default), places.",
+    ),
+]
+RoadsName = Annotated[
+    str | None,
+    typer.Option(
+        "--roads",
+        metavar="NAME",
+        help="Roads: town (by default), county, or, with --data, oldenburg (by default), san-joaquin, taxis.",
     ),
 ]
 RealData = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Directory of the real data.")]
@@ -58,6 +94,10 @@ PublishThreads = Annotated[int, typer.Option("--threads", help="Threads of one p
 TrialSeconds = Annotated[
     float,
     typer.Option("--seconds", help="A slow index publishes as many messages as it can in this time.", min=1),
+]
+ReplaySeconds = Annotated[
+    float,
+    typer.Option("--seconds", help="A slow index replays as many steps as it can in this time.", min=1),
 ]
 
 # --- What is done with the results ---------------------------------------------------------------------------------

@@ -19,10 +19,12 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         "matching": _matching,
         "turnover": _turnover,
         "engine": _engine,
+        "safe-regions": _safe_regions,
         "vocabulary": _vocabulary,
         "attributes": _attributes,
         "topk": _topk,
         "covering": _covering,
+        "moving": _moving,
         "spark": _spark,
     }
     pictures[report["benchmark"]](report, path)
@@ -53,6 +55,19 @@ def _turnover(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a message (logarithmic)",
         line=None,
         highlight=lambda name: name.endswith("after"),
+    )
+
+
+def _safe_regions(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the reports of each way to report."""
+    draw_bars(
+        path,
+        names=[result["index"] for result in report["results"]],
+        values=[result["reports"] for result in report["results"]],
+        title=f"Reports of {report['sizes']['subscriptions']:,} subscribers in {report['sizes']['seconds']:,} s",
+        axis="reports (logarithmic)",
+        line=None,
+        highlight=lambda name: name == "safe regions",
     )
 
 
@@ -144,4 +159,24 @@ def _covering(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a command, or a query for a cover (logarithmic)",
         line=None,
         highlight=lambda name: "scan" not in name,
+    )
+
+
+def _moving(report: Mapping[str, Any], path: Path) -> None:
+    """Draw the microseconds of a move and of a message, for each index."""
+    rows = [
+        (f"{result['name']}, {what}", result[f"{name}_median_microseconds"])
+        for result in report["results"]
+        if result["side"] == "moving"
+        for what, name in (("move", "msp"), ("message", "imm"))
+    ]
+    draw_bars(
+        path,
+        names=[name for name, _ in rows],
+        values=[value for _, value in rows],
+        title=f"{report['sizes']['subscriptions']:,} moving subscriptions, "
+        f"{report['sizes']['messages']:,} valid messages",
+        axis="µs a move, and a message (logarithmic)",
+        line=None,
+        highlight=lambda name: name.startswith("auto"),
     )

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nearcast import config
 from nearcast.bench.measure import machine, versions
 
 if TYPE_CHECKING:
@@ -81,11 +82,13 @@ def table(report: Mapping[str, Any]) -> RenderableType:
     tables = {
         "matching": _matching_table,
         "engine": _engine_table,
+        "safe-regions": _safe_regions_table,
         "turnover": _turnover_table,
         "vocabulary": _vocabulary_table,
         "attributes": _sided_table,
         "topk": _sided_table,
         "covering": _sided_table,
+        "moving": _sided_table,
         "spark": _spark_table,
     }
     return tables[report["benchmark"]](report)
@@ -217,6 +220,48 @@ def _engine_table(report: Mapping[str, Any]) -> RenderableType:
     )
     matches = f"{report['matches_per_message']:.0f} matches a message"
     return _titled(title, table, [matches, machine_line(report)])
+
+
+def _safe_regions_table(report: Mapping[str, Any]) -> RenderableType:
+    """Return a table with a row for each way to report: what was sent, and what it cost."""
+    sizes, facts = report["sizes"], report["workload"]["facts"]
+    table = Table()
+    table.add_column("", no_wrap=True)
+    for heading in (
+        "reports",
+        "spared",
+        "of these\nasked for",
+        "messages\nmissed or late",
+        "engine s\nin all",
+        "µs a\npublish",
+        "µs a\nmove",
+        "µs a\nsafe_region",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in report["results"]:
+        table.add_row(
+            result["index"],
+            f"{result['reports']:,}",
+            f"{result['spared']:.1%}",
+            f"{result['requests']:,}",
+            f"{result['differences']:,}",
+            three_digits(result["seconds"]),
+            *(
+                three_digits(result.get(f"{verb}_microseconds")) if f"{verb}_microseconds" in result else ""
+                for verb in ("publish", "move", "safe_region")
+            ),
+        )
+    title = (
+        f"{sizes['subscriptions']:,} subscribers of radius {facts['radius_m']:,.0f} m ({report['workload']['name']}), "
+        f"{sizes['seconds']:,} s; {sizes['messages']:,} valid messages, of which {facts['fitting']} fit each, "
+        f"{facts['rate']} a second arrive; seed {report['workload']['seed']}"
+    )
+    notes = [
+        "spared: of the reports of those who report every step; reports that were asked for are reports, too",
+        "engine s: processor time of all calls; µs: for each message, and for each subscriber of a call for several",
+        machine_line(report),
+    ]
+    return _titled(title, table, notes)
 
 
 def _turnover_table(report: Mapping[str, Any]) -> RenderableType:
@@ -397,7 +442,52 @@ def _covering(report: Mapping[str, Any]) -> _Sides:
     return _Sides(title, ["subs", *headings], sides, notes)
 
 
-_SIDED = {"attributes": _attributes, "topk": _topk, "covering": _covering}
+def _moving(report: Mapping[str, Any]) -> _Sides:
+    """Return the rows of moving indexes, and those of what they are compared with, which have only times."""
+    sizes, workload = report["sizes"], report["workload"]
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions, {sizes['messages']:,} valid messages, "
+        f"{workload['facts']['mobility']:.0%} move and {workload['facts']['arrivals']:,} arrive in a step, "
+        f"{workload['name']}, seed {workload['seed']}, one thread"
+    )
+    headings = {
+        "steps": "steps",
+        "MSP µs": "msp_median_microseconds",
+        "MSP mean": "msp_microseconds",
+        "SLU µs": "slu_microseconds",
+        "IMM µs": "imm_median_microseconds",
+        "IMM mean": "imm_microseconds",
+        "MI µs": "mi_microseconds",
+        "times still": "imm_over_stationary",
+        "came": "came_per_move",
+        "MB": "megabytes",
+        "MB growth": "bytes_growth",
+        "RSS growth": "resident_growth",
+    }
+    sides: dict[str, list[list[str]]] = {"moving": [], "stationary": [], "engine": []}
+    for result in report["results"]:
+        if result["side"] == "moving":
+            figures = [three_digits(result[name]) for name in headings.values()]
+            figures[0] = f"{result['steps']:,}"
+        else:
+            figures = [""] * len(headings)
+            at = list(headings).index("IMM µs" if result["side"] == "stationary" else "MSP µs")
+            figures[at] = three_digits(result["median_microseconds"])
+            figures[at + 1] = three_digits(result["mean_microseconds"])
+        sides[result["side"]].append([result["name"], *figures])
+    agree = "DIFFER: see the mismatches" if report["mismatches"] else "are the same, and right on a sample"
+    notes = [
+        f"medians and means of calls with {report['moves']:,} moves or {config.BENCH_BATCH:,} messages; "
+        f"the answers {agree}",
+        "MSP: a move; SLU: a move without messages; came: messages of a move",
+        "IMM: a message that is kept; MI: without matching; times still: of matching (and inserting) without moves",
+        f"growth: from step {config.MOVING_SETTLED} to the end, a factor; RSS: of the process, a share of the index",
+        machine_line(report),
+    ]
+    return _Sides(title, list(headings), {side: rows for side, rows in sides.items() if rows}, notes)
+
+
+_SIDED = {"attributes": _attributes, "topk": _topk, "covering": _covering, "moving": _moving}
 
 
 def floors_table(verdicts: Sequence[Verdict]) -> Table:

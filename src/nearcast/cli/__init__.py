@@ -54,7 +54,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_example("nearcast demo"),
 )
-app.command(epilog=_example("nearcast demo --output nearcast-demo"))(demo.demo)
+app.command(epilog=_example("nearcast demo --output nearcast-demo", "nearcast demo --moving"))(demo.demo)
 app.command(
     epilog=_example(
         "nearcast match nearcast-demo/messages nearcast-demo/subscriptions.parquet \\",

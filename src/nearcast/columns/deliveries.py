@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearcast.columns.ids import IdColumn
 from nearcast.columns.matches import Matches
-from nearcast.model import Delivery
+from nearcast.model import Delivery, Id
 
 __all__ = ["CHANGES", "REASONS", "Deliveries", "deliveries_schema"]
 
@@ -49,7 +49,7 @@ class Deliveries:
     (0, ['subscription_id', 'message_id', 'change', 'reason', 'score', 'rank'])
     """
 
-    __slots__ = ("_changes", "_messages", "_ranks", "_reasons", "_scores", "_subscriptions")
+    __slots__ = ("_changes", "_messages", "_ranks", "_reasons", "_scores", "_subscriptions", "_to_report")
 
     def __init__(
         self,
@@ -59,14 +59,16 @@ class Deliveries:
         reasons: str | NDArray[np.int8] = "publish",
         scores: NDArray[np.float64] | None = None,
         ranks: NDArray[np.int32] | None = None,
+        to_report: IdColumn | None = None,
     ) -> None:
-        """Take columns of one length.
+        """Take columns of one length, and those who are asked to report.
 
         *changes* and *reasons* are one word for all deliveries, or positions in :data:`CHANGES` and :data:`REASONS`.
         """
         self._subscriptions, self._messages = subscriptions, messages
         self._changes, self._reasons = changes, reasons
         self._scores, self._ranks = scores, ranks
+        self._to_report = to_report
 
     @classmethod
     def none(cls) -> Deliveries:
@@ -86,7 +88,8 @@ class Deliveries:
     def joined(cls, parts: Sequence[Deliveries]) -> Deliveries:
         """Return the deliveries of several calls, one after the other; a single one is returned as it is."""
         filled = [part for part in parts if len(part)] or list(parts[:1])
-        if len(filled) == 1:
+        asked = [part._to_report for part in parts if part._to_report is not None]
+        if len(filled) == 1 and (not asked or (len(asked) == 1 and filled[0]._to_report is asked[0])):
             return filled[0]
         return cls(
             _concat_ids([part._subscriptions for part in filled]),
@@ -95,7 +98,17 @@ class Deliveries:
             np.concatenate([_encode(part._reasons, len(part)) for part in filled]),
             _concat_numbers([part._scores for part in filled], filled, np.nan),
             _concat_numbers([part._ranks for part in filled], filled, -1),
+            _concat_ids(asked) if asked else None,
         )
+
+    @property
+    def to_report(self) -> list[Id]:
+        """The subscriptions whose safe regions no longer hold: they should report where they are.
+
+        What concerns them is decided by their reports. The list belongs to the call as a whole: it is not in the Arrow
+        table, and not in a slice.
+        """
+        return [] if self._to_report is None else self._to_report.to_pylist()
 
     def __len__(self) -> int:
         return len(self._subscriptions.codes)
@@ -127,7 +140,8 @@ class Deliveries:
         return Deliveries(*(part(getattr(self, name)) for name in _ORDER))
 
     def __repr__(self) -> str:
-        return f"<Deliveries: {len(self):,}>"
+        asked = "" if self._to_report is None else f", {len(self._to_report.codes):,} to report"
+        return f"<Deliveries: {len(self):,}{asked}>"
 
     def to_arrow(self) -> pa.Table:
         """Return the columns of :class:`Delivery`.

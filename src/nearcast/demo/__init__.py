@@ -1,4 +1,4 @@
-"""The demonstration: the sample data that ships with the package, and the report that shows a run on a map."""
+"""The demonstration: the sample data that ships with the package, and the pages that show a run on a map."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,16 +15,16 @@ import pyarrow.parquet as pq
 
 from nearcast import config
 from nearcast.demo import sample, write_report
-from nearcast.errors import InputError, NearcastError, shown
+from nearcast.demo.output import empty_output
+from nearcast.errors import NearcastError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["LATENCY", "Progress", "Summary", "check_output", "run"]
+__all__ = ["LATENCY", "Progress", "Summary", "run"]
 
 LATENCY = "per message, from the start of its micro-batch to the commit of its deliveries"
-_MARKER = ".nearcast-demo"  # only a directory that holds this file is ever replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def run(
     (Parquet), ``report.html``, and the state of the stream: ``index/`` and ``checkpoint/``.
     """
     output = output.resolve()
-    _replace(output)
+    empty_output(output)
     messages, subscriptions, places = sample("messages"), sample("subscriptions"), sample("places")
     pq.write_table(subscriptions, output / "subscriptions.parquet")
     _stage(messages, output / "messages")
@@ -91,30 +90,6 @@ def run(
         places=places,
     )
     return summary
-
-
-def check_output(output: Path) -> None:
-    """Raise if *output* is something that a run must not replace."""
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{shown(str(output))} is a file; give a directory for the demonstration's output")
-    if output.is_dir() and any(output.iterdir()) and not (output / _MARKER).is_file():
-        raise InputError(
-            f"the directory {shown(str(output))} was not made by nearcast demo, so it is not replaced; "
-            "give another one with --output, or remove it"
-        )
-
-
-def _replace(output: Path) -> None:
-    """Create the directory *output*, or empty it; the marker is written first and is kept."""
-    check_output(output)
-    output.mkdir(parents=True, exist_ok=True)
-    marker = output / _MARKER
-    marker.write_text("nearcast demo made this directory, and replaces its content when it runs again.\n")
-    for child in output.iterdir():
-        if child.is_dir() and not child.is_symlink():
-            shutil.rmtree(child)
-        elif child != marker:
-            child.unlink()
 
 
 def _stage(messages: pa.Table, directory: Path) -> None:

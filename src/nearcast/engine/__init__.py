@@ -3,5 +3,6 @@
 from nearcast.columns.deliveries import Deliveries
 from nearcast.engine.engine import Engine
 from nearcast.engine.explain import Explanation
+from nearcast.engine.safe_regions import SafeRegions
 
-__all__ = ["Deliveries", "Engine", "Explanation"]
+__all__ = ["Deliveries", "Engine", "Explanation", "SafeRegions"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,20 @@ from nearcast.columns.from_arrow import arrow_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
+from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.explain import Explanation, explain
+from nearcast.engine.moves import last_of_each, read_moves
+from nearcast.engine.promises import Promises
 from nearcast.engine.renewal import Renewal, count_codes
 from nearcast.engine.replacement import Replacement
+from nearcast.engine.safe_regions import SafeRegions, read_circles
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
-from nearcast.errors import ColumnError, ModelError, UnknownError, shown
+from nearcast.errors import ColumnError, GeometryError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
+from nearcast.geometry.spaces import number
 from nearcast.matching import INDEXES, Index, build_index, build_store
+from nearcast.matching.messages.moves import apart
 from nearcast.model import Id, Message, Subscription
 from nearcast.storage.directory import read, restoring, write
 
@@ -65,8 +72,9 @@ class Engine:
     subscription_ids, message_ids
         ``str`` or ``int``; by default the first ids decide. Ids of the other type are refused from then on.
     withdrawals
-        Whether subscribers are told (``-``, reason ``replace``) when a valid message that they received is replaced by
-        one that does not match them.
+        Whether subscribers are told (``-``) that a kept message which they received no longer counts: because it was
+        replaced by one that does not match them (reason ``replace``), because it has expired (``expire``), or because
+        they leave (``unsubscribe``). Those who move or are updated are always told what went out of their reach.
     """
 
     def __init__(
@@ -85,8 +93,10 @@ class Engine:
         self._index = build_index(index, SubscriptionTable.empty(Coding.new(space)))
         self._ids = Ids("subscription", id_kind(subscription_ids, "subscription_ids"))
         messages = Ids("message", id_kind(message_ids, "message_ids"))
-        self._valid = ValidMessages(build_store(store, messages_from_objects([], like=self)), messages)
+        kept = build_store(store, messages_from_objects([], like=self))
+        self._valid = ValidMessages(kept, messages, expiries=withdrawals)
         self._coming = ComingMessages(self.coding)
+        self._promises = Promises(self.coding)
         self._published = self._expired = self._delivered = 0
         self._renew_at = config.ENGINE_COMPACT_WORDS  # so many words, and unused ones are searched for
         self._renewal: Renewal | None = None  # under way
@@ -104,7 +114,7 @@ class Engine:
 
     def __getitem__(self, id: Id) -> Subscription:
         """Return a subscription; its expression is in normal form."""
-        found = self._index.store.subscription(self._find_row(id)).to_subscriptions()[0]
+        found = self._index.subscriptions(np.array([self._find_row(id)])).to_subscriptions()[0]
         return Subscription(id, found.expression, found.region)
 
     @property
@@ -129,33 +139,92 @@ class Engine:
         self._ids.check_new(ids)
         table = self._index.store.check_insert(build())
         now = self._clock.now()
-        due = self._publish_due(now)
+        due = self._pass_time(now)
         rows = self._index.insert_coded(table)
-        if self._renewal is not None:
-            self._renewal.note_clauses(table.clauses)
         self._ids.put(ids, rows)
         if len(self._valid.store):
             newcomers, messages = self._valid.wanted_by(table, now)
             deliveries = Deliveries(self._ids.column(rows[newcomers]), messages, reasons="subscribe")
         else:
             deliveries = self._nothing()
-        clauses = table.clauses
-        self._forget_words(
-            len(table.owners) + len(clauses.keywords) + len(clauses.forbidden) + len(clauses.test_lows)
-        )
+        self._note_words(table)
         return self._join([*due, deliveries])
 
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
-        """Remove subscriptions by id; an id that is unknown, or given twice, is an error."""
+        """Remove subscriptions by id; an id that is unknown, or given twice, is an error.
+
+        An engine with *withdrawals* returns what they received and is still valid (``-``, reason ``"unsubscribe"``).
+        """
         rows = self._ids.rows(ids)
         if len(set(rows.tolist())) < len(rows):
             ordered = np.sort(rows)
             twice = self._ids.column(ordered[1:][ordered[1:] == ordered[:-1]]).to_pylist()[0]
             raise ColumnError(f"subscription {shown(twice)} is named twice in one call; name it once")
-        due = self._publish_due(self._clock.now())
+        now = self._clock.now()
+        due = self._pass_time(now)
+        deliveries = self._nothing()
+        if self._withdrawals and len(self._valid.store):
+            leaving, messages = self._valid.wanted_by(self._index.subscriptions(rows), now)
+            deliveries = self._withdrawn(rows[leaving], messages, "unsubscribe")
+        if self._promises:
+            self._promises.end(rows)
         self._index.remove(rows)
         self._ids.drop(rows)
-        return self._join([*due, self._nothing()])
+        return self._join([*due, deliveries])
+
+    def move(self, ids: Id | Iterable[Id] | Any, regions: Any = None) -> Deliveries:
+        """Give subscriptions other regions; return what came into their reach (``+``), and what went out of it (``-``).
+
+        Takes an id and its region, several ids and as many regions, or a table with a column ``id`` and the columns of
+        a region, as in :meth:`subscribe`. A position alone (a ``Point``; ``lon`` and ``lat`` in a table) moves the
+        centre of a circle, which keeps its radius. If an id comes several times, the last one counts.
+
+        The changes are those of kept messages that are valid now, subscription by subscription and in the order of
+        publication, with the reason ``"move"``.
+
+        >>> from nearcast import Circle, Engine, ManualClock, Message, Point, Subscription
+        >>> engine = Engine(clock=ManualClock("2026-11-18T08:00:00Z"))
+        >>> _ = engine.subscribe(Subscription("anna", "coffee", Circle(lon=0, lat=0, radius=800)))
+        >>> _ = engine.publish(Message("m1", "coffee", Point(lon=0.01, lat=0), expires_at="2026-11-18T09:00:00Z"))
+        >>> [(d.subscription_id, d.change, d.message_id) for d in engine.move("anna", Point(lon=0.009, lat=0))]
+        [('anna', '+', 'm1')]
+        """
+        rows, placed = read_moves(ids, regions, self._ids, self._index)
+        now = self._clock.now()
+        due = self._pass_time(now)
+        before = self._index.subscriptions(rows)
+        after = relocated(before, placed)
+        deliveries = [self._nothing()]
+        if len(self._valid.store):
+            deliveries = [self._changes(rows, *self._valid.store.changes(before, after, now), "move")]
+        deliveries += self._decide_waiting(rows, after, "move", now)
+        self._index.replace(rows, after)
+        return self._join([*due, *deliveries])
+
+    def update(
+        self, subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any
+    ) -> Deliveries:
+        """Replace subscriptions by others with the same ids: words, values and regions; an unknown id is an error.
+
+        Returns the changes as :meth:`move` does, with the reason ``"update"``.
+        """
+        ids, build = self._read_subscriptions(subscriptions)
+        rows = self._ids.rows(ids)
+        table = self._index.store.coded(build())
+        last = last_of_each(rows)
+        if len(last) < len(rows):
+            rows, table = rows[last], table.take(last)
+        now = self._clock.now()
+        due = self._pass_time(now)
+        deliveries = [self._nothing()]
+        if len(self._valid.store):
+            store, before = self._valid.store, self._index.subscriptions(rows)
+            came, went = apart(store.match(before, now), store.match(table, now))
+            deliveries = [self._changes(rows, came, went, "update")]
+        deliveries += self._decide_waiting(rows, table, "update", now)
+        self._index.replace(rows, table)
+        self._note_words(table)
+        return self._join([*due, *deliveries])
 
     def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
         """Deliver messages to the subscriptions that match, and keep those that have an ``expires_at``.
@@ -167,7 +236,7 @@ class Engine:
         """
         now = self._clock.now()
         batch, ids = self._read_messages(messages, now)
-        due = self._publish_due(now)
+        due = self._pass_time(now)
         parts = _cut_at_repeats(batch, ids) if self._needs_ids(batch) else [(batch, ids)]
         deliveries = [self._publish(part, own, now) for part, own in parts]
         self._forget_words(batch.size + len(batch.probes.keywords) + len(batch.probes.values))
@@ -177,12 +246,52 @@ class Engine:
         """Let time pass: deliver messages that were held back until now, and forget kept ones that have expired.
 
         Nothing else depends on this call: an expired message is never delivered, and every other verb delivers the
-        messages that are due.
+        messages that are due. An engine with *withdrawals* tells those who received a message that it has expired
+        (``-``, reason ``"expire"``); so does every other verb.
         """
         now = self._clock.now()
-        due = self._publish_due(now)
+        due = self._pass_time(now)
         self._valid.store.expire(now)
         return self._join([*due, self._nothing()])
+
+    def safe_region(self, ids: Id | Iterable[Id], *, at_most: float | None = None) -> Any:
+        """Promise subscribers circles inside which nothing changes for them, so that they need not report every step.
+
+        Each of them has a circle around its position as its region. The safe region is another one with the same
+        centre: wherever in it the subscriber goes, the same of the messages that are valid now are in its reach. One id
+        gives a :class:`Circle`; several give :class:`SafeRegions`, pairs of an id and a circle that are columns, too.
+        Radii are at most 7 times that of the subscription, and not more than *at_most*. A radius of 0 is no promise.
+
+        The subscriber keeps its side by reporting its position (:meth:`move`) when it has left the circle. The engine
+        keeps the other side when a new message may matter: if the message is in reach from everywhere in the circle, it
+        is delivered; if that depends on where the subscriber is, the verb that publishes it names the subscriber in
+        ``deliveries.to_report``, once, and the message waits. The next :meth:`move` (to the same place will do) or
+        :meth:`update` of the subscriber ends the promise, and returns what waited and is in reach. If another message
+        is published with the same id in the meantime, only the last one counts. Until the report, the engine knows no
+        later position than the last: questions like :meth:`match` are answered by that, and who was asked to report
+        gets the radius 0.
+
+        Distances are those of :func:`nearcast.geometry.great_circle`, or Euclidean in a planar space.
+
+        >>> from nearcast import Circle, Engine, ManualClock, Message, Point, Subscription
+        >>> engine = Engine(clock=ManualClock("2026-11-18T08:00:00Z"))
+        >>> _ = engine.subscribe(Subscription("anna", "coffee", Circle(lon=0, lat=0, radius=800)))
+        >>> _ = engine.publish(Message("m1", "coffee", Point(lon=0.01, lat=0), expires_at="2026-11-18T09:00:00Z"))
+        >>> round(engine.safe_region("anna").radius)
+        312
+        >>> deliveries = engine.publish(Message("m2", "coffee", Point(lon=0.005, lat=0)))
+        >>> len(deliveries), deliveries.to_report
+        (0, ['anna'])
+        >>> [(d.subscription_id, d.change, d.message_id) for d in engine.move("anna", Point(lon=0.002, lat=0))]
+        [('anna', '+', 'm2')]
+        """
+        if at_most is not None and not number(at_most, "at_most") >= 0:
+            raise GeometryError(f"at_most is {at_most!r}; give a distance of 0 or more")
+        rows = self._ids.rows(ids)
+        own = read_circles(rows, self._ids, self._index)
+        circles = self._promises.make(rows, *own, self._valid, self._clock.now(), at_most)
+        regions = SafeRegions(self._ids.column(rows), circles, self.coding.space)
+        return next(iter(regions))[1] if isinstance(ids, str | Integral) else regions
 
     def compact(self) -> None:
         """Forget words, strings and attributes that no subscription and no kept message uses any more.
@@ -199,8 +308,17 @@ class Engine:
         ids.put(self._ids.column(rows).plain(), np.arange(len(rows)))
         valid = self._valid.recoded(coding)
         coming = self._coming.recoded(coding)
+        self._promises = self._promises.recoded(rows, index)
         self._index, self._ids, self._valid, self._coming, self._renewal = index, ids, valid, coming, None
         self._renew_at = _next_renewal(coding)
+
+    def _note_words(self, table: SubscriptionTable) -> None:
+        """Note the words of new clauses, and continue to forget unused ones."""
+        clauses = table.clauses
+        if self._renewal is not None:
+            self._renewal.note_clauses(clauses)
+        words = len(clauses.keywords) + len(clauses.forbidden) + len(clauses.test_lows)
+        self._forget_words(len(table.owners) + words)
 
     def _forget_words(self, given: int) -> None:
         """Continue to forget unused words; begin when there are twice as many words as the last time.
@@ -213,6 +331,7 @@ class Engine:
             self._renewal = Renewal(self._index.store, [self._valid.store.rows, self._coming.rows])
         if self._renewal.step(config.ENGINE_CENSUS_ROWS + config.ENGINE_CENSUS_SHARE * given):
             self._renewal, self._renew_at = None, _next_renewal(self.coding)
+            self._promises.follow(self.coding)
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
@@ -245,6 +364,8 @@ class Engine:
             "delivered": self._delivered,
             "kept": store["messages"],
             "coming": len(self._coming),
+            "promises": len(self._promises),
+            "waiting": len(self._promises.waiting),
             "words": len(vocabulary) + len(attributes.strings),
             "expired": store["expired"],
             "index": self._index.stats(),
@@ -266,6 +387,7 @@ class Engine:
             "withdrawals": self._withdrawals,
             "ids": [self._ids.kind_name, self._valid.ids.kind_name],
             "coming": [message.id for message in coming],
+            "waiting": self._promises.waiting.document(),
             "counts": [self._published, self._expired, self._delivered],
         }
         arrays = nested(
@@ -275,6 +397,7 @@ class Engine:
             messages=self._valid.arrays(),
             coming=self._coming.arrays(),
         )
+        arrays["promises"] = self._promises.array()
         return write(directory, _KIND, arrays, document)
 
     @classmethod
@@ -292,9 +415,12 @@ class Engine:
             engine._index = Index.restored(INDEXES[document["index"]], coding, part_of(arrays, "index"))
             engine._ids = Ids.restored("subscription", kinds[0], part_of(arrays, "ids"))
             messages = part_of(arrays, "messages")
-            engine._valid = ValidMessages.restored(document["store"], coding, kinds[1], messages)
+            engine._valid = ValidMessages.restored(
+                document["store"], coding, kinds[1], messages, expiries=document["withdrawals"]
+            )
             coming = part_of(arrays, "coming")
             engine._coming = ComingMessages.restored(coding, document["coming"], coming)
+            engine._promises = Promises.restored(arrays["promises"], document["waiting"], engine._index)
             engine._published, engine._expired, engine._delivered = document["counts"]
         return engine
 
@@ -321,6 +447,10 @@ class Engine:
                 names = _to_arrow(ids)
             self._valid.publish(batch, names, now)
         news = ids
+        if self._promises.waiting:
+            if replaced is not None:
+                replaced.leave_out(self._promises.waiting.waits, news)
+            self._promises.waiting.supersede(_to_list(news))
         if batch.expires_at is not None:
             valid = np.flatnonzero(batch.expires_at > now)
             if len(valid) < batch.size:
@@ -329,13 +459,43 @@ class Engine:
                     replaced.restrict(valid)
                 batch, ids = _take(batch, ids, valid)
         found = self._index.match(batch).sorted()
+        asked: list[Deliveries] = []
+        if self._promises:
+            found, asked = self._ask_to_report(found, batch, ids, now)
         if replaced is None:
-            return self._deliveries(found, ids)
+            return Deliveries.joined([self._deliveries(found, ids), *asked])
         gained, lost = replaced.compare(found)
-        parts = [self._deliveries(gained, ids)]
+        parts = [self._deliveries(gained, ids), *asked]
         if self._withdrawals:
             parts.append(self._deliveries(lost, news, "-", "replace"))
         return Deliveries.joined(parts)
+
+    def _ask_to_report(
+        self, found: Matches, batch: MessageBatch, ids: Any, now: int
+    ) -> tuple[Matches, list[Deliveries]]:
+        """Return the matches without those that depend on where subscribers are by now, and whom to ask about that."""
+        sure, unsure = self._promises.sift(found, batch)
+        if not len(unsure.rows):
+            return sure, []
+        rows = self._promises.ask(unsure, batch, _to_list(ids), self._valid, now)
+        if not len(rows):
+            return sure, []
+        nothing = self._ids.no_ids(), self._valid.ids.no_ids()
+        return sure, [Deliveries(*nothing, to_report=self._ids.column(rows))]
+
+    def _pass_time(self, now: int) -> list[Deliveries]:
+        """Tell what has expired, if subscribers want to know, and publish messages that were held back until now."""
+        return [*self._withdraw_expired(now), *self._publish_due(now)]
+
+    def _withdraw_expired(self, now: int) -> list[Deliveries]:
+        rows = self._valid.expired(now)
+        if not len(rows):
+            return []
+        store = self._valid.store
+        found = self._index.match(store.rows.batch(rows)).sorted()
+        messages = self._valid.ids.column(rows[found.messages])
+        store.remove_expired(rows)
+        return [self._withdrawn(found.rows, messages, "expire")]
 
     def _publish_due(self, now: int) -> list[Deliveries]:
         """Publish the messages that were held back until now."""
@@ -363,6 +523,37 @@ class Engine:
         """Return matches as deliveries; *message_ids* are the ids of the messages, in order."""
         subscriptions = self._ids.column(found.rows)
         return Deliveries(subscriptions, IdColumn(found.messages, message_ids), change, reason)
+
+    def _changes(self, rows: NDArray[np.int64], came: Matches, went: Matches, reason: str) -> Deliveries:
+        """Return what came to the subscriptions in *rows*, and what went, as deliveries."""
+        subscriptions, messages, changes = self._valid.in_order(came, went)
+        subscriptions = rows[subscriptions]
+        if self._promises.waiting:
+            told = ~self._promises.waiting.waits(subscriptions, messages)
+            subscriptions, changes = subscriptions[told], changes[told]
+            messages = IdColumn(messages.codes[told], messages.words)
+        return Deliveries(self._ids.column(subscriptions), messages, changes, reason)
+
+    def _decide_waiting(
+        self, rows: NDArray[np.int64], table: SubscriptionTable, reason: str, now: int
+    ) -> list[Deliveries]:
+        """End the promises of subscriptions, now those of *table*; return what waited for them and is in reach."""
+        if not self._promises:
+            return []
+        reached, messages = self._promises.decided(rows, table, self._valid, now)
+        self._promises.end(rows)
+        if not messages:
+            return []
+        return [
+            Deliveries(self._ids.column(reached), IdColumn(np.arange(len(messages)), messages), "+", reason)
+        ]
+
+    def _withdrawn(self, rows: NDArray[Any], messages: IdColumn, reason: str) -> Deliveries:
+        """Return withdrawals of messages from subscriptions; what waits for a report was never told."""
+        if self._promises.waiting:
+            told = ~self._promises.waiting.waits(rows, messages)
+            rows, messages = rows[told], IdColumn(messages.codes[told], messages.words)
+        return Deliveries(self._ids.column(rows), messages, "-", reason)
 
     def _find_row(self, id: Id) -> int:
         row = self._ids.row(id)

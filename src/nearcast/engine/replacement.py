@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns import NEVER, Matches, MessageBatch
+from nearcast.columns.ids import IdColumn
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.matching import Index
@@ -41,6 +43,11 @@ class Replacement:
     def restrict(self, valid: NDArray[np.int64]) -> None:
         """Match only the news at the given positions; the rest have expired."""
         self._positions = valid
+
+    def leave_out(self, waits: Callable[[NDArray[np.int64], IdColumn], NDArray[np.bool_]], ids: Any) -> None:
+        """Do not count those as told for whom an earlier message still *waits*; *ids* are those of the news."""
+        messages, rows = self._before >> _ROW_BITS, self._before & (1 << _ROW_BITS) - 1
+        self._before = self._before[~waits(rows, IdColumn(messages, ids))]
 
     def compare(self, found: Matches) -> tuple[Matches, Matches]:
         """Return the matches of *found* that are new, and those that ended, by position among the news."""

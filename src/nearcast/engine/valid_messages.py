@@ -11,13 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns import NEVER, MessageBatch, SubscriptionTable
+from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ids import IdColumn, Ids
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.columns.rows.recode import recoded_messages
+from nearcast.engine.expiries import Expiries
 from nearcast.matching import STORES, MessageStore, build_store
 
 __all__ = ["ComingMessages", "ValidMessages"]
@@ -30,9 +31,11 @@ class ValidMessages:
     the row to another message, so they never outgrow the store.
     """
 
-    def __init__(self, store: MessageStore, ids: Ids) -> None:
+    def __init__(self, store: MessageStore, ids: Ids, *, expiries: bool = False) -> None:
+        """Begin with a store; with *expiries*, :meth:`expired` tells what has expired."""
         self.store = store
         self.ids = ids
+        self._expiries = Expiries() if expiries else None
         # By row: the number of the message in the order of publication.
         self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False, spare=1.0)
         self._published = 0
@@ -71,13 +74,42 @@ class ValidMessages:
         order = np.lexsort((self._numbers.values[found.rows], found.messages))
         return found.messages[order], self.ids.column(found.rows[order])
 
+    def in_order(self, came: Matches, went: Matches) -> tuple[NDArray[np.int64], IdColumn, NDArray[np.int8]]:
+        """Return changes, subscription by subscription and in the order of publication.
+
+        They are three columns: the position of the subscription, the message, and the change: 0 if it came, 1 if it
+        went.
+        """
+        subscriptions = np.concatenate([came.messages, went.messages])
+        rows = np.concatenate([came.rows, went.rows])
+        changes = np.repeat(np.array([0, 1], np.int8), [len(came.rows), len(went.rows)])
+        order = np.lexsort((self._numbers.values[rows], subscriptions))
+        return subscriptions[order], self.ids.column(rows[order]), changes[order]
+
+    def expired(self, now: int) -> NDArray[np.int64]:
+        """Return the rows of the messages that have expired by *now*, in the order of publication; none is removed.
+
+        Each is returned once, and must be removed by the caller.
+        """
+        if self._expiries is None:
+            return np.empty(0, np.int64)
+        rows, numbers = self._expiries.due(now)
+        still = self.store.rows.present[rows] & (self._numbers.values[rows] == numbers)
+        rows, numbers = rows[still], numbers[still]
+        ends = self.store.rows.expires_at[rows]
+        later = ends > now
+        if later.any():
+            self._expiries.note(rows[later], numbers[later], ends[later])
+        ended: NDArray[np.int64] = rows[~later]
+        return ended[np.argsort(numbers[~later])]
+
     def recoded(self, coding: Coding) -> ValidMessages:
         """Return the same messages in another coding, in the order of publication."""
         rows = self.ids.present()
         rows = rows[self.store.rows.present[rows]]
         rows = rows[np.argsort(self._numbers.values[rows])]
         store = build_store(self.store.name, MessageBatch.empty(coding))
-        valid = ValidMessages(store, Ids("message", self.ids.kind))
+        valid = ValidMessages(store, Ids("message", self.ids.kind), expiries=self._expiries is not None)
         if len(rows):
             own = store.insert(recoded_messages(self.store.rows.batch(rows), coding))
             valid._note(own, self.ids.column(rows).plain())
@@ -89,12 +121,15 @@ class ValidMessages:
         return own | nested(store=self.store.arrays(), ids=self.ids.arrays())
 
     @classmethod
-    def restored(cls, structure: str, coding: Coding, kind: str | None, arrays: Arrays) -> ValidMessages:
+    def restored(
+        cls, structure: str, coding: Coding, kind: str | None, arrays: Arrays, *, expiries: bool
+    ) -> ValidMessages:
         """Return the messages that the arrays came from, on the same arrays."""
         store = MessageStore.restored(STORES[structure], coding, part_of(arrays, "store"))
-        valid = cls(store, Ids.restored("message", kind, part_of(arrays, "ids")))
+        valid = cls(store, Ids.restored("message", kind, part_of(arrays, "ids")), expiries=expiries)
         valid._numbers = GrowableArray(arrays["numbers"], borrowed=False, spare=1.0)
         valid._published = int(arrays["published"][0])
+        valid._expect(np.flatnonzero(store.rows.present))
         return valid
 
     def _forget(self, ids: pa.Array) -> None:
@@ -116,6 +151,13 @@ class ValidMessages:
         self.ids.put(ids, rows)
         self._numbers.values[rows] = self._published + np.arange(len(rows))
         self._published += len(rows)
+        self._expect(rows)
+
+    def _expect(self, rows: NDArray[Any]) -> None:
+        """Note when the messages in the given rows expire."""
+        if self._expiries is not None and len(rows):
+            ends = self.store.rows.expires_at[rows]
+            self._expiries.note(rows.astype(np.int64), self._numbers.values[rows], ends)
 
 
 class _ComingMessage(NamedTuple):

@@ -15,7 +15,7 @@ from nearcast.geometry.formats import as_place, as_region, from_geojson, from_te
 from nearcast.geometry.regions import EVERYWHERE, Box, Circle, Everywhere, Place, Point, Polygon, Region
 from nearcast.geometry.spaces import WGS84, Geographic, Planar, Space
 from nearcast.geometry.sphere import great_circle
-from nearcast.geometry.touching import touches
+from nearcast.geometry.touching import distance, touches
 
 __all__ = [
     "EVERYWHERE",
@@ -32,6 +32,7 @@ __all__ = [
     "Space",
     "as_place",
     "as_region",
+    "distance",
     "from_geojson",
     "from_text",
     "great_circle",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from shapely.geometry.base import BaseGeometry
 
-__all__ = ["shape_of_box", "touches"]
+__all__ = ["distance", "shape_of_box", "touches"]
 
 
 def touches(a: Place | Region, b: Place | Region) -> bool:
@@ -55,20 +55,38 @@ def _overlap(a: Bounds, b: Bounds) -> bool:
 
 def _reaches(circle: Circle, other: Place) -> bool:
     """Return whether *other* comes within the radius of the circle's centre."""
-    x, y, radius, planar = circle.x, circle.y, circle.radius, isinstance(circle.space, Planar)
+    if isinstance(other, Circle):
+        return _between(circle, other) <= circle.radius + other.radius
+    return distance(circle, other) <= circle.radius
+
+
+def distance(position: Point | Circle, other: Place) -> float:
+    """Return how far it is from a position, or the centre of a circle, to the nearest point of *other*.
+
+    ``touches`` decides by the same distances. The distance to the outline of a polygon on the globe is right to a few
+    metres.
+
+    >>> round(distance(Point(lon=0, lat=0), Circle(lon=1, lat=0, radius=11_195)))
+    100000
+    """
     if isinstance(other, Point | Circle):
-        distance = _euclidean if planar else great_circle
-        return distance(x, y, other.x, other.y) <= radius + (other.radius if isinstance(other, Circle) else 0)
+        return max(_between(position, other) - (other.radius if isinstance(other, Circle) else 0), 0.0)
+    x, y, planar = position.x, position.y, isinstance(position.space, Planar)
     if isinstance(other, Box):
         to_box = _planar_box_distance if planar else _box_distance
-        return any(to_box(x, y, box) <= radius for box in other.boxes())
-    if _shapes_meet(Point(x=x, y=y, space=circle.space), other):
-        return True
+        return min(to_box(x, y, box) for box in other.boxes())
+    if _shapes_meet(Point(x=x, y=y, space=position.space), other):
+        return 0.0
     if planar:
         import shapely
 
-        return bool(shapely.distance(shapely.Point(x, y), other.geometry) <= radius)
-    return _outline_distance(x, y, other.geometry) <= radius
+        return float(shapely.distance(shapely.Point(x, y), other.geometry))
+    return _outline_distance(x, y, other.geometry)
+
+
+def _between(a: Point | Circle, b: Point | Circle) -> float:
+    """Return the distance between two positions, or centres."""
+    return (_euclidean if isinstance(a.space, Planar) else great_circle)(a.x, a.y, b.x, b.y)
 
 
 def _euclidean(x1: float, y1: float, x2: float, y2: float) -> float:

@@ -1,6 +1,7 @@
 """Who wants this message, and which messages does this subscription want? Exact indexes over either side.
 
-Indexes over subscriptions are all behind one interface, and so are the stores of messages (:mod:`.messages`).
+Indexes over subscriptions are all behind one interface, and so are the stores of messages (:mod:`.messages`). Both
+meet where subscriptions move (:mod:`.moving`).
 
 ==============  =====================================================================================
 ``auto``        picks the structure by cost; the default
@@ -14,6 +15,8 @@ Indexes over subscriptions are all behind one interface, and so are the stores o
 ``mo-tree``     overlapping cells for intervals of places and attribute values [3]
 ``iq-tree``     a rival in [1]: a quadtree, with ranked-key lists in its cells
 ``rq-tree``     a rival in [1]: ranked-key lists, with a quadtree inside each long one
+``ss-lists``    a rival in [1]: a grid file, with ranked-key lists in its cells
+``kk-lists``    a rival in [1]: ranked-key lists, with a grid file inside each
 ``rt-tree``     a rival in [1] and [2]: the R^t++-Tree, an R-tree with token filters
 ``tama``        a rival in [3]: counts predicates over cells of several levels
 ``op-index``    a rival in [3]: counts predicates under pivot attributes, by operator
@@ -42,14 +45,17 @@ from nearcast.errors import UnknownError, shown
 from nearcast.matching.index import Index
 from nearcast.matching.messages import STORES, build_store, check_parameters, open_store
 from nearcast.matching.messages.store import MessageStore
+from nearcast.matching.moving import MOVING, MovingIndex
 from nearcast.matching.structure import ClauseStructure, Progress
 from nearcast.registry import Registry
 
 __all__ = [
     "INDEXES",
+    "MOVING",
     "STORES",
     "Index",
     "MessageStore",
+    "MovingIndex",
     "build_index",
     "build_store",
     "open_one",
@@ -72,6 +78,8 @@ INDEXES: Registry[type[ClauseStructure]] = Registry(
         "mo-tree": f"{_STRUCTURES}.mo_tree:MOTree",
         "iq-tree": f"{_RIVALS}.iq_tree:IQTree",
         "rq-tree": f"{_RIVALS}.rq_tree:RQTree",
+        "ss-lists": f"{_RIVALS}.grid_lists:SSLists",
+        "kk-lists": f"{_RIVALS}.grid_lists:KKLists",
         "rt-tree": f"{_RIVALS}.rt_tree:RTTree",
         "tama": f"{_RIVALS}.tama:TAMA",
         "op-index": f"{_RIVALS}.op_index:OpIndex",

@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
-from nearcast.columns.clause_rows import ClauseLists, Placement, cross, place
-from nearcast.columns.clauses import distinct_conjunctions, take_clauses
+from nearcast.columns.clause_rows import Placement, place
 from nearcast.columns.ragged import box_rows
+from nearcast.columns.regions import relocated
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.columns.shapes import NO_SHAPES
-from nearcast.errors import ColumnError, UnknownError, shown
+from nearcast.errors import ColumnError, shown
 from nearcast.geometry import Planar, as_region
 from nearcast.matching.holder import Holder
 from nearcast.matching.refine import resolve
+from nearcast.matching.searching import Step
 
 __all__ = ["Index"]
 
@@ -53,6 +54,16 @@ class Index(Holder[ClauseStore]):
 
         With ``threads`` > 1 the batch is cut into chunks that threads match in parallel (kernels hold no GIL).
         """
+        self.check_question(batch)
+        search, arrays, _ = self._view
+        return self.match_by(partial(search, arrays, batch.probes), batch, threads)
+
+    def match_by(self, step: Step, batch: MessageBatch, threads: int = 1) -> Matches:
+        """Return what :meth:`match` does; the clause rows that probes match are found by *step*."""
+        return resolve(self._rows, batch, self._searches.run(step, len(batch.owners), threads))
+
+    def check_question(self, batch: MessageBatch) -> None:
+        """Raise if *batch* cannot be matched here."""
         if not isinstance(batch, MessageBatch):
             raise ColumnError(
                 f"match takes a MessageBatch, not {shown(batch)}; "
@@ -71,9 +82,6 @@ class Index(Holder[ClauseStore]):
                 f"the messages live in {batch.space!r}, the subscriptions in {store.space!r}; "
                 "build both for the same space"
             )
-        search, arrays = self._view
-        step = partial(search, arrays, batch.probes)
-        return resolve(store, batch, self._searches.run(step, len(batch.owners), threads))
 
     def stats(self) -> dict[str, Any]:
         """Return figures: how much is stored, how, and in how many bytes."""
@@ -113,20 +121,45 @@ class Index(Holder[ClauseStore]):
 
     def remove(self, rows: Any) -> None:
         """Remove subscriptions by row; a row that is absent, or given twice, is an error."""
-        picks = self._subscriptions(rows)
+        picks = self.picks(rows)
         clause_rows = self._rows.retire(picks)
         self._drop(clause_rows)
         self._settle(len(clause_rows))
         self._release(clause_rows)
         self._rows.forget(picks)
 
-    def move(self, row: int, region: Any) -> None:
-        """Give a subscription another region: anything that ``as_region`` reads, such as the four numbers of a box."""
-        pick = self._subscriptions([row])
-        old = self._rows.parts(pick)
-        if not len(old):
-            raise UnknownError(f"subscription row {row} has no clauses, so there is nothing to move")
-        self._replace(pick, self._moved(old, region))
+    def move(self, rows: Any, regions: Any) -> None:
+        """Give subscriptions other regions: one row and its region, or several rows and as many regions.
+
+        A region is anything that ``as_region`` reads, such as the four numbers of a box.
+        """
+        one = isinstance(rows, int | np.integer)
+        picks = self.picks([rows] if one else rows)
+        placed = self.placement([regions] if one else regions, len(picks))
+        self.replace(picks, relocated(self.subscriptions(picks), placed))
+
+    def placement(self, regions: Any, count: int) -> Placement:
+        """Return *count* regions as columns: anything that ``as_region`` reads, or an array of boxes."""
+        if isinstance(regions, Placement):
+            placed = regions
+        # Where the caller uses bare codes, four numbers are taken as they are, as in from_arrays.
+        elif self._rows.vocabulary is None and all(
+            isinstance(region, np.ndarray | list | tuple) for region in regions
+        ):
+            boxes = box_rows(regions, "region")
+            placed = Placement(np.arange(len(boxes) + 1), boxes, NO_SHAPES)
+        else:
+            given = (region.tolist() if isinstance(region, np.ndarray) else region for region in regions)
+            placed = place([as_region(region, self._rows.space) for region in given])
+        if len(placed.offsets) - 1 != count:
+            raise ColumnError(
+                f"{len(placed.offsets) - 1:,} regions for {count:,} subscriptions; give one for each"
+            )
+        return placed
+
+    def subscriptions(self, rows: NDArray[Any]) -> SubscriptionTable:
+        """Return the table of the given subscription rows, without their ids."""
+        return self._rows.subscriptions(rows)
 
     def update(self, rows: Any, table: SubscriptionTable) -> None:
         """Replace the subscriptions in *rows* by those of *table*, in the same order; they keep their rows and ids.
@@ -134,25 +167,35 @@ class Index(Holder[ClauseStore]):
         The ids of the table are ignored. If only numbers change (another region, other ends of intervals), a structure
         may change them in place, which costs less than removing and inserting.
         """
-        picks = self._subscriptions(rows)
+        picks = self.picks(rows)
         if not isinstance(table, SubscriptionTable) or len(table) != len(picks):
             raise ColumnError(
                 f"update takes a SubscriptionTable with one subscription for each of the {len(picks)} rows, "
                 f"not {shown(table)}"
             )
-        self._replace(picks, self._rows.coded(table))
+        self.replace(picks, self._rows.coded(table))
 
-    def _replace(self, picks: NDArray[np.int64], table: SubscriptionTable) -> None:
-        """Replace the clauses of subscription rows by those of *table*: in place if each has as many as before."""
-        store, structure = self._rows, self.structure
+    def replace(self, picks: NDArray[np.int64], table: SubscriptionTable) -> None:
+        """Replace the clauses of subscription rows by those of *table*: in place if each has as many as before.
+
+        The rows are known to be present, and the table is in the coding of this index.
+        """
+        store = self._rows
         clause_rows = store.parts(picks)
         in_place = np.array_equal(store.owners[clause_rows], picks[table.owners])
-        if structure.lingers or not in_place:
-            self._drop(store.retire(picks))
-            self._release(clause_rows)
-            self._add(store.append(table, picks))
+        if self.structure.lingers or not in_place:
+            self.reinsert(picks, table)
         else:
             self._overwrite(clause_rows, table)
+            self._settle(len(clause_rows))
+
+    def reinsert(self, picks: NDArray[np.int64], table: SubscriptionTable) -> None:
+        """Replace subscriptions as :meth:`replace` does, but take their clauses out and put new ones in."""
+        store = self._rows
+        clause_rows = store.retire(picks)
+        self._drop(clause_rows)
+        self._release(clause_rows)
+        self._add(store.append(table, picks))
         self._settle(len(clause_rows))
 
     def _overwrite(self, rows: NDArray[np.int64], table: SubscriptionTable) -> None:
@@ -178,22 +221,6 @@ class Index(Holder[ClauseStore]):
         elif structure.shifts:
             structure.shift(rows[~changed])
 
-    def _moved(self, old: NDArray[np.int64], region: Any) -> SubscriptionTable:
-        """Return the clause rows that replace *old*: each distinct conjunction with each box of the new region."""
-        store = self._rows
-        conjunctions = distinct_conjunctions(store.clauses, old)
-        # Where the caller uses bare codes, four numbers are taken as they are, as in from_arrays.
-        if store.vocabulary is None and isinstance(region, np.ndarray | list | tuple):
-            placed = Placement(np.array([0, 1]), box_rows([region], "region"), NO_SHAPES)
-        else:
-            if isinstance(region, np.ndarray):
-                region = region.tolist()
-            placed = place([as_region(region, store.space)])
-        bare = take_clauses(store.clauses, conjunctions)._replace(boxes=np.empty((0, 4)))
-        lists = ClauseLists(np.array([0, len(conjunctions)]), bare)
-        clauses, owners, shapes = cross(lists, np.zeros(1, np.int64), placed)
-        return SubscriptionTable(clauses, owners, 1, shapes, None, store.coding)
-
-    def _subscriptions(self, rows: Any) -> NDArray[np.int64]:
-        """Check subscription rows."""
+    def picks(self, rows: Any) -> NDArray[np.int64]:
+        """Return subscription rows as an array; one that is absent, or given twice, is an error."""
         return self._picks(rows, "was removed from this index")

@@ -26,29 +26,33 @@ if TYPE_CHECKING:
     from nearcast.columns.rows.clauses import ClauseStore
     from nearcast.columns.rows.messages import MessageRows
 
-__all__ = ["resolve", "resolve_stored"]
+__all__ = [
+    "UNDECIDED",
+    "Side",
+    "batch_side",
+    "distinct_owners",
+    "judge",
+    "place_at",
+    "place_of_message",
+    "resolve",
+    "resolve_stored",
+    "stored_side",
+]
 
-_UNDECIDED = 2
+UNDECIDED = 2
 _NO_NUMBERS = np.empty(0, np.int32)
 
 
 def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
     """Turn the clause rows found for each probe into subscription rows for each message."""
     if store.shapes or batch.shapes:
-        starts = batch.probe_offsets
         clauses = _clauses(store, lambda owner: store.parts(np.array([owner])))
-        probes = _Side(
-            batch.probes.boxes,
-            batch.shapes,
-            batch.owners,
-            batch.space,
-            lambda owner: np.arange(starts[owner], starts[owner + 1]),
-        )
+        probes = batch_side(batch)
         found = _filter(found, _touching(clauses, found.rows, probes, found.messages))
     rows = found.rows if store.parts_are_owners else store.owners[found.rows]
     if store.one_part_each and len(batch.owners) == batch.size:
         return Matches(found.offsets, rows)
-    return _distinct_owners(found.offsets[batch.probe_offsets], rows)
+    return distinct_owners(found.offsets[batch.probe_offsets], rows)
 
 
 def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches) -> Matches:
@@ -56,21 +60,15 @@ def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches
     starts = table.clause_offsets
     if stored.shapes or table.shapes:
         clauses = _clauses(table, lambda owner: np.arange(starts[owner], starts[owner + 1]))
-        probes = _Side(
-            stored.stored.boxes,
-            stored.shapes,
-            stored.owners,
-            stored.space,
-            lambda owner: stored.parts(np.array([owner])),
-        )
+        probes = stored_side(stored)
         found = _filter(found, _touching(clauses, found.messages, probes, found.rows))
     rows = stored.owners[found.rows]
     if stored.one_part_each and len(table.owners) == table.size:
         return Matches(found.offsets, rows)
-    return _distinct_owners(found.offsets[starts], rows)
+    return distinct_owners(found.offsets[starts], rows)
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """One side of the pairs: clause rows or probe rows, and their owners."""
 
     boxes: NDArray[np.float64]
@@ -80,15 +78,43 @@ class _Side(NamedTuple):
     rows_of: Callable[[int], NDArray[np.int64]]  # the rows of an owner
 
 
-def _clauses(rows: ClauseStore | SubscriptionTable, rows_of: Callable[[int], NDArray[np.int64]]) -> _Side:
-    return _Side(rows.clauses.boxes, rows.shapes, rows.owners, rows.space, rows_of)
+def batch_side(batch: MessageBatch) -> Side:
+    """Return the probe rows of a batch."""
+    starts = batch.probe_offsets
+    return Side(
+        batch.probes.boxes,
+        batch.shapes,
+        batch.owners,
+        batch.space,
+        lambda owner: np.arange(starts[owner], starts[owner + 1]),
+    )
+
+
+def stored_side(stored: MessageRows) -> Side:
+    """Return the probe rows of a store of messages."""
+    return Side(
+        stored.stored.boxes,
+        stored.shapes,
+        stored.owners,
+        stored.space,
+        lambda owner: stored.parts(np.array([owner])),
+    )
+
+
+def place_of_message(stored: MessageRows, row: int) -> Place | Region:
+    """Return the place of the message that owns a stored probe row."""
+    return place_at(stored_side(stored), row)
+
+
+def _clauses(rows: ClauseStore | SubscriptionTable, rows_of: Callable[[int], NDArray[np.int64]]) -> Side:
+    return Side(rows.clauses.boxes, rows.shapes, rows.owners, rows.space, rows_of)
 
 
 def _filter(found: Matches, kept: NDArray[np.bool_]) -> Matches:
     return Matches(offsets_of(kept)[found.offsets], found.rows[kept])
 
 
-def _distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Matches:
+def distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Matches:
     """Return each row of a group once; *rows* is overwritten."""
     distinct = np.zeros_like(offsets)
     filled = _distinct(offsets, rows, distinct[1:])
@@ -96,7 +122,7 @@ def _distinct_owners(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> Mat
 
 
 def _touching(
-    clauses: _Side, clause_rows: NDArray[Any], probes: _Side, probe_rows: NDArray[Any]
+    clauses: Side, clause_rows: NDArray[Any], probes: Side, probe_rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
     """Tell which pairs of a clause row and a probe row have shapes that touch."""
     keep = np.empty(len(clause_rows), np.uint8)
@@ -110,14 +136,14 @@ def _touching(
         isinstance(clauses.space, Planar),
         keep,
     )
-    undecided = np.flatnonzero(keep == _UNDECIDED)
+    undecided = np.flatnonzero(keep == UNDECIDED)
     if len(undecided):
         keep[undecided] = _polygons(clauses, clause_rows[undecided], probes, probe_rows[undecided])
     touching: NDArray[np.bool_] = keep == 1
     return touching
 
 
-def _numbers(side: _Side) -> NDArray[np.int32]:
+def _numbers(side: Side) -> NDArray[np.int32]:
     """Return the number of each row's shape, -1 for none; an empty array if no row has one."""
     return side.shapes.index if side.shapes else _NO_NUMBERS
 
@@ -138,24 +164,38 @@ def _circles(
         p = probe_rows[i]
         shape = clause_shapes[clause_rows[i]] if clause_shapes.size > 0 else -1
         other = probe_shapes[p] if probe_shapes.size > 0 else -1
-        if shape < 0 and other < 0:
-            keep[i] = 1
-            continue
-        x, y = probe_boxes[p, 0], probe_boxes[p, 1]
-        point = other < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
-        if point and not np.isnan(circles[shape, 2]):
-            cx, cy, r = circles[shape, 0], circles[shape, 1], circles[shape, 2]
-            if planar:
-                distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
-            else:
-                distance = great_circle(cx, cy, x, y)
-            keep[i] = distance <= r
-        else:
-            keep[i] = _UNDECIDED
+        keep[i] = judge(shape, circles, other, probe_boxes, p, planar)
+
+
+@kernel
+def judge(
+    shape: int,
+    circles: NDArray[np.float64],
+    other: int,
+    probe_boxes: NDArray[np.float64],
+    p: int,
+    planar: bool,
+) -> Any:
+    """Tell whether a region touches probe *p*, if their boxes touch: 1 or 0, or 2 where only objects can decide.
+
+    *shape* and *other* are the numbers of their shapes, -1 for a box.
+    """
+    if shape < 0 and other < 0:
+        return 1
+    x, y = probe_boxes[p, 0], probe_boxes[p, 1]
+    point = other < 0 and x == probe_boxes[p, 2] and y == probe_boxes[p, 3]
+    if not point or np.isnan(circles[shape, 2]):
+        return UNDECIDED
+    cx, cy, radius = circles[shape, 0], circles[shape, 1], circles[shape, 2]
+    if planar:
+        distance = math.sqrt((cx - x) * (cx - x) + (cy - y) * (cy - y))
+    else:
+        distance = great_circle(cx, cy, x, y)
+    return 1 if distance <= radius else 0
 
 
 def _polygons(
-    clauses: _Side, clause_rows: NDArray[Any], probes: _Side, probe_rows: NDArray[Any]
+    clauses: Side, clause_rows: NDArray[Any], probes: Side, probe_rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
     """Decide pairs with polygons and areas, with Shapely: points in bulk, the rest one by one."""
     import shapely
@@ -181,12 +221,12 @@ def _polygons(
         if subscription not in regions:
             regions[subscription] = _region(clauses, clause)
         if message not in places:
-            places[message] = _place(probes, probe)
+            places[message] = place_at(probes, probe)
         decided[i] = touches(regions[subscription], places[message])
     return decided
 
 
-def _region(clauses: _Side, row: int) -> Region:
+def _region(clauses: Side, row: int) -> Region:
     """Return the region of the subscription that owns a clause row."""
     shape = clauses.shapes.region(row, clauses.space)
     if shape is not None:
@@ -195,7 +235,7 @@ def _region(clauses: _Side, row: int) -> Region:
     return region_of_boxes(np.unique(boxes, axis=0), clauses.space)
 
 
-def _place(probes: _Side, row: int) -> Place | Region:
+def place_at(probes: Side, row: int) -> Place | Region:
     """Return the place of the message that owns a probe row."""
     shape = probes.shapes.region(row, probes.space)
     if shape is not None:

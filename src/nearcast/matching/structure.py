@@ -27,6 +27,7 @@ __all__ = [
     "ClauseStructure",
     "MessageStructure",
     "Moment",
+    "Moved",
     "Progress",
     "Structure",
     "View",
@@ -54,6 +55,15 @@ class Moment(NamedTuple):
     expired: NDArray[np.int32]  # begins with the number of its entries; those without room are left out
 
 
+class Moved(NamedTuple):
+    """Clauses whose regions move. Boxes are ``float64[n, 4]``, one row for each clause."""
+
+    clauses: Clauses  # their boxes are the least ones around the regions before and after
+    before: NDArray[np.float64]  # boxes around the regions before
+    after: NDArray[np.float64]
+    kept: NDArray[np.float64]  # boxes inside both regions: what lies in them stays in reach
+
+
 class View(NamedTuple):
     """One state of a structure for searches: the search function, and the arrays that it reads.
 
@@ -61,10 +71,14 @@ class View(NamedTuple):
     rows that it finds to ``answers.rows`` from *filled* on, and the end of the rows of question i to
     ``answers.ends[i]``. It returns *stop*, or the first question whose answers had no room. The search of a structure
     over messages takes ``(arrays, clauses, moment, start, …)``.
+
+    ``search_moved(arrays, moved, moment, start, …)`` finds the messages that may come into reach or go out of it, when
+    regions move; a structure over messages may have none.
     """
 
     search: Callable[..., int]
     arrays: Any  # a named tuple
+    search_moved: Callable[..., int] | None = None
 
 
 class _Rows(Protocol):

@@ -18,20 +18,16 @@ Engine for Spatiotemporal-aware Pub/Sub Systems" (2021), Table 4.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
-from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.geometry import WGS84, Planar, Space
 from nearcast.workloads import sampling
+from nearcast.workloads.files import CONTIGUOUS_US, TEXT_FILES, check_data, texts
 from nearcast.workloads.sampling import Extent, Ragged, Regions
 
 if TYPE_CHECKING:
@@ -41,17 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["WORKLOADS", "Recipe", "Workload", "ap_tree", "check_data", "make", "mo_tree", "real"]
 
-CONTIGUOUS_US = Extent(-125.0, 24.5, -66.5, 49.5)  # degrees of longitude and latitude
 _UNIT_SQUARE = Extent(0.0, 0.0, 1.0, 1.0)
 _JITTER_DEG = 0.05  # standard deviation by which a message that is used twice is moved
 
-# The file and the text columns of the workloads that read real data.
-_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "tweets": ("messages_tweets.parquet", ("text",)),
-    "places": ("places_gn.parquet", ("name", "feature_class", "admin2", "admin1")),
-}
-
-WORKLOADS = ("ap-tree", "mo-tree", "misses", *_FILES)
+WORKLOADS = ("ap-tree", "mo-tree", "misses", *TEXT_FILES)
 
 
 @dataclass(frozen=True)
@@ -290,7 +279,7 @@ def real(
     Subscriptions are made from those rows of the other half that have at least as many words as the recipe requires. If
     there are not enough rows, they are used repeatedly; a subscription made from a repeated row is moved a little.
     """
-    points, rows, vocabulary = _read(_file(name, data), _FILES[name][1])
+    points, rows, vocabulary = texts(name, data)
     world, for_messages, for_subscriptions = _streams(seed)
     order = world.permutation(len(points))
     half = len(order) // 2
@@ -410,40 +399,3 @@ def _no_words(rows: int) -> Ragged:
 def _drawn(rng: np.random.Generator, pool: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return *count* members of *pool*: the first ones if they suffice, else draws with repetition."""
     return pool[:count] if count <= pool.size else rng.choice(pool, count)
-
-
-def check_data(data: Path) -> None:
-    """Refuse a directory that lacks one of the files of real data."""
-    for name in _FILES:
-        _file(name, data)
-
-
-def _file(name: str, data: Path) -> Path:
-    path = data / _FILES[name][0]
-    if not path.is_file():
-        raise InputError(
-            f"there is no {path.name} in the data directory; give the directory that holds it with --data DIR"
-        )
-    return path
-
-
-@lru_cache(maxsize=len(_FILES))  # the experiments make many workloads from one file
-def _read(path: Path, columns: tuple[str, ...]) -> tuple[NDArray[np.float64], Ragged, Vocabulary]:
-    """Return the places, distinct words and vocabulary of a file with ``lon``, ``lat`` and text columns."""
-    table = pq.read_table(path, columns=["lon", "lat", *columns])
-    points = np.column_stack([table["lon"].to_numpy(), table["lat"].to_numpy()])
-    # Runs of a-z and 0-9 in the lower-cased text, as in the statistics of the data.
-    texts = [pc.fill_null(table[column].cast(pa.large_string()), "") for column in columns]
-    text = pc.utf8_lower(pc.binary_join_element_wise(*texts, pa.scalar(" ", pa.large_string())))
-    text = pc.utf8_trim(pc.replace_substring_regex(text, "[^a-z0-9]+", " "), " ")
-    low, high = CONTIGUOUS_US.low, CONTIGUOUS_US.low + CONTIGUOUS_US.size
-    inside = ((points >= low) & (points <= high)).all(axis=1)
-    usable = inside & pc.not_equal(text, "").to_numpy(zero_copy_only=False)
-    lists = pc.split_pattern(text.filter(pa.array(usable)), " ").combine_chunks()
-    vocabulary = Vocabulary()
-    codes = vocabulary.add(lists.flatten()).astype(np.int64)
-    count = int(usable.sum())
-    row = np.repeat(np.arange(count), pc.list_value_length(lists).to_numpy())
-    row, word = np.divmod(np.unique(row * len(vocabulary) + codes), len(vocabulary))
-    offsets = np.searchsorted(row, np.arange(count + 1))
-    return points[usable], Ragged(offsets.astype(np.int64), word.astype(np.int32)), vocabulary

@@ -24,11 +24,13 @@ from nearcast.errors import NEAR, ColumnError, nearest, shown, warn
 __all__ = [
     "BOX",
     "MESSAGE_COLUMNS",
+    "MOVE_COLUMNS",
     "PLACE",
     "PLACES",
     "SUBSCRIPTION_COLUMNS",
     "TIMES",
     "check_messages",
+    "check_moves",
     "read_columns",
     "require",
     "tell_other_case",
@@ -40,6 +42,7 @@ _WORDS = ("expression", "keywords")
 TIMES = ("published_at", "expires_at")
 PLACE = tuple(name for way in PLACES for name in way)
 SUBSCRIPTION_COLUMNS = ("id", *_WORDS, *PLACE)
+MOVE_COLUMNS = ("id", *PLACE)
 MESSAGE_COLUMNS = ("id", "text", "keywords", *PLACE, *TIMES)
 
 # Other names that people give to these columns.
@@ -99,6 +102,26 @@ def _split(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
             f"subscriptions need a column expression or keywords; {there} For every message, write * as the expression"
         )
     return tuple(name for name in names if name in SUBSCRIPTION_COLUMNS), others
+
+
+@lru_cache
+def check_moves(names: tuple[str, ...]) -> None:
+    """Raise ColumnError if the name of a column of moves must be a mistake; other columns are left out, and told once.
+
+    >>> check_moves(("id", "lon", "latitude"))
+    Traceback (most recent call last):
+        ...
+    nearcast.errors.ColumnError: a table of moves has no column 'latitude'; did you mean lat? Rename it, or leave it out
+    """
+    others = [name for name in names if name not in MOVE_COLUMNS]
+    for name in others:
+        meant = _find_intended(name, MOVE_COLUMNS, _PLACE_NAMES)
+        if meant is not None:
+            raise ColumnError(
+                f"a table of moves has no column {shown(name)}; did you mean {meant}? Rename it, or leave it out"
+            )
+    if others:
+        warn(f"left out {', '.join(map(repr, others))}; a move has {', '.join(MOVE_COLUMNS)}")
 
 
 def require(needed: Sequence[str], names: Sequence[str], what: str) -> None:

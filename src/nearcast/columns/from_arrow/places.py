@@ -5,8 +5,6 @@ Odd places are polygons, boxes and circles that meet the antimeridian or a pole,
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from nearcast import config
+from nearcast.columns.circles import circle_boxes, good_points
 from nearcast.columns.clause_rows import Placement, place
 from nearcast.columns.from_arrow.names import BOX
 from nearcast.columns.from_arrow.source import Source, is_text
@@ -24,28 +22,39 @@ from nearcast.errors import ColumnError
 from nearcast.geometry import Box, Circle, Place, Planar, Point, Region, Space, as_place, as_region
 from nearcast.geometry.crs import require_wgs84
 
-__all__ = ["places", "regions"]
+__all__ = ["CIRCLE", "given_regions", "places", "regions"]
 
-_CIRCLE = ("lon", "lat", "radius_m")
+CIRCLE = ("lon", "lat", "radius_m")
 # The columns besides lon and lat that say where a message is.
 _OTHER_PLACES = ("geometry", "radius_m", "bbox", *BOX)
 _WKB_POINT = np.dtype([("head", "u1", 5), ("xy", "<f8", 2)])
 _EVERYWHERE = (-np.inf, -np.inf, np.inf, np.inf)
 
 
-def regions(source: Source, space: Space) -> Placement:
-    """Return the region of each subscription; a geometry takes precedence over a circle, a circle over a box."""
+def regions(source: Source, space: Space, circles: NDArray[np.float64] | None = None) -> Placement:
+    """Return the region of each subscription; a geometry takes precedence over a circle, a circle over a box.
+
+    *circles* are those of the table, where the caller has read them.
+    """
     layout = _Layout(source, space, np.tile(_EVERYWHERE, (source.size, 1)))
     boxes = _boxes(source)
     if boxes is not None:
         layout.put_boxes(_any_given(boxes), boxes)
-    circles = source.numbers(_CIRCLE)
+    if circles is None:
+        circles = source.numbers(CIRCLE)
     if circles is not None:
         layout.put_circles(_any_given(circles), circles)
     geometry = _geometry(source, space)
     for row in np.flatnonzero(geometry.is_valid()):
         layout.put(row, source.at("place", row, as_region, geometry[row].as_py(), space))
     return layout.placed()
+
+
+def given_regions(source: Source, space: Space) -> NDArray[np.bool_]:
+    """Mark the rows that have a geometry, or a box."""
+    given = np.array(_geometry(source, space).is_valid())
+    boxes = _boxes(source)
+    return given if boxes is None else given | _any_given(boxes)
 
 
 def places(source: Source, space: Space) -> Placement:
@@ -61,7 +70,7 @@ def places(source: Source, space: Space) -> Placement:
         rows = _any_given(boxes) & np.isnan(xy).all(axis=1)
         layout.put_boxes(rows, boxes)
         rest &= ~rows
-    circles = source.numbers(_CIRCLE) if "radius_m" in source else None
+    circles = source.numbers(CIRCLE) if "radius_m" in source else None
     if circles is not None:
         rows = ~np.isnan(circles[:, 2])
         layout.put_circles(rows, circles)
@@ -69,7 +78,7 @@ def places(source: Source, space: Space) -> Placement:
     geometry = _geometry(source, space)
     given = np.asarray(geometry.is_valid())
     points = _wkb_points(geometry)
-    plain = _good_points(points[:, 0], points[:, 1], space)
+    plain = good_points(points[:, 0], points[:, 1], space)
     layout.put_points(plain, points)
     for row in np.flatnonzero(given & ~plain):
         layout.put(row, source.at("place", row, as_place, geometry[row].as_py(), space))
@@ -81,7 +90,7 @@ def places(source: Source, space: Space) -> Placement:
 def _only_points(source: Source, points: NDArray[np.float64], space: Space) -> bool:
     """Tell whether every message has a point and nothing else, as is most common."""
     others = any(name in source for name in _OTHER_PLACES)
-    return not others and bool(_good_points(points[:, 0], points[:, 1], space).all())
+    return not others and bool(good_points(points[:, 0], points[:, 1], space).all())
 
 
 class _Layout:
@@ -110,7 +119,7 @@ class _Layout:
     def put_circles(self, rows: NDArray[np.bool_], circles: NDArray[np.float64]) -> None:
         """Put the circles of the marked rows."""
         boxes = np.full((len(rows), 4), np.nan)
-        boxes[rows] = _circle_boxes(circles[rows], self._space)
+        boxes[rows] = circle_boxes(circles[rows], self._space)
         plain = ~np.isnan(boxes[:, 0])
         self._boxes[plain], self._circles[plain], self._odd[plain] = boxes[plain], circles[plain], False
         for row in np.flatnonzero(rows & ~plain):
@@ -161,48 +170,9 @@ def _plain_boxes(boxes: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
     return plain
 
 
-def _circle_boxes(circles: NDArray[np.float64], space: Space) -> NDArray[np.float64]:
-    """Return the box of each circle exactly as ``Circle.boxes()`` does; NaN where only that method can tell.
-
-    Such a circle meets a pole or the antimeridian, or is not a valid circle. The sines of NumPy differ from those of
-    ``math`` in the last bit, and a circle must have the same box however it arrives.
-    """
-    legal = (
-        _good_points(circles[:, 0], circles[:, 1], space) & (circles[:, 2] >= 0) & (circles[:, 2] < np.inf)
-    )
-    x, y, radius = circles[legal].T
-    if isinstance(space, Planar):
-        reach = radius + config.CIRCLE_PAD * (np.abs(x) + np.abs(y) + radius)
-        found = np.column_stack([x - reach, y - reach, x + reach, y + reach])
-    else:
-        reach = radius / config.EARTH_RADIUS_M * (180 / math.pi) + config.CIRCLE_PAD_DEG
-        sines = _each(math.sin, reach * (math.pi / 180))
-        cosines = _each(math.cos, y * (math.pi / 180))
-        widest = np.minimum(1.0, np.abs(sines) / cosines * (1 + config.CIRCLE_PAD))
-        half = _each(math.asin, widest) * (180 / math.pi) + config.CIRCLE_PAD_DEG
-        found = np.column_stack([x - half, y - reach, x + half, y + reach])
-        found[(found <= (-180, -90, -180, -90)).any(axis=1) | (found >= (180, 90, 180, 90)).any(axis=1)] = (
-            np.nan
-        )
-    boxes = np.full((len(circles), 4), np.nan)
-    boxes[legal] = found
-    return boxes
-
-
-def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.fromiter(map(function, values.tolist()), np.float64, len(values))
-
-
-def _good_points(x: NDArray[np.float64], y: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
-    """Mark the points that lie in the space; one with NaN does not."""
-    if isinstance(space, Planar):
-        return (x >= space.xmin) & (x <= space.xmax) & (y >= space.ymin) & (y <= space.ymax)
-    return (np.abs(x) <= 180) & (np.abs(y) <= 90)
-
-
 def _check_points(source: Source, xy: NDArray[np.float64], rows: NDArray[np.int64], space: Space) -> None:
     """Refuse those of the given rows that have no point, or one outside of the space."""
-    for row in rows[~_good_points(xy[rows, 0], xy[rows, 1], space)]:
+    for row in rows[~good_points(xy[rows, 0], xy[rows, 1], space)]:
         if np.isnan(xy[row]).all():
             source.refuse(
                 "place",

@@ -64,10 +64,10 @@ class ClauseStore(Rows):
         rows = rows[np.argsort(self.owners[rows], kind="stable")]
         return self._table(rows, self.owners[rows], self.size, self.ids)
 
-    def subscription(self, row: int) -> SubscriptionTable:
-        """Return the table of one subscription row, without its id."""
-        rows = self.parts(np.array([row]))
-        return self._table(rows, np.zeros(len(rows), np.int32), 1, None)
+    def subscriptions(self, rows: NDArray[Any]) -> SubscriptionTable:
+        """Return the table of the given subscription rows, without their ids."""
+        parts, whose = self._parts_of(rows)
+        return self._table(parts, whose.astype(np.int32), len(rows), None)
 
     def _table(
         self, rows: NDArray[np.int64], owners: NDArray[np.int32], size: int, ids: pa.Array | None

@@ -2,7 +2,12 @@
 
 ==============  =====================================================================================
 ``auto``        a scan while messages are few, an MO-Tree from then on; the default
+``packed``      lists by cell, packed by place, with signatures of words
 ``mo-tree``     disjoint cells of place and attribute values
+``ss-lists``    a grid file, with inverted lists in its cells: a rival
+``kk-lists``    inverted lists, with a grid file inside each: a rival
+``iq-tree``     a quadtree, with inverted lists in its cells: a rival
+``rq-tree``     inverted lists, with a quadtree inside each long one: a rival
 ``beq-tree``    a quadtree with sorted lists of values in its cells, and counting: a rival
 ``r-star-tree`` boxes over place and attributes, in the R*-Tree of libspatialindex: a rival
 ``scan``        tests every message: the oracle and the fallback
@@ -27,7 +32,12 @@ __all__ = ["STORES", "build_store", "check_parameters", "open_store"]
 STORES: Registry[type[MessageStructure]] = Registry(
     {
         "auto": "nearcast.matching.messages.auto:MessageAuto",
+        "packed": "nearcast.matching.messages.packed:MessagePacked",
         "mo-tree": "nearcast.matching.messages.mo_tree:MessageMOTree",
+        "ss-lists": "nearcast.matching.rivals.grid_messages:SSMessages",
+        "kk-lists": "nearcast.matching.rivals.grid_messages:KKMessages",
+        "iq-tree": "nearcast.matching.rivals.quadtree_messages:IQMessages",
+        "rq-tree": "nearcast.matching.rivals.quadtree_messages:RQMessages",
         "beq-tree": "nearcast.matching.rivals.beq_tree:BEQTree",
         "r-star-tree": "nearcast.matching.rivals.r_star_tree_store:MessageRStarTree",
         "scan": "nearcast.matching.messages.scan:MessageScan",

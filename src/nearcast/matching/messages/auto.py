@@ -1,6 +1,8 @@
-"""The default store of messages: a scan while they are few, then an MO-Tree.
+"""The default store of messages: a scan while they are few; then packed by place, or an MO-Tree.
 
-An engine that keeps no messages does not even compile the MO-Tree.
+Subscriptions find messages by place and words, or by values. The first are served by packed messages, the others by an
+MO-Tree, which is chosen if most messages have values and no words; if a sample of subscriptions is given, that decides.
+An engine that keeps no messages compiles neither.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from nearcast.matching.structure import MessageStructure, Progress, View, silent
 
 __all__ = ["MessageAuto"]
 
-_SCAN, _MO_TREE = 0, 1
+_SCAN, _MO_TREE, _PACKED = 0, 1, 2
 
 
 class MessageAuto(MessageStructure):
-    """Messages in a scan, or in an MO-Tree once they are too many; ``stats()`` tells which.
+    """Messages in a scan, and in another structure once they are too many; ``stats()`` tells which.
 
     What a reader of an older view sees depends on the structure that was chosen.
     """
@@ -34,15 +36,30 @@ class MessageAuto(MessageStructure):
         self._inner: MessageStructure = MessageScan(store)
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
-        """Build the structure that suits the number of messages; an MO-Tree learns from the sample."""
+        """Build the structure that suits the messages; an MO-Tree learns from the sample."""
         many = self.store.living > config.STORE_SCAN
-        self._inner = self._of(_MO_TREE if many or sample is not None else _SCAN)
+        self._inner = self._of(self._choice(sample) if many or sample is not None else _SCAN)
         self._inner.build(sample, tell)
+
+    def _choice(self, sample: Clauses | None = None) -> int:
+        """Return the structure for many messages: which have values and no words, or which are asked for by values."""
+        stored = self.store.stored
+        if sample is None:
+            rows = np.flatnonzero(self.store.alive)[:: max(self.store.living // config.STORE_SAMPLE, 1)]
+            words, values = stored.keyword_runs[rows], stored.value_runs[rows]
+        else:
+            words, values = sample.keyword_runs, sample.test_runs
+        by_values = (values[:, 1] > values[:, 0]) & (words[:, 1] == words[:, 0])
+        return _MO_TREE if 2 * int(by_values.sum()) > len(by_values) else _PACKED
 
     def _of(self, kind: int) -> MessageStructure:
         if kind == _SCAN:
             return MessageScan(self.store)
-        from nearcast.matching.messages.mo_tree import MessageMOTree  # only when it is needed
+        if kind == _PACKED:
+            from nearcast.matching.messages.packed import MessagePacked  # only when it is needed
+
+            return MessagePacked(self.store)
+        from nearcast.matching.messages.mo_tree import MessageMOTree
 
         return MessageMOTree(self.store)
 
@@ -51,7 +68,7 @@ class MessageAuto(MessageStructure):
         self._inner.add(rows)
 
     def outgrown(self, more: int) -> bool:
-        """Tell whether there are too many messages for a scan, or for the layout of the MO-Tree."""
+        """Tell whether there are too many messages for a scan, or for the layout of the structure."""
         scanned = isinstance(self._inner, MessageScan)
         return self.store.living > config.STORE_SCAN if scanned else self._inner.outgrown(more)
 
@@ -74,7 +91,7 @@ class MessageAuto(MessageStructure):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the structure, and which it is."""
-        kind = _SCAN if isinstance(self._inner, MessageScan) else _MO_TREE
+        kind = {"scan": _SCAN, "mo-tree": _MO_TREE, "packed": _PACKED}[self._inner.name]
         return self._inner.arrays() | {"structure": np.array([kind])}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:

@@ -5,7 +5,9 @@ Messages are kept while they are valid, and matched against subscriptions that c
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +16,21 @@ from nearcast import config
 from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.parts import Arrays
+from nearcast.columns.regions import regions_of, single_boxes
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.errors import ColumnError, shown
 from nearcast.geometry import Planar
 from nearcast.matching.holder import Holder
+from nearcast.matching.messages.moves import apart, decide, interleaved, moved_clauses, strips_of
 from nearcast.matching.refine import resolve_stored
 from nearcast.matching.structure import Answers, Moment, Structure
 
-__all__ = ["MessageStore"]
+__all__ = ["MessageStore", "checked_time"]
 
 _ALWAYS = -NEVER - 1  # before this time nothing expires
+
+# (search, questions, how many, threads) → the probe rows found
+Look: TypeAlias = Callable[[Callable[..., int], Any, int, int], Matches]
 
 
 class MessageStore(Holder[MessageRows]):
@@ -58,9 +65,53 @@ class MessageStore(Holder[MessageRows]):
         With *now* (microseconds since 1970 UTC), only messages that are valid then are returned, and expired ones that
         the search finds are removed. ``threads`` is as in :meth:`Index.match`.
         """
+        self._check_question(table)
+        with self.expiring(now) as look:
+            found = look(self._view.search, table.clauses, len(table.owners), threads)
+            return resolve_stored(self.rows, table, found)
+
+    def changes(
+        self, before: SubscriptionTable, after: SubscriptionTable, now: int | None = None, threads: int = 1
+    ) -> tuple[Matches, Matches]:
+        """Return the message rows that come into reach of each subscription when it moves, and those that go out of it.
+
+        The tables have the same subscriptions before and after the move: only their regions differ. *now* is as in
+        :meth:`match`. Only what lies in one of the regions and not in the other is looked for.
+        """
+        self._check_question(before)
+        self._check_question(after)
+        simple = single_boxes(before) & single_boxes(after)
+        with self.expiring(now) as look:
+            if simple.all():
+                return self._changes_of_boxes(before, after, look, threads)
+            # A region across the antimeridian has two boxes: it is asked as a whole.
+            rows, others = np.flatnonzero(simple), np.flatnonzero(~simple)
+            found = [
+                resolve_stored(
+                    self.rows, each, look(self._view.search, each.clauses, len(each.owners), threads)
+                )
+                for each in (before.take(others), after.take(others))
+            ]
+            answers = self._changes_of_boxes(before.take(rows), after.take(rows), look, threads)
+            return interleaved(simple, answers, apart(*found))
+
+    def _changes_of_boxes(
+        self, before: SubscriptionTable, after: SubscriptionTable, look: Look, threads: int
+    ) -> tuple[Matches, Matches]:
+        """Return :meth:`changes` for regions that have one box each, before and after."""
+        old, new = regions_of(before), regions_of(after)
+        moved, whose = moved_clauses(after, old, new), after.owners
+        if self._view.search_moved is not None:
+            found = look(self._view.search_moved, moved, len(whose), threads)
+        else:
+            strips, whose = strips_of(moved, after.owners)
+            found = look(self._view.search, strips, len(whose), threads)
+        return decide(self.rows, old, new, whose, found)
+
+    def _check_question(self, table: SubscriptionTable) -> None:
         if not isinstance(table, SubscriptionTable):
             raise ColumnError(
-                f"match takes a SubscriptionTable, not {shown(table)}; "
+                f"a store is asked by a SubscriptionTable, not {shown(table)}; "
                 "make one with SubscriptionTable.from_subscriptions, from_arrow or from_arrays"
             )
         if not table.coding.fits(self.rows.coding):
@@ -74,23 +125,28 @@ class MessageStore(Holder[MessageRows]):
             raise ColumnError(
                 f"the subscriptions live in {table.space!r}, the messages in {self.rows.space!r}"
             )
-        instant = _ALWAYS if now is None else _checked_time(now)
-        search, arrays = self._view
-        met: list[NDArray[np.int32]] = []  # expired probe rows that the search has noted
 
-        def step(start: int, stop: int, answers: Answers, filled: int) -> int:
-            expired = np.empty(config.STORE_EXPIRED_NOTED + 1, np.int32)
-            expired[0] = 0
-            done = search(arrays, table.clauses, Moment(instant, expired), start, stop, answers, filled)
-            if expired[0]:
-                met.append(expired[1 : expired[0] + 1])
-            return done
+    @contextmanager
+    def expiring(self, now: int | None) -> Iterator[Look]:
+        """Give a function that runs searches at *now*; the expired messages that they meet are removed at the end."""
+        instant = _ALWAYS if now is None else checked_time(now)
+        arrays = self._view.arrays
+        met: list[NDArray[np.int32]] = []  # expired probe rows that the searches have noted
 
-        found = self._searches.run(step, len(table.owners), threads)
-        answer = resolve_stored(self.rows, table, found)
+        def look(search: Callable[..., int], questions: Any, count: int, threads: int) -> Matches:
+            def step(start: int, stop: int, answers: Answers, filled: int) -> int:
+                expired = np.empty(config.STORE_EXPIRED_NOTED + 1, np.int32)
+                expired[0] = 0
+                done = search(arrays, questions, Moment(instant, expired), start, stop, answers, filled)
+                if expired[0]:
+                    met.append(expired[1 : expired[0] + 1])
+                return done
+
+            return self._searches.run(step, count, threads)
+
+        yield look
         if met:
-            self._remove_expired(np.unique(self.rows.owners[np.concatenate(met)]))
-        return answer
+            self.remove_expired(np.unique(self.rows.owners[np.concatenate(met)]))
 
     def stats(self) -> dict[str, Any]:
         """Return plain figures: what is stored, how, and in how many bytes."""
@@ -124,12 +180,16 @@ class MessageStore(Holder[MessageRows]):
 
     def remove(self, rows: Any) -> None:
         """Remove messages by row; a row that holds no message, or is given twice, is an error."""
-        self._remove(self._picks(rows, "holds no message in this store"))
+        self._remove(self.picks(rows))
+
+    def picks(self, rows: Any) -> NDArray[np.int64]:
+        """Return message rows as an array; one that holds no message, or is given twice, is an error."""
+        return self._picks(rows, "holds no message in this store")
 
     def expire(self, now: int) -> NDArray[np.int32]:
         """Remove every message that has expired by *now*; return their rows, ascending."""
-        expired = self.rows.present & (self.rows.expires_at <= _checked_time(now))
-        return self._remove_expired(np.flatnonzero(expired))
+        expired = self.rows.present & (self.rows.expires_at <= checked_time(now))
+        return self.remove_expired(np.flatnonzero(expired))
 
     def sweep(self, now: int, limit: int) -> NDArray[np.int32]:
         """Look at the next *limit* message rows and remove those expired by *now*; return the removed rows, ascending.
@@ -137,7 +197,7 @@ class MessageStore(Holder[MessageRows]):
         Each sweep continues where the last one stopped, and starts over at the end. So expired messages are removed
         even if nobody subscribes, and the time of a call does not depend on how many messages are stored.
         """
-        instant = _checked_time(now)
+        instant = checked_time(now)
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
             raise ColumnError(f"limit must be a whole number from 0, not {shown(limit)}")
         size = self.rows.size
@@ -147,9 +207,10 @@ class MessageStore(Holder[MessageRows]):
         seen = (self._swept + np.arange(looked)) % size
         self._swept = (self._swept + looked) % size
         expired = self.rows.present[seen] & (self.rows.expires_at[seen] <= instant)
-        return self._remove_expired(np.sort(seen[expired]))
+        return self.remove_expired(np.sort(seen[expired]))
 
-    def _remove_expired(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+    def remove_expired(self, rows: NDArray[Any]) -> NDArray[np.int32]:
+        """Remove messages that are present and have expired; return their rows."""
         self._expired += len(rows)
         self._remove(rows)
         return rows.astype(np.int32)
@@ -180,7 +241,8 @@ class MessageStore(Holder[MessageRows]):
         return store
 
 
-def _checked_time(now: Any) -> int:
+def checked_time(now: Any) -> int:
+    """Return a time in microseconds, or raise."""
     if isinstance(now, bool) or not isinstance(now, int | np.integer) or not -NEVER <= now < NEVER:
         raise ColumnError(
             f"now must be a time in microseconds since 1970 UTC, as an integer, not {shown(now)}"

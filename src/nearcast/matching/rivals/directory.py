@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
+from nearcast.kernels.memory import prefetch
 
 __all__ = [
     "COUNT",
@@ -22,6 +23,7 @@ __all__ = [
     "Directories",
     "Directory",
     "cell_in",
+    "expect",
     "find",
     "key_of",
     "word_in",
@@ -33,6 +35,7 @@ _FREE = 0  # no key: cells count from 1 in keys
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 _WORD_BITS = 0xFFFFFFFF
+_AHEAD = config.UPDATE_AHEAD
 
 
 class Directory(NamedTuple):
@@ -106,14 +109,17 @@ class Directories:
         return found
 
     def _grow(self) -> None:
-        """Make room for half as many lists again, and slots for them."""
+        """Make room for half as many lists again, or as many as the slots are good for; those that are full double."""
         old = self.arrays
-        room = max(16, self.used + self.used // 2)
         slots = len(old.slots)
-        while slots * config.HASH_LOAD < room:
+        while slots * config.HASH_LOAD <= self.used:
             slots *= 2
+        room = min(max(16, self.used + self.used // 2), int(slots * config.HASH_LOAD))
         keys, after = np.empty(room, np.int64), np.empty(room, np.int32)
         keys[: self.used], after[: self.used] = self.keys, old.after[: self.used]
+        if slots == len(old.slots):
+            self.arrays = old._replace(keys=keys, after=after)
+            return
         self.arrays = Directory(np.zeros(slots, np.int64), np.zeros(slots, np.int32), keys, after, old.groups)
         _rehash(self.arrays, self.used)
 
@@ -141,11 +147,25 @@ def word_in(key: int) -> int:
 
 
 @kernel
+def _first_slot(slots: NDArray[np.int64], key: int) -> Any:
+    """Return the slot where the search for a key begins."""
+    h = np.uint64(key) * _MIX
+    return np.int64((h ^ h >> _SHIFT) * _MIX >> np.uint64(32)) & (slots.size - 1)
+
+
+@kernel
+def expect(slots: NDArray[np.int64], slot_lists: NDArray[np.int32], key: int) -> None:
+    """Ask for the memory that :func:`find` will read."""
+    at = _first_slot(slots, key)
+    prefetch(slots, at)
+    prefetch(slot_lists, at)
+
+
+@kernel
 def _slot(slots: NDArray[np.int64], key: int) -> Any:
     """Return the slot of a key, or the free one where it would stand."""
     mask = slots.size - 1
-    h = np.uint64(key) * _MIX
-    at = np.int64((h ^ h >> _SHIFT) * _MIX >> np.uint64(32)) & mask
+    at = _first_slot(slots, key)
     while slots[at] != key and slots[at] != _FREE:
         at = (at + 1) & mask
     return at
@@ -170,6 +190,7 @@ def _lists_of(
     """Find or make lists from number *begin* on; returns (next, used) when done or out of room."""
     slots, slot_lists, list_keys, after, heads = directory
     for i in range(begin, keys.size):
+        expect(slots, slot_lists, keys[min(i + _AHEAD, keys.size - 1)])
         at = _slot(slots, keys[i])
         if slots[at] == _FREE:
             if used == list_keys.size:
@@ -189,5 +210,6 @@ def _lists_of(
 def _rehash(directory: Directory, used: int) -> None:
     slots, slot_lists, keys, _, _ = directory
     for i in range(used):
+        expect(slots, slot_lists, keys[min(i + _AHEAD, used - 1)])
         at = _slot(slots, keys[i])
         slots[at], slot_lists[at] = keys[i], i

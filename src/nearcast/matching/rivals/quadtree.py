@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ragged import runs_of, runs_take
+from nearcast.columns.ragged import offsets_of, runs_take
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import Pool
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.rivals.cover import Space, cover, place_of, space_over, span_of
-from nearcast.matching.rivals.directory import Directories, Directory, cell_in, key_of, word_in
-from nearcast.matching.rivals.lists import SharedLists
+from nearcast.matching.rivals.directory import Directories, Directory, cell_in, key_of
 from nearcast.matching.rivals.ranking import NO_WORD, Frequencies
+from nearcast.matching.rivals.ticketed import TicketedLists
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.grid import Grid
 
@@ -41,9 +41,7 @@ class Searched(NamedTuple):
 
 
 class QuadtreeLists(ClauseStructure):
-    """Posting lists by cell and word."""
-
-    lingers: ClassVar[bool] = True
+    """Posting lists by cell and word. Postings come and go in place, so nobody may read while the lists change."""
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Attach clauses to cells, and post them in the lists of these."""
@@ -57,9 +55,8 @@ class QuadtreeLists(ClauseStructure):
         self._space = space_over(
             clauses.boxes[rows], self._points if len(self._points) else _centres(clauses.boxes[rows])
         )
-        self._lists = SharedLists(0)
-        self._pieces = GrowableArray(np.empty(0, np.int32), borrowed=False)
-        self._piece_runs = GrowableArray(np.empty((0, 2), np.int32), borrowed=False)
+        self._lists = TicketedLists()
+        self._words = GrowableArray(np.empty(0, np.int32), borrowed=False)
         self._directory = Directories(self._groups_at_first())
         words = self._frequencies.rarest(clauses, rows)
         offsets, cells = self._cover(rows, words)
@@ -69,28 +66,29 @@ class QuadtreeLists(ClauseStructure):
         # In this order, the lists of a group lie side by side.
         self._register(first[np.argsort(self._group(first), kind="stable")])
         targets = self._register(keys)
-        self._remember(rows, offsets, targets)
         tell("postings", 0.7)
         self._lists.lay(clauses.boxes, posted, targets)
 
     def add(self, rows: NDArray[np.int64]) -> None:
-        """Post clauses in the lists of their cells, or rebuild the tree if there are many more than before."""
+        """Post clauses in the lists of their cells.
+
+        The tree is built anew if there are many more clauses than before, or if many lists are empty.
+        """
         clauses = self.store.clauses
-        if self.store.living > config.GRID_GROWTH * max(self._laid_for, 1):
+        grown = self.store.living > config.GRID_GROWTH * max(self._laid_for, 1)
+        if grown or self._lists.outlived(self._directory.used):
             self.build()
             return
         self._frequencies.add(clauses, rows)
         words = self._frequencies.rarest(clauses, rows)
         offsets, cells = self._cover(rows, words)
         targets = self._register(self._keys(offsets, cells, words))
-        self._remember(rows, offsets, targets)
         self._lists.post(clauses.boxes, np.repeat(rows, np.diff(offsets)), targets)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Remove clauses from their lists."""
         self._frequencies.drop(self.store.clauses, rows)
-        _, lists = runs_take(self._piece_runs.values, self._pieces.values, rows)
-        self._lists.sweep(np.unique(lists), self.store.alive)
+        self._lists.remove_all(rows)
 
     # --- What the two trees do in their own way --------------------------------------------------------------------
 
@@ -134,7 +132,11 @@ class QuadtreeLists(ClauseStructure):
     def _cover(
         self, rows: NDArray[np.int64], words: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the cells of each clause row, as (offsets, cells)."""
+        """Note the words of clause rows, and return the cells of each, as (offsets, cells)."""
+        unseen = self.store.rows - len(self._words.values)
+        if unseen > 0:
+            self._words.fill(unseen, NO_WORD)
+        self._words.values[rows] = words
         offsets = np.empty(len(rows) + 1, np.int64)
         cells = cover(
             self._space, self.store.clauses.boxes, rows, self._weights(words), config.CELL_COST, offsets
@@ -155,14 +157,6 @@ class QuadtreeLists(ClauseStructure):
         if self._directory.used > first:
             self._made(first)
         return lists
-
-    def _remember(
-        self, rows: NDArray[np.int64], offsets: NDArray[np.int64], targets: NDArray[np.int32]
-    ) -> None:
-        """Note the lists of new clause rows."""
-        self._piece_runs.fill(self.store.rows - len(self._piece_runs.values), 0)
-        self._piece_runs.values[rows] = runs_of(offsets) + np.int32(len(self._pieces.values))
-        self._pieces.extend(targets)
 
     # --- Figures, files, damage ------------------------------------------------------------------------------------
 
@@ -201,8 +195,7 @@ class QuadtreeLists(ClauseStructure):
             "sampled_words": self._sampled_words,
             "grid": np.array([*self._space.grid, self._laid_for, self._sampled], np.float64),
             "shares": self._space.shares,
-            "pieces": self._pieces.values,
-            "piece_runs": self._piece_runs.values,
+            "words": self._words.values,
             **self._directory.flat(),
             **self._lists.arrays("list_"),
         }
@@ -214,34 +207,36 @@ class QuadtreeLists(ClauseStructure):
         x, y, width, height, levels, laid_for, sampled = arrays["grid"].tolist()
         self._laid_for, self._sampled = int(laid_for), int(sampled)
         self._space = Space(Grid(x, y, width, height, int(levels)), arrays["shares"])
-        self._pieces = GrowableArray(arrays["pieces"], borrowed=False)
-        self._piece_runs = GrowableArray(arrays["piece_runs"], borrowed=False)
+        self._words = GrowableArray(arrays["words"], borrowed=False)
         self._directory = Directories.restored(arrays)
-        self._lists = SharedLists.restored(arrays, "list_")
+        self._lists = TicketedLists.restored(arrays, "list_")
 
     def check(self) -> list[str]:
         """Compare the lists with the clauses; return what is wrong."""
-        found = self._directory.check()
-        clauses, pool = self.store.clauses, self._lists.pool
-        alive = np.flatnonzero(self.store.alive)
-        offsets, lists = runs_take(self._piece_runs.values, self._pieces.values, alive)
-        rows = np.repeat(alive, np.diff(offsets))
-        used = np.flatnonzero(pool.sizes)
-        posted = [pool.rows[pool.starts[at] : pool.starts[at] + pool.sizes[at]] for at in used.tolist()]
-        pairs = [
-            np.stack([np.repeat(used, pool.sizes[used]), np.concatenate([np.empty(0, np.int32), *posted])]),
-            np.stack([lists, rows]),
-        ]
-        ours, theirs = (pair[:, np.lexsort(pair)] for pair in pairs)
-        if not np.array_equal(ours, theirs):
-            found.append("the lists do not hold the clauses that say so")
-        elif not _covers(self._space.grid, clauses.boxes, alive, offsets, self._directory.keys[lists]):
+        found = self._directory.check() + self._lists.check()
+        if found:
+            return found
+        clauses, alive = self.store.clauses, self.members()
+        rows, keys = self.postings()
+        offsets = offsets_of(np.bincount(rows, minlength=self.store.rows)[alive])
+        if offsets[-1] != len(rows):
+            found.append("a clause that is not there has postings")
+        elif not _covers(self._space.grid, clauses.boxes, alive, offsets, keys):
             found.append("the cells of a clause overlap or leave out a part of its region")
-        for row, key in zip(rows.tolist(), self._directory.keys[lists].tolist()):
-            words = clauses.keywords[slice(*clauses.keyword_runs[row])]
-            if word_in(key) not in words and (len(words) or word_in(key) != NO_WORD):
-                found.append(f"clause row {row} stands under a word that it does not have")
+        if not np.array_equal((keys & 0xFFFFFFFF) - 1, self._words.values[rows]):
+            found.append("a clause is in the list of another word than it says")
+        word_offsets, words = runs_take(clauses.keyword_runs, clauses.keywords, alive)
+        for number, word in enumerate(self._words.values[alive].tolist()):
+            own = words[word_offsets[number] : word_offsets[number + 1]]
+            if word not in own and (len(own) or word != NO_WORD):
+                found.append(f"clause row {alive[number]} stands under a word that it does not have")
         return found
+
+    def postings(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the clause row and the key of every posting, in the order of rows."""
+        lists, rows = self._lists.pairs()
+        order = np.argsort(rows, kind="stable")
+        return rows[order], self._directory.keys[lists[order]]
 
 
 def _centres(boxes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -53,8 +53,7 @@ class RQTree(QuadtreeLists):
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Reduce the counts of their words, and remove the clauses."""
-        firsts = self._pieces.values[self._piece_runs.values[rows, 0]]
-        np.subtract.at(self._held.values, self._group(self._directory.keys[firsts]), 1)
+        np.subtract.at(self._held.values, self._words.values[rows] + 1, 1)
         super().drop(rows)
 
     def _groups_at_first(self) -> int:
@@ -103,9 +102,7 @@ class RQTree(QuadtreeLists):
     def check(self) -> list[str]:
         """Compare the lists with the clauses; return what is wrong."""
         found = super().check()
-        alive = np.flatnonzero(self.store.alive)
-        firsts = self._pieces.values[self._piece_runs.values[alive, 0]]
-        held = np.bincount(self._group(self._directory.keys[firsts]), minlength=len(self._held.values))
+        held = np.bincount(self._words.values[self.members()] + 1, minlength=len(self._held.values))
         if not np.array_equal(held, self._held.values):
             found.append("a word has another number of clauses than it says")
         groups = self._directory.arrays.groups

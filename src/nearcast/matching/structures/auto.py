@@ -303,7 +303,7 @@ def _search_both(
     """Search two views, and write the answers of both for each probe."""
     asked = _from(probes, start, stop)
     first, second = (
-        Searches(Auto.room).run(partial(search, arrays, asked), stop - start, 1) for search, arrays in views
+        Searches(Auto.room).run(partial(view.search, view.arrays, asked), stop - start, 1) for view in views
     )
     done = _interleave(
         first.offsets,

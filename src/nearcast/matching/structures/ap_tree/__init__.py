@@ -6,6 +6,7 @@ Location-Aware Publish/Subscribe" (2015). A *k-node* divides clauses by their ne
 
 - ``layout``: the arrays (section 3.2.2);
 - ``cost``: the cost model and the partitions (equations 1 to 3, Algorithms 2 and 3, section 3.3.3);
+- ``motion``: what the movement of clauses costs (section 4.3.1), for the AP+-Tree;
 - ``build``: construction (Algorithm 4);
 - ``search``: matching (Algorithm 1);
 - ``maintain``: insertions and removals (section 3.3.5);
@@ -30,6 +31,7 @@ from nearcast.matching.structures.ap_tree import layout, maintain
 from nearcast.matching.structures.ap_tree.build import Settings
 from nearcast.matching.structures.ap_tree.cost import Likelihood
 from nearcast.matching.structures.ap_tree.layout import ROOT, Tree
+from nearcast.matching.structures.ap_tree.motion import Travels
 from nearcast.matching.structures.ap_tree.nodes import SLOT_ARRAYS, Nodes, Ranking
 from nearcast.matching.structures.ap_tree.rebuild import Rebuild
 from nearcast.matching.structures.ap_tree.search import Searched, match_probes
@@ -100,6 +102,7 @@ class APTree(ClauseStructure):
         self._hits = np.empty(0, np.int64)  # by word: how many sampled messages have it
         self._sampled = 0
         self._places = np.empty((0, 2), np.float32)
+        self._travels: Travels | None = None
 
     # --- Building --------------------------------------------------------------------------------------------------
 
@@ -111,7 +114,7 @@ class APTree(ClauseStructure):
         tell("rank words", 0.0)
         rows = self.members()
         self._ranking = self._rank(np.bincount(store.keywords_of(rows)))
-        self._begin(Nodes.none(store, self._settings, len(rows)))
+        self._begin(Nodes.none(store, self._settings, len(rows), self._travels))
         population = self._nodes.population(rows, self._ranking.ranks)
         self._nodes.enclose(population)
         self._nodes.construct(ROOT, population, self._ranking.likelihood, snug=True, tell=tell)

@@ -39,6 +39,7 @@ from nearcast.matching.structures.ap_tree.layout import (
     BUDGET,
     BUILT,
     DEAD,
+    DEPTH,
     FLAGS,
     K_NODE,
     KIND,
@@ -67,6 +68,7 @@ from nearcast.matching.structures.ap_tree.layout import (
     room_for,
     strip_of,
 )
+from nearcast.matching.structures.ap_tree.motion import movement_cost
 
 __all__ = ["COST", "KEYWORDS", "SPACE_FIRST", "Settings", "construct", "dummy", "partition"]
 
@@ -155,6 +157,21 @@ def partition(
         skip = settings.priority == KEYWORDS and words_cost < members.size
         if flags & SPACE and not skip and tree.node_floats[node, BUDGET] > _LEAST_BUDGET:
             columns, rows, space_cost = _grid(tree, population, members, node, likelihood, settings)
+            if population.motion.moves > 0.0 and space_cost < members.size:
+                region = tree.node_floats[node, REGION : REGION + 4]
+                words = min(members.size, likelihood.words.size)
+                space_cost += movement_cost(
+                    population.motion,
+                    population.boxes,
+                    members,
+                    region,
+                    columns,
+                    rows,
+                    nodes[node, DEPTH],
+                    words,
+                    settings.fanout,
+                    settings.leaf,
+                )
     nodes[node, BUILT] = members.size
     nodes[node, WEIGHT] = members.size
     if not min(words_cost, space_cost) < members.size:  # line 1, or neither partition pays

@@ -36,10 +36,10 @@ from nearcast.kernels.slabs import END, allot, release, size_class
 
 __all__ = [
     "BOUNDS", "BUDGET", "BUILT", "CHANGES", "CHECKED", "DEAD", "DEEPEST", "DEPTH", "FLAGS", "FREE", "FREE_NODE",
-    "KIND", "K_NODE", "LEAF", "MARKS", "NO_WORD", "OFFSET", "POSTING", "RAREST", "REGION", "ROOM", "ROOT", "ROW",
-    "SECOND", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE", "USED_NODES", "WEIGHT", "WIDTH", "WORDS",
-    "Population", "Tree", "allot_leaf", "allot_node", "allot_slots", "bit_of", "cut_of", "free_leaf", "free_node",
-    "free_slots", "open_child", "parts_of", "rank_words", "ranked", "room_for", "strip_of",
+    "KIND", "K_NODE", "LEAF", "LIST", "MARKS", "NO_WORD", "OFFSET", "POSTING", "RAREST", "REGION", "ROOM", "ROOT",
+    "ROW", "SECOND", "SIGNATURE", "SIZE", "SLOTS", "SPACE", "START", "S_NODE", "USED_NODES", "WEIGHT", "WIDTH", "WORDS",
+    "Motion", "Population", "Tree", "allot_leaf", "allot_node", "allot_slots", "bit_of", "cut_of", "free_leaf",
+    "free_node", "free_slots", "open_child", "parts_of", "rank_words", "ranked", "room_for", "strip_of",
 ]  # fmt: skip
 
 # Fields of a node. Some of them are read as float32.
@@ -58,8 +58,9 @@ BUILT = 13  # clauses when the node was built
 CHANGES = 14  # insertions and removals since the node was built
 CHECKED = 15  # the changes when its divergence was last computed
 BUDGET = 16  # postings that a clause may have below, on average (float32)
-REGION = 17  # the box (float32) that the node's grid divides (N_r in the paper)
-WIDTH = 21
+LIST = 17  # where messages are kept, the list of those that visited the node; 0 for none
+REGION = 18  # the box (float32) that the node's grid divides (N_r in the paper)
+WIDTH = 22
 
 LEAF, K_NODE, S_NODE, FREE = 0, 1, 2, 3  # kinds
 WORDS, SPACE = 1, 2  # flags
@@ -100,6 +101,14 @@ class Tree(NamedTuple):
     posting_slabs: NDArray[np.int64]
 
 
+class Motion(NamedTuple):
+    """How clauses move."""
+
+    velocities: NDArray[np.float32]  # [n, 2], by clause of a population: how far it goes with a move
+    moves: float  # of a clause, for each message; 0 where nothing moves
+    divergence: float  # θ_KL
+
+
 class Population(NamedTuple):
     """The clauses that are to be inserted, removed or looked up."""
 
@@ -108,6 +117,7 @@ class Population(NamedTuple):
     offsets: NDArray[np.int64]
     words: NDArray[np.int32]  # ranks, ascending in a clause
     marks: NDArray[np.int32]  # [n, MARKS]
+    motion: Motion
 
 
 @kernel

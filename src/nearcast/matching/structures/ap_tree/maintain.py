@@ -39,6 +39,7 @@ from nearcast.matching.structures.ap_tree.layout import (
     K_NODE,
     KIND,
     LEAF,
+    LIST,
     MARKS,
     OFFSET,
     POSTING,
@@ -67,7 +68,7 @@ from nearcast.matching.structures.ap_tree.layout import (
 
 __all__ = [
     "CLAUSE", "NODE", "PARENT", "SLOT", "STEP", "add", "audit", "clear", "divergence", "drop", "open_parts", "route",
-    "rows_below", "take_as_built",
+    "rows_below", "shift", "take_as_built",
 ]  # fmt: skip
 
 # Columns of a way, whose rows are steps: the clause, the parent, the slot in the parent, and the node in the slot.
@@ -208,6 +209,8 @@ def add(
             weights[slot] += 1
             at = offsets[c] + nodes[parent, OFFSET]
             if nodes[parent, KIND] == K_NODE and at < offsets[c + 1]:
+                if not lows[slot] <= words[at] <= highs[slot]:
+                    nodes[node, LIST] = 0  # messages with this word have not visited the node
                 lows[slot] = min(lows[slot], words[at])
                 highs[slot] = max(highs[slot], words[at])
         if is_leaf:
@@ -332,6 +335,24 @@ def drop(
         if nodes[node, DEAD] * _TOMBSTONES > nodes[node, SIZE]:
             _bury(tree, node)
     return len(way), listed
+
+
+@kernel
+def shift(tree: Tree, population: Population, way: NDArray[np.int32]) -> None:
+    """Overwrite the boxes of clauses that stay in the leaves at the ends of a way."""
+    nodes, floats, posting_boxes = tree.nodes, tree.node_floats, tree.posting_boxes
+    _, spans, rows = _spans(tree, population, way)
+    _find(tree.postings, spans, rows)
+    at = 0
+    for i in range(len(way)):
+        node, c = way[i, NODE], way[i, CLAUSE]
+        if nodes[node, KIND] == LEAF:
+            for k in range(4):
+                posting_boxes[spans[at, 0], k] = population.boxes[c, k]
+            for k in range(2):
+                floats[node, BOUNDS + k] = min(floats[node, BOUNDS + k], population.boxes[c, k])
+                floats[node, BOUNDS + 2 + k] = max(floats[node, BOUNDS + 2 + k], population.boxes[c, 2 + k])
+            at += 1
 
 
 @kernel

@@ -22,6 +22,7 @@ from nearcast.matching.structures.ap_tree import build, layout, maintain
 from nearcast.matching.structures.ap_tree.build import Settings
 from nearcast.matching.structures.ap_tree.cost import Likelihood
 from nearcast.matching.structures.ap_tree.layout import Population, Tree
+from nearcast.matching.structures.ap_tree.motion import STILL, Travels, rounded
 from nearcast.matching.structures.postings import longer
 
 __all__ = ["SLOT_ARRAYS", "Nodes", "Ranking"]
@@ -41,16 +42,21 @@ class Ranking(NamedTuple):
 class Nodes:
     """The arrays of nodes, which grow as needed."""
 
-    def __init__(self, store: ClauseStore, settings: Settings, tree: Tree) -> None:
+    def __init__(
+        self, store: ClauseStore, settings: Settings, tree: Tree, travels: Travels | None = None
+    ) -> None:
         self.store = store
         self.settings = settings
         self.tree = tree
+        self.travels = travels  # where clauses are and how they move, if they do
         self.aside: list[int] = []  # nodes that belong to no tree any more, and have not been cleared away
 
     @classmethod
-    def none(cls, store: ClauseStore, settings: Settings, clauses: int) -> Nodes:
+    def none(
+        cls, store: ClauseStore, settings: Settings, clauses: int, travels: Travels | None = None
+    ) -> Nodes:
         """Return a root that is an empty leaf, and room to build it over so many clauses."""
-        nodes = cls(store, settings, _empty_tree(clauses // 4, int(clauses * config.AP_TREE_BUDGET)))
+        nodes = cls(store, settings, _empty_tree(clauses // 4, int(clauses * config.AP_TREE_BUDGET)), travels)
         tree = nodes.tree
         tree.used[layout.USED_NODES] = 1
         tree.nodes[layout.ROOT] = 0
@@ -71,9 +77,11 @@ class Nodes:
         words = np.empty(len(codes), np.int32)
         marks = np.empty((len(rows), layout.MARKS), np.int32)
         layout.ranked(ranks, offsets, codes, bare, words, marks)
-        with np.errstate(over="ignore"):
-            boxes = clauses.boxes[rows].astype(np.float32)
-        return Population(rows.astype(np.int32), boxes, offsets, words, marks)
+        if self.travels is not None:
+            boxes, motion = self.travels.of(rows)
+        else:
+            boxes, motion = rounded(clauses.boxes[rows]), STILL
+        return Population(rows.astype(np.int32), boxes, offsets, words, marks, motion)
 
     # --- Building --------------------------------------------------------------------------------------------------
 
@@ -161,17 +169,31 @@ class Nodes:
         count = 0
         passed = [np.empty(0, np.int32)]
         for way in self.ways(root, population):
-            done = 0
-            while True:
-                done, count = kernel(self.tree, population, way, done, leaf, large, listed, count)
-                if done == len(way):
-                    break
-                slot = way[done, maintain.SLOT]
-                node = self.tree.children[slot] if slot >= 0 else root
-                self.make_room(int(self.tree.nodes[node, layout.SIZE]) if node >= 0 else 0)
+            count = self.run(kernel, root, population, way, leaf, large, listed, count)
             if watched >= 0:
                 passed.append(way[way[:, maintain.NODE] == watched, maintain.CLAUSE])
         return listed[:count].tolist(), rows[np.concatenate(passed)]
+
+    def run(
+        self,
+        kernel: Any,
+        root: int,
+        population: Population,
+        way: NDArray[np.int32],
+        leaf: int,
+        large: int,
+        listed: NDArray[np.int32],
+        count: int,
+    ) -> int:
+        """Run *kernel* over the steps of a way, and make room where it needs some; return how many nodes are listed."""
+        done = 0
+        while True:
+            done, count = kernel(self.tree, population, way, done, leaf, large, listed, count)
+            if done == len(way):
+                return count
+            slot = way[done, maintain.SLOT]
+            node = self.tree.children[slot] if slot >= 0 else root
+            self.make_room(int(self.tree.nodes[node, layout.SIZE]) if node >= 0 else 0)
 
     def ways(self, root: int, population: Population) -> Iterator[NDArray[np.int32]]:
         """Yield the steps that clauses take down from a root, for some clauses at a time."""

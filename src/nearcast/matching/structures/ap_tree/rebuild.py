@@ -46,7 +46,9 @@ class Rebuild:
     ) -> None:
         """Begin with *node*. For the root, *rank* ranks words, given how many clauses have each."""
         self.node, self.ranking = node, ranking
-        self.nodes = old if rank is None else Nodes.none(old.store, old.settings, old.store.living)
+        self.nodes = (
+            old if rank is None else Nodes.none(old.store, old.settings, old.store.living, old.travels)
+        )
         self.twin = old.twin(node) if rank is None else ROOT
         self.waiting: list[int] = []  # nodes below the twin that need a look when all is done
         self.replaced = False  # whether the twin has taken the place of the node

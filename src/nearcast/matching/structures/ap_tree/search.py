@@ -54,7 +54,7 @@ from nearcast.matching.structures.ap_tree.layout import (
     strip_of,
 )
 
-__all__ = ["Searched", "match_probes"]
+__all__ = ["Searched", "Visits", "match_and_visit", "match_probes"]
 
 _LEAVES = config.AP_TREE_LEAVES
 _LINE = 16  # 32-bit numbers in a cache line
@@ -69,13 +69,31 @@ class Searched(NamedTuple):
     room: int  # the most nodes that can be on the stack
 
 
+class Visits(NamedTuple):
+    """Arrays for the leaves that probes visit, for those who want to know them."""
+
+    ends: NDArray[np.int64]  # by probe
+    nodes: NDArray[np.int32]
+    limit: int  # of each probe, one leaf more than this is noted; -1 for none at all
+
+
 @kernel
 def match_probes(
     searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
     """Match the probes from *start* to *stop* (Algorithm 1); see :class:`~nearcast.matching.structure.View`."""
+    visits = Visits(np.empty(0, np.int64), np.empty(0, np.int32), -1)
+    return match_and_visit(searched, probes, start, stop, answers, filled, visits)
+
+
+@kernel
+def match_and_visit(
+    searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int, visits: Visits
+) -> int:
+    """Match probes, as :func:`match_probes` does, and note the leaves that they visit."""
     clauses, tree, ranks, room = searched
     ends, out = answers
+    visit_ends, visited, limit = visits
     nodes, bounds, lows, highs, children = tree[:5]
     edges, postings, boxes = tree.edges, tree.postings, tree.posting_boxes
     probe_boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
@@ -87,8 +105,10 @@ def match_probes(
     least = np.empty((room, 2), np.float32)  # the least xmin and ymin that a clause may have
     leaves = np.empty((_LEAVES, 2), np.int32)  # found and not yet scanned: start, size
     leaves_least = np.empty((_LEAVES, 2), np.float32)
+    noted = 0
     for p in range(start, stop):
         last = filled
+        most = noted + limit + 1
         total = keyword_offsets[p + 1] - keyword_offsets[p]
         signature = rank_words(ranks, keywords, keyword_offsets[p], keyword_offsets[p + 1], words, 0)
         missing = np.int32(~signature)
@@ -126,6 +146,9 @@ def match_probes(
             kind, size, first = nodes[node, KIND], nodes[node, SIZE], nodes[node, SLOTS]
             if kind == LEAF:
                 # Lines 1 to 3: the leaf is put aside for the scan, unless no box in it can overlap the message.
+                if noted < most:
+                    visited[noted] = node
+                    noted += 1
                 if (
                     bounds[node, BOUNDS] <= xmax
                     and bounds[node, BOUNDS + 1] <= ymax
@@ -190,6 +213,8 @@ def match_probes(
             kept += 1
         filled = kept
         ends[p] = filled
+        if limit >= 0:
+            visit_ends[p] = noted
     return stop
 
 

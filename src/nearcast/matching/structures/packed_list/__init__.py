@@ -3,9 +3,9 @@
 Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers
 do by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list
 lie in blocks that are near in place, so that a message reads only blocks that it touches, and a posting holds enough
-(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the arrays, ``pack``
-for the order, ``search`` for matching, ``change`` and ``nodes`` for maintenance, which is local: a list is packed as a
-whole only when it is built.
+(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the arrays, ``build``
+and ``pack`` for the order, ``search`` for matching, ``change`` and ``nodes`` for maintenance, which is local: a list is
+packed as a whole only when it is built.
 """
 
 from __future__ import annotations
@@ -18,24 +18,20 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.kernels import kernel
-from nearcast.kernels.slabs import END, release
 from nearcast.kernels.threads import CORES, side_by_side
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
+from nearcast.matching.structures.packed_list.build import filled, pack_all, ranges
 from nearcast.matching.structures.packed_list.cost import Expected, expected
 from nearcast.matching.structures.packed_list.layout import (
-    BLOCK,
     BLOCK_BITS,
-    FLAT,
     LISTS,
     POSTINGS,
     Lists,
-    empty_lists,
     grown,
     used,
 )
-from nearcast.matching.structures.packed_list.pack import pack_range, write
 from nearcast.matching.structures.packed_list.search import Packed, search
 
 __all__ = ["PackedList"]
@@ -70,19 +66,9 @@ class PackedList(ClauseStructure):
         side_by_side(describe, range(0, len(rows), config.PACKED_SHARE), CORES)
         lists = _number(self._word_lists.values, 1, targets)
         tell("filling lists", 0.4)
-        sizes = np.bincount(targets, minlength=lists)
-        self._lists = _laid_out(sizes, lists)
-        _fill(self._lists, clauses.boxes, rows, targets, extras, self._homes.values)
+        self._lists = filled(clauses.boxes, rows, targets, extras, self._homes.values, lists)
         tell("packing lists", 0.6)
-        volume = np.cumsum(np.where(sizes > FLAT, sizes, 0))
-        shares = 4 * CORES
-        cuts = np.searchsorted(volume, np.linspace(0, volume[-1], shares + 1)[1:-1])
-        edges = [0, *cuts.tolist(), lists]
-
-        def pack(share: int) -> None:
-            pack_range(self._lists, self._homes.values, edges[share], edges[share + 1])
-
-        side_by_side(pack, range(shares), CORES)
+        pack_all(self._lists, self._homes.values)
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses to the lists of their rarest keywords."""
@@ -190,7 +176,7 @@ class PackedList(ClauseStructure):
         if not np.array_equal(lists.boxes[slots], self.store.clauses.boxes[alive].astype(np.float32)):
             found.append("a posting has another box than its clause")
         supers = _supers(lists)
-        blocks = _ranges(supers << BLOCK_BITS, lists.super_counts[supers])
+        blocks = ranges(supers << BLOCK_BITS, lists.super_counts[supers])
         if (lists.super_counts[supers] < 1).any() or (lists.blocks[blocks, 1] < 1).any():
             found.append("a block or super-block is empty")
         if not np.array_equal(lists.chunk_blocks[lists.blocks[blocks, 0]], blocks):
@@ -213,14 +199,7 @@ class PackedList(ClauseStructure):
 def _supers(lists: Lists) -> NDArray[np.int64]:
     """Return the super-blocks of all packed lists."""
     heads = lists.heads[lists.heads[:, 2] < 0]
-    return _ranges(heads[:, 0], heads[:, 3])
-
-
-def _ranges(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the numbers of ranges that begin at *starts*, one range after the other."""
-    before = np.cumsum(counts, dtype=np.int64) - counts
-    numbers: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
-    return numbers
+    return ranges(heads[:, 0], heads[:, 3])
 
 
 @kernel
@@ -240,31 +219,6 @@ def _count(clauses: Clauses, rows: NDArray[np.int64], change: int, frequency: ND
         for k in range(runs[row, 0], runs[row, 1]):
             frequency[keywords[k]] += change
     return 0
-
-
-def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
-    """Return pools for lists of the given sizes: flat ones without spare room, then the chunks of packed ones."""
-    packed = sizes > FLAT
-    flat = np.where(packed, 0, sizes)
-    chunks = np.where(packed, -(-sizes // BLOCK), 0)
-    supers = -(-chunks // BLOCK)
-    flat_slots = int(flat.sum())
-    first_chunk = -(-flat_slots // BLOCK)
-    slots, all_supers = (first_chunk + int(chunks.sum())) * BLOCK, int(supers.sum())
-    pools = empty_lists(lists, slots, all_supers)
-    heads = pools.heads[:lists]
-    heads[:, 0] = np.where(packed, np.cumsum(supers) - supers, np.cumsum(flat) - flat)
-    heads[:, 1] = sizes
-    heads[:, 2] = np.where(packed, -supers, sizes)
-    heads[:, 3] = supers
-    block = _ranges(heads[:, 0].astype(np.int64) << BLOCK_BITS, chunks)
-    pools.blocks[block, 0] = np.arange(first_chunk, first_chunk + len(block))
-    pools.chunk_blocks[pools.blocks[block, 0]] = block
-    pools.super_counts[:all_supers] = np.bincount(block >> BLOCK_BITS, minlength=all_supers)
-    pools.state[LISTS], pools.state[POSTINGS] = lists, sizes.sum()
-    pools.slot_slabs[END], pools.super_slabs[END] = slots, all_supers
-    release(pools.slot_slabs, pools.rows, flat_slots, first_chunk * BLOCK - flat_slots, BLOCK_BITS)
-    return pools
 
 
 @kernel
@@ -314,25 +268,3 @@ def _number(word_lists: NDArray[np.int32], lists: int, targets: NDArray[np.int32
                 lists += 1
             targets[i] = word_lists[word]
     return lists
-
-
-@kernel
-def _fill(
-    lists: Lists,
-    clause_boxes: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    targets: NDArray[np.int32],
-    extras: NDArray[np.int32],
-    homes: NDArray[np.int32],
-) -> None:
-    """Write the postings of new lists, in the order of the rows."""
-    heads, blocks = lists.heads, lists.blocks
-    ends = np.empty(lists.state[LISTS], np.int32)
-    for number in range(ends.size):
-        packed = heads[number, 2] < 0
-        ends[number] = blocks[heads[number, 0] << BLOCK_BITS, 0] << BLOCK_BITS if packed else heads[number, 0]
-    for i in range(rows.size):
-        row, number, second, third = rows[i], targets[i], extras[i, 0], extras[i, 1]
-        code = change.code(row, second, third)
-        write(lists, homes, number, ends[number], clause_boxes, row, code, second, third)
-        ends[number] += 1

@@ -38,6 +38,7 @@ __all__ = [
     "FLAT",
     "LISTS",
     "NO_PLACE",
+    "PATIENCE",
     "POSTINGS",
     "Lists",
     "empty_lists",
@@ -51,7 +52,7 @@ BLOCK = 1 << BLOCK_BITS  # slots of a block, and blocks of a super-block
 FLAT = 2 * BLOCK  # the most postings of a flat list
 _LARGEST_REGION = 31 - BLOCK_BITS  # blocks are numbered by int32
 
-LISTS, POSTINGS = 0, 1  # entries of Lists.state
+LISTS, POSTINGS, PATIENCE = 0, 1, 2  # entries of Lists.state
 
 NO_PLACE = (np.inf, np.inf, -np.inf, -np.inf)  # a box that touches nothing and adds nothing
 
@@ -59,7 +60,9 @@ NO_PLACE = (np.inf, np.inf, -np.inf, -np.inf)  # a box that touches nothing and 
 class Lists(NamedTuple):
     """Posting lists in pools; the arrays are longer than what is used."""
 
-    state: NDArray[np.int64]  # how many lists and postings there are
+    # How many lists and postings there are, and for each 64 postings of a super-block, how many changes it bears before
+    # it is laid out anew.
+    state: NDArray[np.int64]
     slot_slabs: NDArray[np.int64]
     super_slabs: NDArray[np.int64]
     heads: NDArray[np.int32]  # [list, 4]: first slot, postings, room in slots, 0;
@@ -78,7 +81,7 @@ class Lists(NamedTuple):
 def empty_lists(lists: int, slots: int, supers: int) -> Lists:
     """Return room for so many lists, slots and super-blocks; nothing is in use yet."""
     none = Lists(
-        np.zeros(2, np.int64),
+        np.array([0, 0, config.PACKED_PATIENCE]),
         empty_slabs(BLOCK_BITS + 1),
         empty_slabs(_LARGEST_REGION),
         np.empty((0, 4), np.int32),

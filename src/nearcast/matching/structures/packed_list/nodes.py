@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.slabs import END, allot, release, size_class
-from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, FLAT, Lists, rooms
+from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, FLAT, PATIENCE, Lists, rooms
 from nearcast.matching.structures.packed_list.pack import (
     arrange,
     clear,
@@ -29,7 +29,7 @@ from nearcast.matching.structures.packed_list.pack import (
 
 __all__ = ["block_for", "copy_posting", "drop_block", "lay_into_new_super", "surround", "wear"]
 
-_WEAR, _FILL = config.PACKED_WEAR, config.PACKED_FILL
+_FILL = config.PACKED_FILL
 _TIDY = _FILL * (BLOCK - BLOCK // 8)  # a super-block of so few postings has blocks to spare when it is tidied
 _FEW = BLOCK // 4  # blocks of a super-block that is joined to another,
 _JOINED = 3 * BLOCK // 4  # if both together have no more than this
@@ -347,7 +347,7 @@ def wear(lists: Lists, homes: NDArray[np.int32], number: int, s: int) -> None:
     """Count a change of a super-block; tidy it when it has seen many for its size, and join it when little is left."""
     lists.super_changes[s] += 1
     changes = lists.super_changes[s]
-    if changes > FLAT and changes > _WEAR * _postings(lists, s):
+    if changes > FLAT and 64 * changes > lists.state[PATIENCE] * _postings(lists, s):
         _tidy(lists, homes, number, s)
         if lists.super_counts[s] <= _FEW:
             _join(lists, number, s)
