@@ -56,6 +56,13 @@ def test_one(engine):
     assert told(engine.move("anna", Circle(lon=2, lat=0, radius=120_000))) == []
 
 
+def test_stats_tell_what_found_the_changes(engine):
+    engine.move(["anna", "ben"], [EVERYWHERE, EVERYWHERE])
+    stats = engine.stats()
+    assert stats["moved"] == 2
+    assert stats["moved_by"] == "auto and the difference in scan"
+
+
 def test_a_position_keeps_the_radius(engine):
     assert told(engine.move("anna", Point(lon=5, lat=0))) == [
         ("anna", change, m, "move") for m, change in (("m0", "-"), ("m1", "-"), ("m4", "+"), ("m5", "+"))

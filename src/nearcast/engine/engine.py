@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast import config
@@ -17,15 +16,22 @@ from nearcast.clock import Clock, SystemClock
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
-from nearcast.columns.from_arrow import arrow_table
-from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
-from nearcast.columns.ids import IdColumn, Ids, id_array, id_kind
+from nearcast.columns.from_objects import messages_from_objects
+from nearcast.columns.ids import IdColumn, Ids, id_kind
 from nearcast.columns.parts import nested, part_of
 from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.moves import last_of_each, read_moves
 from nearcast.engine.promises import Promises
+from nearcast.engine.reading import (
+    cut_at_repeats,
+    read_messages,
+    read_subscriptions,
+    take_messages,
+    to_arrow,
+    to_list,
+)
 from nearcast.engine.renewal import Renewal, count_codes
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.safe_regions import SafeRegions, read_circles
@@ -97,7 +103,7 @@ class Engine:
         self._valid = ValidMessages(kept, messages, expiries=withdrawals)
         self._coming = ComingMessages(self.coding)
         self._promises = Promises(self.coding)
-        self._published = self._expired = self._delivered = 0
+        self._published = self._expired = self._delivered = self._moved = 0
         self._renew_at = config.ENGINE_COMPACT_WORDS  # so many words, and unused ones are searched for
         self._renewal: Renewal | None = None  # under way
 
@@ -135,7 +141,7 @@ class Engine:
         Returns the deliveries to the newcomers: each kept message that is valid now and matches, in the order of
         publication, with the reason ``"subscribe"``.
         """
-        ids, build = self._read_subscriptions(subscriptions)
+        ids, build = read_subscriptions(subscriptions, self.coding)
         self._ids.check_new(ids)
         table = self._index.store.check_insert(build())
         now = self._clock.now()
@@ -199,6 +205,7 @@ class Engine:
             deliveries = [self._changes(rows, *self._valid.store.changes(before, after, now), "move")]
         deliveries += self._decide_waiting(rows, after, "move", now)
         self._index.replace(rows, after)
+        self._moved += len(rows)
         return self._join([*due, *deliveries])
 
     def update(
@@ -208,7 +215,7 @@ class Engine:
 
         Returns the changes as :meth:`move` does, with the reason ``"update"``.
         """
-        ids, build = self._read_subscriptions(subscriptions)
+        ids, build = read_subscriptions(subscriptions, self.coding)
         rows = self._ids.rows(ids)
         table = self._index.store.coded(build())
         last = last_of_each(rows)
@@ -235,9 +242,11 @@ class Engine:
         it publishes.
         """
         now = self._clock.now()
-        batch, ids = self._read_messages(messages, now)
+        batch, ids = read_messages(messages, self.coding, now)
+        self._valid.ids.settle(ids)
+        self._index.expect(self.coding.words()[0].span)
         due = self._pass_time(now)
-        parts = _cut_at_repeats(batch, ids) if self._needs_ids(batch) else [(batch, ids)]
+        parts = cut_at_repeats(batch, ids) if self._needs_ids(batch) else [(batch, ids)]
         deliveries = [self._publish(part, own, now) for part, own in parts]
         self._forget_words(batch.size + len(batch.probes.keywords) + len(batch.probes.values))
         return self._join([*due, *deliveries])
@@ -341,7 +350,7 @@ class Engine:
         One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and
         ``subscription_id``.
         """
-        batch, ids = self._read_messages(messages)
+        batch, ids = read_messages(messages, self.coding)
         found = self._index.match(batch, threads).sorted()
         if isinstance(messages, Message):
             return self._ids.column(found.rows).to_pylist()
@@ -354,7 +363,10 @@ class Engine:
         return explain(self[id], message)
 
     def stats(self) -> dict[str, Any]:
-        """Return figures: how much was published, delivered, kept and forgotten, and those of the index and store."""
+        """Return figures: how much was published, delivered, kept and forgotten, and those of the index and store.
+
+        ``moved`` counts subscriptions that moved; ``moved_by`` names the structures that found what that changed.
+        """
         store = self._valid.store.stats()
         vocabulary, attributes = self.coding.words()
         return {
@@ -364,6 +376,8 @@ class Engine:
             "delivered": self._delivered,
             "kept": store["messages"],
             "coming": len(self._coming),
+            "moved": self._moved,
+            "moved_by": f"{self._index.name} and the difference in {store.get('structure', store['store'])}",
             "promises": len(self._promises),
             "waiting": len(self._promises.waiting),
             "words": len(vocabulary) + len(attributes.strings),
@@ -388,7 +402,7 @@ class Engine:
             "ids": [self._ids.kind_name, self._valid.ids.kind_name],
             "coming": [message.id for message in coming],
             "waiting": self._promises.waiting.document(),
-            "counts": [self._published, self._expired, self._delivered],
+            "counts": [self._published, self._expired, self._delivered, self._moved],
         }
         arrays = nested(
             coding=self.coding.arrays(),
@@ -421,7 +435,7 @@ class Engine:
             coming = part_of(arrays, "coming")
             engine._coming = ComingMessages.restored(coding, document["coming"], coming)
             engine._promises = Promises.restored(arrays["promises"], document["waiting"], engine._index)
-            engine._published, engine._expired, engine._delivered = document["counts"]
+            engine._published, engine._expired, engine._delivered, engine._moved = document["counts"]
         return engine
 
     # --- Internals -------------------------------------------------------------------------------------------------
@@ -431,33 +445,33 @@ class Engine:
         if self._renewal is not None and (batch.expires_at is not None or batch.published_at is not None):
             self._renewal.note_messages(batch)  # which may be kept
         if self._coming:
-            self._coming.forget(_to_list(ids))
+            self._coming.forget(to_list(ids))
         if batch.published_at is not None and batch.published_at.max(initial=now) > now:
             later = batch.published_at > now
-            self._coming.put(*_take(batch, _to_list(ids), np.flatnonzero(later)))
-            batch, ids = _take(batch, ids, np.flatnonzero(~later))
+            self._coming.put(*take_messages(batch, to_list(ids), np.flatnonzero(later)))
+            batch, ids = take_messages(batch, ids, np.flatnonzero(~later))
         self._published += batch.size
         replaced = None
         if self._needs_ids(batch):
-            names = _to_arrow(ids)
+            names = to_arrow(ids)
             rows = self._valid.rows(names, now)
             if (rows >= 0).any():
                 replaced = Replacement(self._index, self._valid.store.rows, batch, rows)
-                batch, ids = _take(batch, ids, replaced.news)
-                names = _to_arrow(ids)
+                batch, ids = take_messages(batch, ids, replaced.news)
+                names = to_arrow(ids)
             self._valid.publish(batch, names, now)
         news = ids
         if self._promises.waiting:
             if replaced is not None:
                 replaced.leave_out(self._promises.waiting.waits, news)
-            self._promises.waiting.supersede(_to_list(news))
+            self._promises.waiting.supersede(to_list(news))
         if batch.expires_at is not None:
             valid = np.flatnonzero(batch.expires_at > now)
             if len(valid) < batch.size:
                 self._expired += batch.size - len(valid)
                 if replaced is not None:
                     replaced.restrict(valid)
-                batch, ids = _take(batch, ids, valid)
+                batch, ids = take_messages(batch, ids, valid)
         found = self._index.match(batch).sorted()
         asked: list[Deliveries] = []
         if self._promises:
@@ -477,7 +491,7 @@ class Engine:
         sure, unsure = self._promises.sift(found, batch)
         if not len(unsure.rows):
             return sure, []
-        rows = self._promises.ask(unsure, batch, _to_list(ids), self._valid, now)
+        rows = self._promises.ask(unsure, batch, to_list(ids), self._valid, now)
         if not len(rows):
             return sure, []
         nothing = self._ids.no_ids(), self._valid.ids.no_ids()
@@ -561,51 +575,6 @@ class Engine:
             raise UnknownError(f"there is no subscription {shown(id)}")
         return row
 
-    def _read_subscriptions(self, given: Any) -> tuple[Any, Callable[[], SubscriptionTable]]:
-        """Return the ids of subscriptions, and a function that reads the rest once the ids are known to be good."""
-        if isinstance(given, SubscriptionTable):
-            return _ids_of(given), lambda: replace(given, ids=None)
-        if isinstance(given, Subscription) or _is_objects(given):
-            subs = [given] if isinstance(given, Subscription) else list(given)
-            wrong = [sub for sub in subs if not isinstance(sub, Subscription)]
-            if wrong:
-                raise ModelError(f"{shown(wrong[0])} is not a Subscription")
-            return [sub.id for sub in subs], lambda: subscriptions_from_objects(
-                subs, like=self, with_ids=False
-            )
-        table = arrow_table(given)
-        ids = id_array(table["id"], len(table), "id") if "id" in table.column_names else None
-        named = pa.array(np.arange(len(table))) if ids is None else ids
-        return named, lambda: replace(SubscriptionTable.from_arrow(table, like=self), ids=None)
-
-    def _read_messages(self, given: Any, now: int | None = None) -> tuple[MessageBatch, Any]:
-        """Return messages as a batch in the engine's coding, and their ids: a list, or an Arrow array.
-
-        With *now*, all words get codes if a message will be kept or is held back, since somebody may ask for them
-        later.
-        """
-        if isinstance(given, MessageBatch):
-            if not given.coding.fits(self.coding):
-                raise ColumnError(
-                    "the messages are coded by another vocabulary than this engine; make the batch with like=engine"
-                )
-            batch, ids = given, _ids_of(given)
-        elif isinstance(given, Message) or _is_objects(given):
-            messages = [given] if isinstance(given, Message) else list(given)
-            learn = now is not None and any(_is_kept(message, now) for message in messages)
-            batch = messages_from_objects(messages, like=self, with_ids=False, learn=learn)
-            ids = [message.id for message in messages]
-        else:
-            table = arrow_table(given)
-            names = table.column_names
-            learn = now is not None and ("expires_at" in names or "published_at" in names)
-            batch = MessageBatch.from_arrow(table, like=self, learn=learn)
-            ids = _ids_of(batch)
-        if now is not None:
-            self._valid.ids.settle(ids)
-            self._index.expect(self.coding.words()[0].span)
-        return batch, ids
-
 
 _KIND = "engine"  # the kind of its directories
 
@@ -613,50 +582,3 @@ _KIND = "engine"  # the kind of its directories
 def _next_renewal(coding: Coding) -> int:
     """Return how many words there must be before unused ones are searched for again."""
     return max(config.ENGINE_COMPACT_WORDS, 2 * count_codes(coding))
-
-
-def _is_kept(message: Any, now: int) -> bool:
-    """Tell whether a message is kept until it expires, or held back until later."""
-    published = getattr(message, "published_at", None)
-    return getattr(message, "expires_at", None) is not None or (published is not None and published > now)
-
-
-def _ids_of(columns: SubscriptionTable | MessageBatch) -> pa.Array:
-    return pa.array(np.arange(columns.size)) if columns.ids is None else columns.ids
-
-
-def _to_arrow(ids: Any) -> pa.Array:
-    return ids_of(ids) if isinstance(ids, list) else ids
-
-
-def _to_list(ids: Any) -> list[Any]:
-    return ids if isinstance(ids, list) else list(ids.to_pylist())
-
-
-def _take(batch: MessageBatch, ids: Any, rows: NDArray[np.int64]) -> tuple[MessageBatch, Any]:
-    """Return some rows of a batch, and their ids."""
-    if len(rows) == batch.size:
-        return batch, ids
-    own = [ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids.take(pa.array(rows))
-    return batch.take(rows), own
-
-
-def _cut_at_repeats(batch: MessageBatch, ids: Any) -> Iterator[tuple[MessageBatch, Any]]:
-    """Cut a batch where an id repeats, so that the later message can replace the earlier one."""
-    if batch.size < 2 or len(_to_arrow(ids).unique()) == batch.size:
-        yield batch, ids
-        return
-    first, seen = 0, set[Any]()
-    for row, key in enumerate([*_to_list(ids), None]):
-        if key is None or key in seen:
-            yield _take(batch, ids, np.arange(first, row))
-            first, seen = row, set()
-        seen.add(key)
-
-
-def _is_objects(given: Any) -> bool:
-    """Tell whether *given* is an iterable of objects rather than a table."""
-    table = (
-        hasattr(given, "__arrow_c_stream__") or hasattr(given, "keys") or isinstance(given, pa.RecordBatch)
-    )
-    return isinstance(given, Iterable) and not table
