@@ -6,6 +6,13 @@ takes some of them: ``shortened`` marks the others.
 
 import pytest
 
+LONGEST_MS = 20  # the longest call, at a million subscriptions on a quiet machine
+
+
+def allowed_ms(size):
+    """Return how long a call may take among *size* subscriptions: longer in short forms, which share their cores."""
+    return LONGEST_MS if size >= 1_000_000 else 2 * LONGEST_MS
+
 
 def shortened(names, short):
     """Return the parameters of a test: every run takes the names for which *short* holds, ``--long`` takes all."""

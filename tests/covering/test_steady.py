@@ -12,9 +12,9 @@ import pytest
 from nearcast import SubscriptionTable
 from nearcast.covering import RelationGraph
 from nearcast.covering.forest import MOVING, NODES, POINTS
+from profiles import allowed_ms
 
 WORDS = 5_000
-LONGEST_MS = 20
 
 
 def subscriptions(rng, size, start, order):
@@ -85,7 +85,7 @@ def test_no_call_takes_long(order, size, calls):
     print(  # noqa: T201
         f"{size:,} subscriptions, {order}, longest of {calls:,} calls in ms:", longest, graph.stats()["depth"]
     )
-    assert max(longest.values()) < LONGEST_MS
+    assert max(longest.values()) < allowed_ms(size)
 
 
 def check_forest(graph):

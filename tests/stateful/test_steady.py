@@ -14,9 +14,9 @@ import pytest
 
 from nearcast import Box, Circle, Engine, Message, Point, Subscription, config
 from nearcast.clock import ManualClock
+from profiles import allowed_ms
 
 WORDS = [f"word{i}" for i in range(5_000)]
-LONGEST_MS = 20
 
 
 class World:
@@ -87,7 +87,7 @@ def test_no_call_takes_long(size, calls):
     print(  # noqa: T201
         f"{size:,} subscriptions, longest of {calls:,} calls in ms:", longest
     )
-    assert max(longest.values()) < LONGEST_MS
+    assert max(longest.values()) < allowed_ms(size)
 
 
 def world_with_forgotten_words(size, used, forgotten, monkeypatch):
@@ -131,7 +131,7 @@ def test_no_call_waits_until_words_are_forgotten(size, used, forgotten, calls, m
     assert not world.engine.coding.fits(coding)
     assert forgotten <= before
     assert world.engine.stats()["words"] <= used + 2 * calls
-    assert max(longest.values()) < LONGEST_MS
+    assert max(longest.values()) < allowed_ms(size)
 
 
 def test_pairs_do_not_grow_an_engine():
@@ -163,7 +163,7 @@ for key in range(1_000_000):
 print(levels[1_000_000] / levels[100_000])
 """
     here = __file__.rpartition("/")[0]
-    paths = f"import sys; sys.path[:0] = [{here!r}]\n"
+    paths = f"import sys; sys.path[:0] = [{here!r}, {here.rpartition(chr(47))[0]!r}]\n"
     run = subprocess.run(
         [sys.executable, "-c", paths + script], capture_output=True, text=True, check=True, timeout=3_000
     )
@@ -183,4 +183,4 @@ def test_a_new_word_does_not_wait_for_those_of_messages():
     engine.subscribe(Subscription("warm", "word1"))
     started = time.thread_time()
     engine.subscribe(Subscription("x", "quiteanotherword"))
-    assert 1e3 * (time.thread_time() - started) < LONGEST_MS
+    assert 1e3 * (time.thread_time() - started) < allowed_ms(20_000)
