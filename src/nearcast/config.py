@@ -363,8 +363,9 @@ COVERING_MOVES: Final = 4  # and so many of the others follow with each insertio
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
 ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
-ENGINE_CENSUS_ROWS: Final = 1_024  # rows of which a call notes the words, or codes whose words it copies,
+ENGINE_CENSUS_ROWS: Final = 128  # rows of which a call notes the words,
 ENGINE_CENSUS_SHARE: Final = 2  # and for each row and word that the call itself brings
+ENGINE_COPIED_SHARE: Final = 8  # for each of these rows, codes whose words a call copies, if they are in use
 ENGINE_CENSUS_SLOTS: Final = 32_768  # slots of a new hash table that a call clears
 
 # --- Distribution over shards ---------------------------------------------------------------------------------------

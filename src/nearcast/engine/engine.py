@@ -323,6 +323,8 @@ class Engine:
 
     def _note_words(self, table: SubscriptionTable) -> None:
         """Note the words of new clauses, and continue to forget unused ones."""
+        if self._renewal is None and count_codes(self.coding) < self._renew_at:
+            return
         clauses = table.clauses
         if self._renewal is not None:
             self._renewal.note_clauses(clauses)
@@ -499,6 +501,8 @@ class Engine:
 
     def _pass_time(self, now: int) -> list[Deliveries]:
         """Tell what has expired, if subscribers want to know, and publish messages that were held back until now."""
+        if not self._withdrawals and not self._coming:
+            return []
         return [*self._withdraw_expired(now), *self._publish_due(now)]
 
     def _withdraw_expired(self, now: int) -> list[Deliveries]:

@@ -65,7 +65,7 @@ class Renewal:
         self._note((batch.probes.keywords,), batch.probes.value_attributes, (batch.probes.values,))
 
     def step(self, count: int) -> bool:
-        """Look at *count* rows, or copy the words of so many codes; tell whether there is nothing left to do."""
+        """Look at *count* rows, or copy the words of more codes; tell whether there is nothing left to do."""
         if self._seen < len(self._rows):
             self._look(self._rows[self._seen], count)
             return self._seen == len(self._rows) and not self._begin_copying()
@@ -73,7 +73,7 @@ class Renewal:
         if not self._cleared:
             self._cleared = self._clear(self._new)
             return False
-        if not all(codes.copy(count) for codes in (self._words, self._strings, self._attributes)):
+        if not all(codes.copy(config.ENGINE_COPIED_SHARE * count) for codes in (self._words, self._strings, self._attributes)):
             return False
         for rows in self._rows:
             rows.coding = self._new
