@@ -73,7 +73,10 @@ class Renewal:
         if not self._cleared:
             self._cleared = self._clear(self._new)
             return False
-        if not all(codes.copy(config.ENGINE_COPIED_SHARE * count) for codes in (self._words, self._strings, self._attributes)):
+        if not all(
+            codes.copy(config.ENGINE_COPIED_SHARE * count)
+            for codes in (self._words, self._strings, self._attributes)
+        ):
             return False
         for rows in self._rows:
             rows.coding = self._new
