@@ -63,7 +63,8 @@ class CIQ(StaticFinder):
     def _lay_out(
         self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
     ) -> None:
-        places = subscriptions.places * self._scale
+        places = np.zeros_like(subscriptions.places)
+        places[rows] = subscriptions.places[rows] * self._scale  # other rows were never written
         low = places[rows].min(axis=0, initial=np.inf)
         extent = float((places[rows].max(axis=0, initial=-np.inf) - low).max(initial=0.0)) or 1.0
         origin = np.array([*low, extent * (1 + 1e-9)])
