@@ -159,6 +159,12 @@ def test_mistakes_are_refused(name):
     assert live.check() == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_parameter_is_refused(name):
+    with pytest.raises(UnknownError, match="has no parameter 'sides'"):
+        MovingIndex(name, SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]), sides=3)
+
+
 def test_an_unknown_name_is_refused():
     with pytest.raises(UnknownError, match="there are auto"):
         MovingIndex("ap-tree", SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]))

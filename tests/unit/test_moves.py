@@ -141,6 +141,12 @@ def test_on_a_plane():
         (lambda e: e.move("ben", Point(lon=0, lat=0)), GeometryError, "'ben' is none"),
         (lambda e: e.move("anna"), ColumnError, "no regions for 'anna'"),
         (lambda e: e.move(["anna"], []), ColumnError, "0 regions for 1"),
+        (lambda e: e.move(["anna"], Point(lon=0, lat=0)), ColumnError, "give a list of them"),
+        (
+            lambda e: e.move({"ids": ["anna"], "lon": [0], "lat": [0]}),
+            ColumnError,
+            "moves need a column id; the columns are ids",
+        ),
         (lambda e: e.move({"lon": [0], "lat": [0]}), ColumnError, "need a column id"),
         (lambda e: e.move({"id": ["anna"], "lon": [0], "latitude": [0]}), ColumnError, "did you mean lat"),
         (lambda e: e.move({"id": ["anna"], "lon": [0]}), ColumnError, "there is no lat"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -55,7 +55,11 @@ def _read_table(given: Any, ids: Ids, index: Index) -> tuple[NDArray[np.int64], 
 
 def _read_objects(given: Any, regions: Any, ids: Ids, index: Index) -> tuple[NDArray[np.int64], Placement]:
     rows = ids.rows(given)
-    places = [regions] if isinstance(given, str | Integral) else list(regions)
+    if isinstance(given, str | Integral):
+        regions = [regions]
+    elif not isinstance(regions, Iterable) or isinstance(regions, str):
+        raise ColumnError(f"several ids take as many regions, not {shown(regions)}; give a list of them")
+    places = list(regions)
     if len(places) != len(rows):
         raise ColumnError(f"{len(places):,} regions for {len(rows):,} subscriptions; give one for each")
     bare = np.array([at for at, region in enumerate(places) if isinstance(region, Point)], np.int64)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nearcast.columns.clause_rows import Placement
-from nearcast.columns.from_arrow.names import check_moves
+from nearcast.columns.from_arrow.names import check_moves, require
 from nearcast.columns.from_arrow.places import CIRCLE, given_regions, regions
 from nearcast.columns.from_arrow.source import Source
 from nearcast.errors import ColumnError
@@ -26,11 +26,9 @@ class MoveTable:
 
     def __init__(self, table: Any, space: Space) -> None:
         self._source, self._space = Source(table, "move"), space
+        require(("id",), self._source.names, "moves")
         check_moves(tuple(self._source.names))
-        ids = self._source.ids
-        if ids is None:
-            raise ColumnError("moves need a column id; the columns are " + ", ".join(self._source.names))
-        self.ids: pa.Array = ids
+        self.ids: pa.Array = self._source.ids
         self._circles = self._read_circles()
         missing = ~given_regions(self._source, space)
         #: The rows that name the new centre of a circle, and not its radius.

@@ -19,6 +19,7 @@ Support Location-Aware Publish/Subscribe", 2015): what it did not reach before, 
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ class MovingIndex:
             raise ColumnError(f"a moving index is built over a SubscriptionTable, not {shown(subscriptions)}")
         self.name = name
         first = MessageBatch.empty(subscriptions.coding) if messages is None else messages
-        self._pair: Pair = MOVING[name](subscriptions, first, **parameters)
+        self._pair: Pair = _made(name, subscriptions, first, parameters)
         #: The row of each message of the last :meth:`publish` among the kept ones; -1 for one that is not kept.
         self.published: NDArray[np.int32] = np.empty(0, np.int32)
 
@@ -182,3 +183,19 @@ class MovingIndex:
     def check(self) -> list[str]:
         """Look for damage; return descriptions of it, an empty list if there is none."""
         return self._pair.check()
+
+
+def _made(
+    name: str, subscriptions: SubscriptionTable, messages: MessageBatch, parameters: dict[str, Any]
+) -> Pair:
+    """Return the pair called *name*; a parameter that it does not have is an error."""
+    kind = MOVING[name]
+    known = inspect.signature(kind).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        own = list(known)[2:]  # after the subscriptions and the messages
+        for key in parameters:
+            if key not in own:
+                has = f"it has {', '.join(own)}" if own else "it has none"
+                raise UnknownError(f"the moving index {name!r} has no parameter {shown(key)}; {has}")
+    pair: Pair = kind(subscriptions, messages, **parameters)
+    return pair
