@@ -54,6 +54,11 @@ KERNEL_TOUCH_S: Final = 86_400  # precision of the time of last use
 
 # --- Storage --------------------------------------------------------------------------------------------------------
 STORAGE_ALWAYS_READ: Final = 1 << 20  # float arrays up to this many bytes are verified at every opening
+STORAGE_TIMEOUT: Final = "5 minutes"  # for one request to an object store
+STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the most recently used ones
+STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
+STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
+STORAGE_CACHE_BYTES: Final = 64 << 30  # of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise
 
 # --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
