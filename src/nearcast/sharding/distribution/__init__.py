@@ -66,7 +66,12 @@ DISTRIBUTIONS: dict[str, type[Distribution]] = {
 
 
 def distribute(
-    name: str, table: SubscriptionTable, shards: int, *, messages: MessageBatch | None = None
+    name: str,
+    table: SubscriptionTable,
+    shards: int,
+    *,
+    messages: MessageBatch | None = None,
+    weight: float = 1.0,
 ) -> Distribution:
     """Return the distribution of this name over *shards* shards, fitted to *table*.
 
@@ -75,13 +80,16 @@ def distribute(
     name
         One of :data:`DISTRIBUTIONS`, or ``auto``.
     table
-        All subscriptions.
+        All subscriptions, or a sample of them; a distribution that was fitted to a sample has to grow
+        (:meth:`~Distribution.grown`) before it routes the others.
     shards
         How many, from 1 to 1,024.
     messages
         A sample of the messages to come, coded like *table*; without it, messages are made from the subscriptions.
+    weight
+        How many subscriptions each one in *table* stands for.
     """
-    sample = draw_sample(table, messages)
+    sample = draw_sample(table, messages, weight)
     if name == "auto":
         name = compare(sample, shards)[0].distribution
     return fit(name, sample, shards)
@@ -110,8 +118,10 @@ def fit(name: str, sample: Sample, shards: int) -> Distribution:
     return DISTRIBUTIONS[name].fit(sample, shards)
 
 
-def draw_sample(table: SubscriptionTable, messages: MessageBatch | None = None) -> Sample:
-    """Return what distributions are fitted to: all subscriptions, and a limited number of messages.
+def draw_sample(
+    table: SubscriptionTable, messages: MessageBatch | None = None, weight: float = 1.0
+) -> Sample:
+    """Return what distributions are fitted to: subscriptions of this weight, and a limited number of messages.
 
     Without messages, some are made from clauses: each has the words of a clause and lies in the middle of its box.
     """
@@ -124,7 +134,7 @@ def draw_sample(table: SubscriptionTable, messages: MessageBatch | None = None) 
         messages = replace(messages, coding=table.coding)
     else:
         messages = messages.take(_spread_rows(len(messages)))
-    return Sample(table, messages)
+    return Sample(table, messages, weight)
 
 
 def _spread_rows(size: int) -> NDArray[np.int64]:
