@@ -49,6 +49,7 @@ __all__ = [
     "Figures",
     "Routes",
     "Sample",
+    "check_choice",
     "compare",
     "delivering_shards",
     "distribute",
@@ -107,6 +108,12 @@ def preference(figures: Figures) -> tuple[bool, float]:
 
 def fit(name: str, sample: Sample, shards: int) -> Distribution:
     """Return the distribution of this name, fitted to *sample*."""
+    check_choice(name, shards)
+    return DISTRIBUTIONS[name].fit(sample, shards)
+
+
+def check_choice(name: str, shards: int) -> None:
+    """Raise unless there is a distribution of this name, and this may be its number of shards."""
     if name not in DISTRIBUTIONS:
         raise UnknownError(
             f"there is no distribution {shown(name)}; there are {', '.join(DISTRIBUTIONS)}, auto"
@@ -115,7 +122,6 @@ def fit(name: str, sample: Sample, shards: int) -> Distribution:
         raise InputError(
             f"shards must be a whole number from 1 to {config.SHARDS_MOST:,}, not {shown(shards)}"
         )
-    return DISTRIBUTIONS[name].fit(sample, shards)
 
 
 def draw_sample(
