@@ -1,17 +1,18 @@
 """A place in an object store: Amazon S3 and what speaks its language, Google Cloud Storage, Azure.
 
 Credentials, region and endpoint come from the environment or the machine's role, as the tools of each provider read
-them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_KEY``, …),
+them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_KEY``, …)
 on every machine that reads or writes. Conditional writes need a store that has them; all three providers do.
 """
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import obstore
 from obstore.exceptions import (
@@ -50,6 +51,13 @@ class ObjectStore(Place):
         except (NotFoundError, FileNotFoundError):
             return None
         return bytes(found.bytes()), str(found.meta["e_tag"])
+
+    def open(self, name: str) -> BinaryIO:
+        """Open an object for reading: what is not in the buffer is requested."""
+        try:
+            return io.BufferedReader(_Reader(obstore.open_reader(self._store, name)))
+        except (NotFoundError, FileNotFoundError):
+            raise self._missing(name) from None
 
     def download(self, name: str, path: Path) -> None:
         """Copy an object to a file, piece by piece."""
@@ -132,6 +140,35 @@ class ObjectStore(Place):
             f"the store of {self.uri} has no conditional writes ({error}), so files cannot be created only once; "
             "use a store that has them"
         )
+
+
+class _Reader(io.RawIOBase):
+    """The interface of Python's files around that of the store."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._reader.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._reader.seek(offset, whence))
+
+    def readinto(self, buffer: Any) -> int:
+        content = memoryview(self._reader.read(len(buffer)))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._reader.close()
+        super().close()
 
 
 _ENDPOINTS = (
