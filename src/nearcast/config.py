@@ -384,7 +384,9 @@ SHARD_COPIES: Final = 4.0  # `auto` does not choose a distribution that stores m
 SHARD_SUBSCRIPTIONS: Final = 100_000  # of more subscriptions, a distribution is fitted to about as many
 SHARD_ROW_GROUP: Final = 8_192  # subscriptions of a version that are read to find one by its id
 SHARD_OPEN_DELTAS: Final = 16  # deltas that a process keeps after reading them, for the other shards
-SHARD_ABANDONED_SECONDS: Final = 86_400.0  # parts of builds that were not finished are removed after this time
+SHARD_ABANDONED_SECONDS: Final = (
+    86_400.0  # parts of builds that were not finished are removed after this time
+)
 # Two cuts of a cell are equally good if both divide the cost as wanted, give or take this share.
 SHARD_EVEN: Final = 0.02
 
@@ -394,7 +396,9 @@ SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker
 SPARK_MATCHES: Final = 1_048_576
 SPARK_FIRST_MESSAGES: Final = 64  # it begins with this many messages,
 SPARK_GROWTH: Final = 4  # takes at most this many times as many in the next step,
-SPARK_MOST_MESSAGES: Final = 2_048  # and never more than this many, since the next ones may match far more often
+SPARK_MOST_MESSAGES: Final = (
+    2_048  # and never more than this many, since the next ones may match far more often
+)
 SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and builds itself; tasks build more
 SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
 SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most

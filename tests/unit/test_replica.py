@@ -57,7 +57,7 @@ class ReusingVersion(ShardedVersion):
 
     def open_shard(self, number):
         shard = super().open_shard(number)
-        return shard._replace(index=ReusingIndex(shard.index))
+        return shard._replace(matcher=ReusingIndex(shard.matcher))
 
 
 def subscription(rng, key):

@@ -90,7 +90,7 @@ def concat_clauses(parts: Sequence[Clauses]) -> Clauses:
     def concatenate(name: str) -> NDArray[Any]:
         arrays = [getattr(part, name) for part in parts]
         if name in values:
-            begins = offsets_of([len(getattr(part, values[name])) for part in parts])[:-1]
+            begins = offsets_of(np.array([len(getattr(part, values[name])) for part in parts]))[:-1]
             arrays = [array + np.int32(begin) for array, begin in zip(arrays, begins)]
         return np.concatenate(arrays)
 

@@ -70,7 +70,7 @@ class Shapes:
         """Return the column of all parts, one after the other; *rows* is the number of rows of each."""
         if not any(parts):
             return NO_SHAPES
-        begins = offsets_of([len(part) for part in parts])[:-1]
+        begins = offsets_of(np.array([len(part) for part in parts]))[:-1]
         index = [
             np.where(part.index < 0, -1, part.index + begin) if part else np.full(count, -1)
             for part, count, begin in zip(parts, rows, begins)

@@ -115,9 +115,7 @@ class SubscriptionTable(CodedColumns):
             concat_clauses([table.clauses for table in tables]),
             owners,
             sum(table.size for table in tables),
-            Shapes.concatenated(
-                [table.shapes for table in tables], [len(table.owners) for table in tables]
-            ),
+            Shapes.concatenated([table.shapes for table in tables], [len(table.owners) for table in tables]),
             _concat_ids(tables),
             coding,
         )
@@ -175,7 +173,7 @@ class SubscriptionTable(CodedColumns):
 
 def _shifted(parts: Sequence[NDArray[np.int32]], sizes: Sequence[int]) -> NDArray[np.int32]:
     """Return numbers of several parts as one array, each part after all numbers of those before it."""
-    begins = offsets_of(sizes)[:-1]
+    begins = offsets_of(np.array(sizes))[:-1]
     return np.concatenate([part + np.int32(begin) for part, begin in zip(parts, begins)])
 
 

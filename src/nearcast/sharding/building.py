@@ -55,7 +55,7 @@ class BuiltShard:
     rows: str | None  # the file of the rows whose first shard this is; None if there are none
     stored: int  # subscriptions in the shard
     own: int  # those whose first shard this is
-    bytes: int  # of all files in the directory
+    nbytes: int  # of all files in the directory
     files: dict[str, Any]  # the entries of the manifest for the rows and for the directory's own manifest
     added: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # to the distribution
 
@@ -76,7 +76,13 @@ class ShardBuilder:
     """
 
     def __init__(
-        self, place: Place, build: str, shard: int, schema: pa.Schema, distribution: Distribution, coding: Coding
+        self,
+        place: Place,
+        build: str,
+        shard: int,
+        schema: pa.Schema,
+        distribution: Distribution,
+        coding: Coding,
     ) -> None:
         self._place, self._shard = place, shard
         self._ending = f"{shard:04}-{build}-{new_name()}"
@@ -220,7 +226,8 @@ def finish_version(
 
 def _told(part: BuiltShard) -> Mapping[str, Any]:
     """Return what the document of the manifest says about a shard."""
-    return {name: getattr(part, name) for name in ("directory", "rows", "stored", "own", "bytes")}
+    told = {name: getattr(part, name) for name in ("directory", "rows", "stored", "own")}
+    return told | {"bytes": part.nbytes}
 
 
 def discard_build(place: Place, build: str, keep: set[str] | None = None) -> None:

@@ -242,6 +242,7 @@ class _Entries:
         """Return the rows of those of the given ids that are here, and forget them."""
         codes = self._codes.encode(ids.cast(pa.string()))
         codes = codes[codes >= 0]
-        rows = self._row_of.values[codes]
+        rows: NDArray[np.int64] = self._row_of.values[codes]
         self._row_of.own()[codes] = _NONE
-        return rows[rows != _NONE]
+        here: NDArray[np.int64] = rows[rows != _NONE]
+        return here

@@ -49,7 +49,7 @@ SHARD_KIND = "shard"  # of those inside
 class Shard(NamedTuple):
     """An open shard."""
 
-    index: Index
+    matcher: Index
     ids: pa.Array  # of its subscriptions, by row
     stored: Routes | None  # the shards that store each of them; None if each is stored here alone
 
@@ -87,6 +87,7 @@ class ShardedVersion:
         self.place = place_at(place)
         manifest = read_manifest(self.place, KIND)
         self._files, self._told = manifest.files, manifest.document
+        self.digest = manifest.digest  # of the manifest, and so of everything
         with restoring(self._shown):
             self._parts: list[dict[str, Any]] = self._told["parts"]
             self._size, self.shards = int(self._told["subscriptions"]), int(self._told["shards"])
@@ -219,7 +220,7 @@ class ShardedVersion:
             own = np.ones(len(ids), np.bool_) if stored is None else _is_first(stored, number)
             rows = np.empty(len(ids), np.int32)
             rows[own] = np.arange(size, size + np.count_nonzero(own))
-            size += np.count_nonzero(own)
+            size += int(np.count_nonzero(own))
             if stored is not None:
                 # A first shard comes before the others, so all copies were seen there.
                 rows[~own] = rows_of_copied[copied.encode(_words(ids, ~own))]

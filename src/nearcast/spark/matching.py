@@ -104,8 +104,10 @@ def match_version(
         ]
     )
 
+    digest = version.digest if isinstance(version, ShardedVersion) else ""
+
     def stage(run: Callable[..., Iterator[pa.RecordBatch]]) -> Callable[..., Iterator[pa.RecordBatch]]:
-        return lambda batches: run(batches, uri, tuple(deltas))
+        return lambda batches: run(batches, uri, digest, tuple(deltas))
 
     with quietly():
         if isinstance(version, Index) or version.shards == 1:

@@ -169,7 +169,9 @@ def ensure_sharded_version(
     check_choice("hash" if distribution == "auto" else distribution, shards)
     build_index(index, SubscriptionTable.empty(Coding.new()))  # an unknown one is an error before any job
     home = place_at(directory)
-    how = f"{index} {distribution} {shards}" + (f" {_digest('', _content(sample))}" if sample is not None else "")
+    how = f"{index} {distribution} {shards}" + (
+        f" {_digest('', _content(sample))}" if sample is not None else ""
+    )
     name = version_name(index=index, distribution=distribution, shards=shards)
     form = {"index": index, "distribution": distribution, "shards": shards}
     with quietly():
@@ -272,21 +274,23 @@ def _coding_of(subscriptions: DataFrame) -> Coding:
 
 def _fingerprint(subscriptions: DataFrame) -> tuple[int, bytes]:
     """Return how many subscriptions there are, and what their hashes add up to: in any order, it is the same."""
-    columns: list[Column] = []
-    for field in subscriptions.schema:
-        column = functions.col(quoted(field.name))
-        # A hash skips nulls, also inside of lists.
-        columns.append(column.isNull())
-        columns.append(
-            functions.to_json(column) if isinstance(field.dataType, ArrayType | StructType) else column
-        )
     sums = [functions.count(functions.lit(1))]
     for seed in range(2):  # 128 bits
-        hashed = functions.xxhash64(functions.lit(seed), *columns)
+        hashed = _row_hash(subscriptions.schema, seed)
         sums.append(functions.sum(functions.shiftright(hashed, 32)))
         sums.append(functions.sum(hashed.bitwiseAND(functions.lit(0xFFFFFFFF))))
     size, *found = subscriptions.agg(*sums).collect()[0]
     return size, f"{subscriptions.schema.simpleString()} {size} {found}".encode()
+
+
+def _row_hash(schema: StructType, seed: int) -> Column:
+    """Return a hash of all columns. Spark's own skips nulls, also inside of lists, so these are written out."""
+    columns: list[Column] = []
+    for field in schema:
+        column = functions.col(quoted(field.name))
+        nested = isinstance(field.dataType, ArrayType | StructType)
+        columns += [column.isNull(), functions.to_json(column) if nested else column]
+    return functions.xxhash64(functions.lit(seed), *columns)
 
 
 def _refuse_duplicates(subscriptions: DataFrame) -> None:

@@ -91,25 +91,25 @@ class _Sharded:
 
 
 @lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
-def _opened(version: str) -> _Whole | _Sharded:
-    """Open a version, once per process.
+def _opened(version: str, digest: str) -> _Whole | _Sharded:
+    """Open the version whose manifest has this digest, once per process.
 
-    A version never changes, so it need not be checked again. Workers outlive a micro-batch, and share the pages of the
-    files with one another.
+    A version never changes, so it need not be checked again; one that was damaged and built anew has another digest.
+    Workers outlive a micro-batch, and share the pages of the files with one another.
     """
     index = open_index(version)
     return _Whole(index) if isinstance(index, Index) else _Sharded(index)
 
 
-def _sharded(version: str) -> _Sharded:
-    found = _opened(version)
+def _sharded(version: str, digest: str) -> _Sharded:
+    found = _opened(version, digest)
     assert isinstance(found, _Sharded), f"{version} has no shards"
     return found
 
 
 def open_version(version: str) -> Index | ShardedVersion:
-    """Open a version, once per process, and check that no file of it is missing."""
-    found = _opened(version).version
+    """Open a version, and check that no file of it is missing."""
+    found = open_index(version)
     if isinstance(found, ShardedVersion):
         found.check()
     return found
@@ -133,14 +133,12 @@ def spark_ids(ids: pa.Array) -> pa.Array:
 
 
 def match_messages(
-    batches: Iterable[pa.RecordBatch], version: str, deltas: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Match messages against a version of one index or one shard; yield the ids of each delivery."""
-    opened = _opened(version)
-    if isinstance(opened, _Whole):
-        reader, replica = opened, opened
-    else:
-        reader, replica = opened.router, opened.replica(0)
+    opened = _opened(version, digest)
+    reader: _Whole | Router = opened if isinstance(opened, _Whole) else opened.router
+    replica: _Whole | Replica = opened if isinstance(opened, _Whole) else opened.replica(0)
     replica.follow(deltas)
     for part, found in match_in_portions(batches, lambda part: replica.match(reader.messages(part), None)):
         yield from delivery_rows(found, _ids_of(replica), {"message_id": part["id"]})
@@ -151,13 +149,13 @@ def _ids_of(replica: Replica | _Whole) -> Callable[[NDArray[np.int32]], dict[str
 
 
 def send_messages(
-    batches: Iterable[pa.RecordBatch], version: str, deltas: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yield each message, as codes, once for each shard that it is sent to.
 
     If some subscriptions are stored in several shards, each row also lists all shards of its message.
     """
-    opened = _sharded(version)
+    opened = _sharded(version, digest)
     opened.router.follow(deltas)
     lists = opened.version.has_copies or bool(deltas)
     known = opened.version.known if deltas else None
@@ -169,10 +167,10 @@ def send_messages(
 
 
 def match_sent(
-    batches: Iterable[pa.RecordBatch], version: str, deltas: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Match messages in the shards that they were sent to; yield the ids of the deliveries of these shards."""
-    opened = _sharded(version)
+    opened = _sharded(version, digest)
     coding = opened.version.coding
     for batch in batches:
         for number, here in _split_by_shard(batch):
@@ -217,8 +215,8 @@ def delivery_rows(
         stop = min(start + config.SPARK_OUTPUT_ROWS, len(found.rows))
         first = int(np.searchsorted(found.offsets, start, side="right")) - 1
         last = int(np.searchsorted(found.offsets, stop, side="left"))
-        counts = np.diff(np.clip(found.offsets[first : last + 1], start, stop))
-        owners = pa.array(np.repeat(np.arange(first, last), counts))
+        ends = np.clip(found.offsets[first : last + 1], start, stop)
+        owners = pa.array(np.repeat(np.arange(first, last), ends[1:] - ends[:-1]))
         columns = dict(subscriptions(found.rows[start:stop]))
         columns |= {name: column.take(owners) for name, column in messages.items()}
         yield pa.RecordBatch.from_pydict(columns)

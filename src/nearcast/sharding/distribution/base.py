@@ -48,13 +48,14 @@ class Sample:
     @cached_property
     def costs(self) -> NDArray[np.float64]:
         """The cost of matching the message of each probe row in one shard, in nanoseconds."""
-        costs: NDArray[np.float64] = config.SHARD_DELIVERY_NS * self.weight * self.found.counts
+        costs = config.SHARD_DELIVERY_NS * self.weight * self.found.counts.astype(np.float64)
         return (config.SHARD_MESSAGE_NS + costs)[self.batch.owners]
 
     @cached_property
     def deliveries(self) -> NDArray[np.float64]:
         """For each clause row, how many messages its subscription matches, times its weight."""
-        return self.weight * np.bincount(self.found.rows, minlength=len(self.table))[self.table.owners]
+        counts = np.bincount(self.found.rows, minlength=len(self.table)).astype(np.float64)
+        return self.weight * counts[self.table.owners]
 
 
 class Distribution(ABC):

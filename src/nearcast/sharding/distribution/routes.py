@@ -130,5 +130,5 @@ def _first(
                 else:
                     high = middle
         else:
-            return a[i]
+            return np.int32(a[i])
     return np.int32(-1)

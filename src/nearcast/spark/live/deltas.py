@@ -99,7 +99,9 @@ class Deltas:
 
     def refused(self) -> int:
         """Return how many records could not be applied since the beginning."""
-        return self.rows([int(path.stem[:12]) for path in (self._home / "refused").glob("*.parquet")], "refused")
+        return self.rows(
+            [int(path.stem[:12]) for path in (self._home / "refused").glob("*.parquet")], "refused"
+        )
 
     def forget(self, upto: int) -> None:
         """Remove the deltas of micro-batches up to this one."""
