@@ -1,5 +1,6 @@
 """An object store on loopback, which speaks the language of S3."""
 
+import logging
 import os
 import socket
 
@@ -28,6 +29,7 @@ def start_s3():
 
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it names every request
     os.environ["MOTO_ALLOW_NONEXISTENT_REGION"] = "true"
     server = ThreadedMotoServer("127.0.0.1", PORT, verbose=False)
     server.start()

@@ -56,6 +56,7 @@ KERNEL_TOUCH_S: Final = 86_400  # precision of the time of last use
 STORAGE_ALWAYS_READ: Final = 1 << 20  # float arrays up to this many bytes are verified at every opening
 STORAGE_TIMEOUT: Final = "5 minutes"  # for one request to an object store
 STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the most recently used ones
+STORAGE_BUFFER: Final = 1 << 16  # bytes that are read ahead in a remote file
 STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
 STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
 STORAGE_CACHE_BYTES: Final = (

@@ -7,7 +7,6 @@ on every machine that reads or writes. Conditional writes need a store that has 
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -26,6 +25,7 @@ from obstore.store import from_url
 from nearcast import config
 from nearcast.errors import StorageError
 from nearcast.storage.places import Entry, Place
+from nearcast.storage.reader import buffered
 
 __all__ = ["ObjectStore"]
 
@@ -55,9 +55,10 @@ class ObjectStore(Place):
     def open(self, name: str) -> BinaryIO:
         """Open an object for reading: what is not in the buffer is requested."""
         try:
-            return io.BufferedReader(_Reader(obstore.open_reader(self._store, name)))
+            reader = obstore.open_reader(self._store, name)
         except (NotFoundError, FileNotFoundError):
             raise self._missing(name) from None
+        return buffered(reader, reader.size)
 
     def download(self, name: str, path: Path) -> None:
         """Copy an object to a file, piece by piece."""
@@ -140,35 +141,6 @@ class ObjectStore(Place):
             f"the store of {self.uri} has no conditional writes ({error}), so files cannot be created only once; "
             "use a store that has them"
         )
-
-
-class _Reader(io.RawIOBase):
-    """The interface of Python's files around that of the store."""
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return int(self._reader.tell())
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        return int(self._reader.seek(offset, whence))
-
-    def readinto(self, buffer: Any) -> int:
-        content = memoryview(self._reader.read(len(buffer)))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._reader.close()
-        super().close()
 
 
 _ENDPOINTS = (
