@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearcast.sharding.replica import CHANGE, subscribed_rows
-from nearcast.sharding.version import ROW, SHARDS, SUBSCRIPTIONS
+from nearcast.sharding.version import ShardedVersion
 from nearcast.spark.live.changes import resolve
 from nearcast.storage.atomic import write_durably
 
@@ -29,8 +29,7 @@ _PARTS = ("deltas", "before", "refused")
 
 def subscription_schema(version: Path) -> pa.Schema:
     """Return the columns of the subscriptions of a version."""
-    schema = pq.read_schema(version / SUBSCRIPTIONS)
-    return pa.schema([field for field in schema if field.name not in (ROW, SHARDS)])
+    return ShardedVersion(version).schema
 
 
 class Deltas:
@@ -43,7 +42,7 @@ class Deltas:
 
     def paths(self, numbers: Sequence[int], part: str = "deltas") -> list[Path]:
         """Return the files of micro-batches."""
-        return [self._home / part / f"{number:012}.parquet" for number in numbers]
+        return [self._home / part / f"{number:012}-{number:012}-0.parquet" for number in numbers]
 
     def apply(self, records: pa.Table, number: int, version: Path, earlier: Sequence[int]) -> bool:
         """Write the delta of a micro-batch with these records of change; return whether anything changed.
@@ -67,7 +66,7 @@ class Deltas:
     ) -> dict[Any, dict[str, Any]]:
         """Return the subscriptions with these ids, by id, as they are before the micro-batch."""
         chosen = pc.field("id").isin(pa.array(ids, schema.field("id").type))
-        rows = pq.read_table(version / SUBSCRIPTIONS, filters=chosen, columns=schema.names).to_pylist()
+        rows = ShardedVersion(version).rows_with_ids(pa.array(ids, schema.field("id").type)).to_pylist()
         found = {row["id"]: row for row in rows}
         for path in self.paths(earlier):
             for row in pq.read_table(path, filters=chosen).to_pylist():
@@ -80,7 +79,10 @@ class Deltas:
     def subscriptions(self, version: Path, numbers: Sequence[int]) -> pa.Table:
         """Return all subscriptions of a version after these deltas."""
         schema = subscription_schema(version)
-        rows = pq.read_table(version / SUBSCRIPTIONS, columns=schema.names)
+        files = ShardedVersion(version).row_files
+        rows = pa.concat_tables(
+            [schema.empty_table(), *(pq.read_table(uri.removeprefix("file://")) for uri in files)]
+        )
         for path in self.paths(numbers):
             delta = pq.read_table(path)
             rows = rows.filter(pc.invert(pc.is_in(rows["id"], delta["id"].combine_chunks())))
@@ -97,13 +99,15 @@ class Deltas:
 
     def refused(self) -> int:
         """Return how many records could not be applied since the beginning."""
-        return self.rows([int(path.stem) for path in (self._home / "refused").glob("*.parquet")], "refused")
+        return self.rows(
+            [int(path.stem[:12]) for path in (self._home / "refused").glob("*.parquet")], "refused"
+        )
 
     def forget(self, upto: int) -> None:
         """Remove the deltas of micro-batches up to this one."""
         for part in ("deltas", "before"):
             for path in (self._home / part).glob("*.parquet"):
-                if int(path.stem) <= upto:
+                if int(path.stem[:12]) <= upto:
                     path.unlink()
 
 

@@ -43,10 +43,11 @@ from nearcast.spark.live.changes import check_columns
 from nearcast.spark.live.deltas import Deltas, subscription_schema
 from nearcast.spark.live.message_store import MARKS, ORDER, Snapshot, ValidMessageStore
 from nearcast.spark.live.states import State, States
-from nearcast.spark.matching import sent_schema
+from nearcast.spark.matching import match_version
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import ensure_sharded_version, version_name
-from nearcast.spark.worker import SHARD, spark_ids
+from nearcast.spark.worker import spark_ids
+from nearcast.storage.places import uri_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -221,17 +222,11 @@ class Live:
 
     def _match_published(self, messages: DataFrame, state: State) -> DataFrame:
         """Return the deliveries of the messages of this micro-batch."""
-        version = str(self._path(state.version))
-        deltas = [str(path) for path in self._deltas.paths(state.deltas)]
+        version = uri_of(self._path(state.version))
+        deltas = [uri_of(path) for path in self._deltas.paths(state.deltas)]
         if "expires_at" in messages.columns:
             messages = messages.where(f"expires_at IS NULL OR expires_at > {state.now}")
-        needed = messages.drop(*TIMES)
-        shards = ShardedVersion(version).distribution.shards
-        columns = sent_schema(needed.schema, list_shards=True)
-        sent = map_in_arrow(needed, worker.sending_stage(version, deltas), columns)
-        divided = sent.repartitionById(shards, SHARD) if shards > 1 else sent
-        schema = "subscription_id {}, message_id {}".format(*self._id_types(needed, state))
-        return as_deliveries(map_in_arrow(divided, worker.matching_stage(version, deltas), schema))
+        return match_version(messages.drop(*TIMES), version, ShardedVersion(version), deltas)
 
     def _match_earlier(self, number: int, state: State) -> DataFrame | None:
         """Return the deliveries of earlier messages to subscriptions that came or changed in this micro-batch."""
@@ -242,7 +237,7 @@ class Live:
         near = self._valid.near(state.valid, boxes, state.now)
         if near is None:
             return None
-        files = [str(*self._deltas.paths([number], part)) for part in ("deltas", "before")]
+        files = [uri_of(*self._deltas.paths([number], part)) for part in ("deltas", "before")]
         schema = "subscription_id {}, reason string, message_id {}".format(*self._id_types(near, state))
         schema += "".join(f", {name} long" for name in ORDER)
         found = map_in_arrow(near.drop(*(set(MARKS) - set(ORDER))), worker.joining_stage(*files), schema)
@@ -289,7 +284,8 @@ class Live:
     def _build(self, rows: pa.Table) -> str:
         """Build a version in the form of this query; return its name."""
         versions = self._home / "versions"
-        return ensure_sharded_version(self._spark, rows, versions, sample=None, **self._form).name  # type: ignore[arg-type]
+        frame = self._spark.createDataFrame(rows)
+        return ensure_sharded_version(frame, versions, sample=None, **self._form).name  # type: ignore[arg-type]
 
 
 def _with_all_regions(rows: pa.Table) -> pa.Table:
