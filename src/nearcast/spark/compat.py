@@ -1,4 +1,4 @@
-"""The calls that differ between the versions of PySpark that Nearcast runs on (4.1, 4.2, 4.3); nothing else asks which it is."""
+"""What differs between the versions of PySpark that Nearcast runs on: 4.1, 4.2 and 4.3."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from nearcast.preparation import Kind, Preparation
 from nearcast.spark.columns import map_in_arrow, quoted
 from nearcast.spark.compat import arrow_schema, spark_schema
 from nearcast.spark.parquet import write_parquet
-from nearcast.spark.reading import spark_path
+from nearcast.spark.paths import spark_path
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from pyspark.sql import functions
 from nearcast import __version__, config
 from nearcast.errors import IndexFileError, InputError, UnknownError, shown
 from nearcast.spark.columns import map_in_arrow, message_columns, subscription_columns
+from nearcast.spark.paths import spark_path
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, count_partition
 from nearcast.storage.atomic import rename_durably, sync_tree
@@ -167,7 +168,7 @@ def profile(
 def _write_counts(
     spark: SparkSession, frames: dict[str, DataFrame], base: Profile | None, path: Path
 ) -> None:
-    counts = [] if base is None else [spark.read.parquet(str(base.directory / "counts"))]
+    counts = [] if base is None else [spark.read.parquet(spark_path(base.directory / "counts"))]
     for side, frame in frames.items():
         counts.append(map_in_arrow(frame, _counting_stage(side), _SCHEMA))
     together = counts[0]
@@ -181,14 +182,14 @@ def _write_counts(
             functions.max("high").alias("high"),
         )
         .sortWithinPartitions("side", "kind", functions.desc("count"))
-        .write.parquet(str(path))
+        .write.parquet(spark_path(path))
     )
 
 
 def _write_sample(spark: SparkSession, rows: DataFrame | None, base: Profile | None, path: Path) -> None:
     """Write the messages with the smallest hashes, from the sample of the base and from *rows*."""
     if base is not None:
-        earlier = spark.read.parquet(str(base.directory / "sample"))
+        earlier = spark.read.parquet(spark_path(base.directory / "sample"))
         rows = earlier if rows is None else rows.unionByName(earlier, allowMissingColumns=True)
     if rows is None:
         empty = pa.schema([("id", pa.string()), ("lon", pa.float64()), ("lat", pa.float64())]).empty_table()
@@ -196,7 +197,7 @@ def _write_sample(spark: SparkSession, rows: DataFrame | None, base: Profile | N
         pq.write_table(empty, path / "none.parquet")
         return
     kept = rows.orderBy(functions.xxhash64(functions.col("id").cast("string"))).limit(config.PROFILE_SAMPLE)
-    kept.coalesce(1).write.parquet(str(path))
+    kept.coalesce(1).write.parquet(spark_path(path))
 
 
 def _counting_stage(side: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
