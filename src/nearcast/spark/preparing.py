@@ -131,7 +131,7 @@ def write_prepared(
     started = time.perf_counter()
     prepared, left_out = _prepare(raw, kind, numbers, keep_text)
     prepared = prepared.persist(StorageLevel.MEMORY_AND_DISK)
-    mode = "overwrite" if overwrite else "errorifexists"
+    mode = "overwrite" if overwrite else "error"
     spark = prepared.sparkSession
     try:
         report(f"preparing {kind}", None)
