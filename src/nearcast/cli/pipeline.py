@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 
 from nearcast.cli.endpoints import Sink
 from nearcast.cli.monitor import QueryMonitor
+from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows
+from nearcast.spark.columns import rename_columns
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Pipeline:
         The directory in which Spark records its progress; everything else that belongs to the stream is there, too.
     trigger
         The arguments of Spark's ``trigger``.
+    columns
+        The names that messages have for our columns (:mod:`nearcast.columns.from_arrow.renaming`).
     """
 
     def __init__(
@@ -53,8 +57,12 @@ class Pipeline:
         quarantine: Sink | None,
         checkpoint: str,
         trigger: Mapping[str, Any],
+        columns: Columns,
     ) -> None:
-        self._messages = messages if quarantine is None else prepare(messages, "messages")
+        if quarantine is None:
+            self._messages, _ = rename_columns(columns, messages=messages)
+        else:
+            self._messages = prepare(messages, "messages", columns=columns)
         self._write, self._quarantine = write, quarantine
         self._checkpoint, self._trigger = checkpoint, trigger
         self._deliveries: dict[int, int] = {}  # by the number of the micro-batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -19,6 +19,7 @@ from nearcast.columns.from_arrow.names import (
     require,
     tell_other_case,
 )
+from nearcast.columns.from_arrow.renaming import Columns, Kind, Renaming
 from nearcast.errors import ColumnError
 
 if TYPE_CHECKING:
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["map_in_arrow", "message_columns", "quoted", "subscription_columns", "without_rows"]
+__all__ = [
+    "map_in_arrow",
+    "message_columns",
+    "quoted",
+    "rename_columns",
+    "subscription_columns",
+    "without_rows",
+]
 
 
 def quoted(name: str) -> str:
@@ -56,6 +64,18 @@ def map_in_arrow(
         return stage(batch.rename_columns(names) for batch in batches)
 
     return frame.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(renamed, schema)
+
+
+def rename_columns(
+    columns: Columns | None, *, messages: DataFrame | None = None, subscriptions: DataFrame | None = None
+) -> tuple[Any, Any]:
+    """Return the DataFrames of one call with our names of columns, by the mapping that the call was given."""
+    frames: dict[Kind, DataFrame | None] = {"messages": messages, "subscriptions": subscriptions}
+    given = {kind: frame for kind, frame in frames.items() if frame is not None}
+    renaming = Renaming(columns, *given)
+    for kind, frame in given.items() if renaming else ():
+        frames[kind] = frame.toDF(*renaming.apply(kind, frame.columns))
+    return frames["messages"], frames["subscriptions"]
 
 
 def without_rows(frame: DataFrame) -> pa.Table:

@@ -14,7 +14,7 @@ from nearcast import config
 from nearcast.errors import InputError, shown
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark import worker
-from nearcast.spark.columns import map_in_arrow, message_columns
+from nearcast.spark.columns import map_in_arrow, message_columns, rename_columns
 from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import build_version, sample_of
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+
+    from nearcast.columns.from_arrow.renaming import Columns
 
 __all__ = ["match", "sent_schema"]
 
@@ -36,6 +38,7 @@ def match(
     distribution: str = "auto",
     shards: int | None = None,
     index_dir: str | os.PathLike[str] | None = None,
+    columns: Columns | None = None,
 ) -> DataFrame:
     """Return the deliveries of *messages*: a DataFrame with the columns that all deliveries have.
 
@@ -66,6 +69,10 @@ def match(
     index_dir
         Where :func:`build` keeps the index of a DataFrame. The default works on a single machine; a cluster needs
         storage that the driver and every worker see under the same path.
+    columns
+        If the DataFrames have other names for their columns, a mapping from ours to theirs, such as
+        ``{"lat": "latitude"}``. An entry holds for each DataFrame that has the column; ``{"messages": {"id": "nr"}}``
+        is for the messages alone. More in :mod:`nearcast.columns.from_arrow.renaming`.
 
     Raises ColumnError before any job starts if a column is missing or has a wrong type. A message with a meaningless
     value (a latitude of 91) fails its task, and so the query, with an error that names the message.
@@ -77,9 +84,10 @@ def match(
             path = "" if name == "messages" else " or the directory of an index"
             raise InputError(f"{name} must be a Spark DataFrame{path}, not {shown(frame)}")
     if isinstance(subscriptions, DataFrame):
+        messages, rows = rename_columns(columns, messages=messages, subscriptions=subscriptions)
         sample = sample_of(messages) if shards is not None and not messages.isStreaming else None
         version = build_version(
-            subscriptions,
+            rows,
             None if index_dir is None else Path(index_dir),
             index=index,
             distribution=distribution,
@@ -87,6 +95,7 @@ def match(
             sample=sample,
         )
     else:
+        messages, _ = rename_columns(columns, messages=messages)
         version = current(Path(subscriptions).absolute())
     # A directory that is missing or damaged is reported here, not by a task.
     opened, ids = worker.open_version(str(version))

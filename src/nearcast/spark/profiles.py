@@ -33,7 +33,7 @@ from pyspark.sql import functions
 
 from nearcast import __version__, config
 from nearcast.errors import IndexFileError, InputError, UnknownError, shown
-from nearcast.spark.columns import map_in_arrow, message_columns, subscription_columns
+from nearcast.spark.columns import map_in_arrow, message_columns, rename_columns, subscription_columns
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, count_partition
 from nearcast.storage.atomic import rename_durably, sync_tree
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
+
+    from nearcast.columns.from_arrow.renaming import Columns
 
 __all__ = ["Profile", "profile"]
 
@@ -114,13 +116,15 @@ def profile(
     *,
     messages: DataFrame | None = None,
     subscriptions: DataFrame | None = None,
+    columns: Columns | None = None,
 ) -> Profile:
     """Count *messages* and *subscriptions* into a new version of the profile in *directory*; return it.
 
     The new version includes the counts of the latest one, so give each row only once. Both arguments are batch
-    DataFrames with the columns that :func:`nearcast.spark.match` describes. Older versions stay as they are;
-    ``CURRENT`` names the new one once it is complete.
+    DataFrames with the columns that :func:`nearcast.spark.match` describes, which may have other names by *columns*, as
+    there. Older versions stay as they are; ``CURRENT`` names the new one once it is complete.
     """
+    messages, subscriptions = rename_columns(columns, messages=messages, subscriptions=subscriptions)
     given = {MESSAGES: messages, SUBSCRIPTIONS: subscriptions}
     frames = {side: frame for side, frame in given.items() if frame is not None}
     if not frames:

@@ -27,7 +27,7 @@ from nearcast import SubscriptionTable, __version__, build_index, config, open_i
 from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
 from nearcast.sharding.version import SHARDS, SUBSCRIPTIONS, finish_version, start_version
 from nearcast.spark import worker
-from nearcast.spark.columns import message_columns, subscription_columns
+from nearcast.spark.columns import message_columns, rename_columns, subscription_columns
 from nearcast.spark.profiles import Profile
 from nearcast.spark.session import quietly
 from nearcast.storage.atomic import rename_durably, sync_directory
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from nearcast.columns.from_arrow.renaming import Columns
 
 __all__ = ["build", "build_version", "ensure_sharded_version", "ensure_version", "sample_of", "version_name"]
 
@@ -51,6 +53,7 @@ def build(
     shards: int | None = None,
     messages: DataFrame | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
+    columns: Columns | None = None,
 ) -> Path:
     """Build the index of *subscriptions* under *directory*, unless it exists already; return its own directory.
 
@@ -78,7 +81,10 @@ def build(
         them, to messages made from the subscriptions.
     profile
         A profile, or its directory. Its sample is used instead of *messages*.
+    columns
+        If the DataFrames have other names for their columns, a mapping from ours to theirs, as :func:`match` takes it.
     """
+    messages, subscriptions = rename_columns(columns, messages=messages, subscriptions=subscriptions)
     sample = None if messages is None else sample_of(messages)
     if profile is not None:
         sample = (profile if isinstance(profile, Profile) else Profile(profile)).sample
