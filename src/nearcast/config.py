@@ -384,6 +384,9 @@ SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker
 SPARK_MATCHES: Final = 1_048_576
 SPARK_FIRST_MESSAGES: Final = 1_024  # it begins with this many messages,
 SPARK_GROWTH: Final = 4  # and takes at most this many times as many in the next step
+# nearcast_matches compares so many rows at a time, each with the expressions of all, so that pairs stay within memory.
+SQL_ROWS: Final = 1_024
+SQL_EXPRESSIONS: Final = 4_096  # expressions that it keeps parsed
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
 LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions do not make a new version,
 LIVE_DELTA_SHARE: Final = 0.1  # nor does a smaller share of all

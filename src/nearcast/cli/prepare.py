@@ -65,6 +65,12 @@ def prepare(
     keep_text: Annotated[
         bool, typer.Option("--keep-text", help="Keep the text of messages in addition to the keywords.")
     ] = False,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ZONE", help="The zone of times that have none in Parquet, such as Europe/Lisbon."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier output.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     master: Master = None,
@@ -108,6 +114,7 @@ def prepare(
                 output,
                 numbers=number or (),
                 keep_text=keep_text,
+                timezone=timezone,
                 columns=columns,
                 overwrite=overwrite,
                 progress=show,

@@ -28,6 +28,7 @@ import base64
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +45,7 @@ from nearcast.columns.from_arrow import (
     messages_from_arrow,
     subscriptions_from_arrow,
 )
-from nearcast.columns.from_arrow.names import BOX, check_messages, read_columns, require
+from nearcast.columns.from_arrow.names import BOX, TIMES, check_messages, read_columns, require
 from nearcast.columns.from_arrow.renaming import Columns, Renaming
 from nearcast.columns.from_arrow.source import is_number, is_text
 from nearcast.columns.ragged import code_sets, ragged_take
@@ -78,8 +79,6 @@ _CASTS = {
     "text": casting.texts,
     "expression": casting.texts,
     "keywords": casting.words,
-    "published_at": casting.times,
-    "expires_at": casting.times,
     "geometry": casting.wkb,
     **dict.fromkeys(_NUMBERS, casting.numbers),
 }
@@ -99,6 +98,8 @@ class Preparation:
         Attributes that are numbers, although the raw table has them as strings.
     keep_text
         Whether messages keep their ``text`` in addition to the keywords.
+    timezone
+        The time zone of timestamps without one, such as ``Europe/Lisbon``. Without it, such a column is an error.
     columns
         Our names of columns that have others in the raw table (:mod:`nearcast.columns.from_arrow.renaming`). Originals
         keep the names of the raw table.
@@ -118,6 +119,7 @@ class Preparation:
         *,
         numbers: Collection[str] = (),
         keep_text: bool = False,
+        timezone: str | None = None,
         columns: Columns | None = None,
     ) -> None:
         if kind not in _COLUMNS:
@@ -125,6 +127,7 @@ class Preparation:
         self.kind = kind
         self.left_out: dict[str, str] = {}  # columns that are not used, each with the reason
         self._keep_text = keep_text
+        self._timezone = None if timezone is None else _known_zone(timezone)
         self._numbers = tuple(numbers)
         self._attributes: dict[str, bool] = {}  # name: whether it is a column of strings
         self._names = Renaming(columns, kind).apply(kind, schema.names)
@@ -278,7 +281,8 @@ class Preparation:
 
         for name in _COLUMNS[self.kind]:
             if name in raw.column_names and name not in ("bbox", "geometry"):
-                cast(name, _array(raw, name), _CASTS[name])
+                in_zone = partial(casting.times, timezone=self._timezone)
+                cast(name, _array(raw, name), in_zone if name in TIMES else _CASTS[name])
         if "bbox" in raw.column_names:
             box = _array(raw, "bbox")
             if not pa.types.is_struct(box.type) or not {field.name for field in box.type} >= set(BOX):
@@ -300,6 +304,17 @@ class Preparation:
             for row, sentence in wrong.items():
                 refusals.setdefault(row, ("place", sentence))
         return pa.table(columns)
+
+
+def _known_zone(name: str) -> str:
+    """Return the name of a time zone; raise if there is none."""
+    try:
+        pc.assume_timezone(pa.array([0], pa.timestamp("us")), name)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"there is no time zone {shown(name)}; give one such as UTC or Europe/Lisbon"
+        ) from None
+    return name
 
 
 def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:

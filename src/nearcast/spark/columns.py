@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, NumericType, StringType
+from pyspark.sql.types import BooleanType, NumericType, StringType, UserDefinedType
 
 from nearcast import MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
@@ -32,6 +32,7 @@ __all__ = [
     "map_in_arrow",
     "message_columns",
     "quoted",
+    "refuse_unreadable",
     "rename_columns",
     "subscription_columns",
     "without_rows",
@@ -78,8 +79,19 @@ def rename_columns(
     return frames["messages"], frames["subscriptions"]
 
 
+def refuse_unreadable(frame: DataFrame, geometry: str) -> None:
+    """Raise if the column of geometries has a user-defined type, such as Sedona's: its bytes are not WKB."""
+    found = next((field.dataType for field in frame.schema if field.name == geometry), None)
+    if isinstance(found, UserDefinedType):
+        raise ColumnError(
+            f"{geometry} is a column of {type(found).__name__}, whose bytes only its own library can read; give its "
+            f"WKB, which Sedona writes by ST_AsBinary({geometry})"
+        )
+
+
 def without_rows(frame: DataFrame) -> pa.Table:
     """Return the columns of *frame*, without any row, as workers will see them: they can be checked before a job."""
+    refuse_unreadable(frame, "geometry")
     return to_arrow_schema(frame.schema, timezone="UTC").empty_table()
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  its usual name
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.errors import InputError, NearcastError, shown
 from nearcast.preparation import Kind, Preparation
-from nearcast.spark.columns import map_in_arrow, quoted
+from nearcast.spark.columns import map_in_arrow, quoted, refuse_unreadable, without_rows
 from nearcast.spark.parquet import write_parquet
 from nearcast.spark.reading import spark_path
 from nearcast.spark.session import quietly
@@ -35,6 +35,7 @@ def prepare(
     *,
     numbers: Collection[str] = (),
     keep_text: bool = False,
+    timezone: str | None = None,
     columns: Columns | None = None,
 ) -> DataFrame:
     """Return *raw* with typed columns, and for each row whether it can be used.
@@ -65,13 +66,15 @@ def prepare(
         Attributes that are numbers although *raw* has them as strings, as CSV files do.
     keep_text
         Whether to keep the ``text`` of messages; otherwise only its keywords are kept.
+    timezone
+        The time zone of times of the type ``timestamp_ntz``, such as ``Europe/Lisbon``. Without it, they are an error.
     columns
         If *raw* has other names for the columns, a mapping from ours to theirs, such as ``{"lat": "latitude"}``
         (:mod:`nearcast.columns.from_arrow.renaming`). Originals keep the names that *raw* has.
 
     Raises ColumnError before any job starts if a column is missing or has a type that cannot be read.
     """
-    return _prepare(raw, kind, numbers, keep_text, columns)[0]
+    return _prepare(raw, kind, numbers, keep_text, timezone, columns)[0]
 
 
 def good_rows(prepared: DataFrame) -> DataFrame:
@@ -118,6 +121,7 @@ def write_prepared(
     *,
     numbers: Collection[str] = (),
     keep_text: bool = False,
+    timezone: str | None = None,
     columns: Columns | None = None,
     overwrite: bool = False,
     progress: Callable[[str, float | None], None] | None = None,
@@ -139,7 +143,7 @@ def write_prepared(
     directory = spark_path(directory)
     report = progress or (lambda step, share: None)
     started = time.perf_counter()
-    prepared, left_out = _prepare(raw, kind, numbers, keep_text, columns)
+    prepared, left_out = _prepare(raw, kind, numbers, keep_text, timezone, columns)
     prepared = prepared.persist(StorageLevel.MEMORY_AND_DISK)
     mode = "overwrite" if overwrite else "errorifexists"
     spark = prepared.sparkSession
@@ -177,14 +181,26 @@ def write_prepared(
 
 
 def _prepare(
-    raw: DataFrame, kind: Kind, numbers: Collection[str], keep_text: bool, columns: Columns | None
+    raw: DataFrame,
+    kind: Kind,
+    numbers: Collection[str],
+    keep_text: bool,
+    timezone: str | None,
+    columns: Columns | None,
 ) -> tuple[DataFrame, dict[str, str]]:
     """Return the prepared rows, and the columns that were left out."""
     if not isinstance(raw, DataFrame):
         raise InputError(f"{shown(raw)} is not a Spark DataFrame")
     with quietly():
-        schema = to_arrow_schema(raw.schema, timezone="UTC")
-        preparation = Preparation(schema, kind, numbers=numbers, keep_text=keep_text, columns=columns)
+        preparation = Preparation(
+            without_rows(raw).schema,
+            kind,
+            numbers=numbers,
+            keep_text=keep_text,
+            timezone=timezone,
+            columns=columns,
+        )
+        refuse_unreadable(raw, preparation.theirs.get("geometry", "geometry"))
         batch = not raw.isStreaming
         rows = _by_id(raw, preparation.theirs) if batch else raw
 
