@@ -404,6 +404,9 @@ SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and bu
 SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
 SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most
 SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
+# nearcast_matches compares so many rows at a time, each with the expressions of all, so that pairs stay within memory.
+SQL_ROWS: Final = 1_024
+SQL_EXPRESSIONS: Final = 4_096  # expressions that it keeps parsed
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
 LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions do not make a new version,
 LIVE_DELTA_SHARE: Final = 0.1  # nor does a smaller share of all

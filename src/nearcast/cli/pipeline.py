@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 
 from nearcast.cli.endpoints import Sink
 from nearcast.cli.monitor import QueryMonitor
+from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows
+from nearcast.spark.columns import rename_columns
 from nearcast.spark.paths import local_path, spark_path
 from nearcast.spark.session import quietly
 
@@ -46,6 +48,8 @@ class Pipeline:
         The arguments of Spark's ``trigger``.
     name
         The name of the query, if it has one.
+    columns
+        The names that messages have for our columns (:mod:`nearcast.columns.from_arrow.renaming`).
     """
 
     def __init__(
@@ -56,9 +60,13 @@ class Pipeline:
         quarantine: Sink | None,
         checkpoint: str,
         trigger: Mapping[str, Any],
+        columns: Columns,
         name: str | None = None,
     ) -> None:
-        self._messages = messages if quarantine is None else prepare(messages, "messages")
+        if quarantine is None:
+            self._messages, _ = rename_columns(columns, messages=messages)
+        else:
+            self._messages = prepare(messages, "messages", columns=columns)
         self._write, self._quarantine = write, quarantine
         self._checkpoint, self._trigger, self._name = checkpoint, trigger, name
         self._deliveries: dict[int, int] = {}  # by the number of the micro-batch
