@@ -359,7 +359,7 @@ def test_what_cannot_be_is_said(spark, world, tmp_path):
     stream = spark.readStream.schema(world.messages.schema).parquet(str(world.home / "messages"))
     with pytest.raises(ColumnError, match="changes need a column change"):
         live.start(stream, stream, print, checkpoint=tmp_path / "c")
-    changes = stream.selectExpr("'subscribe' AS change", "1 AS changed_at", "id")
+    changes = stream.selectExpr("'subscribe' AS change", "1 AS changed_at", "string(id) AS id")
     with pytest.raises(ColumnError, match="changes have a column keywords, which the subscriptions do not"):
         live.start(
             stream, changes.selectExpr("*", "array('tea') AS keywords"), print, checkpoint=tmp_path / "c"

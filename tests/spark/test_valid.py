@@ -130,6 +130,7 @@ def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
     store.advance(100)
     soon = [(5, 0.0, 0.0, 1.0), (7, 0.0, 0.0, 1.0)]
     assert store.found(near_first, 100) == Counter([(1, 0.0, 0.0, 3.0), *soon])
+    store.publish([], 100)
     store.advance(300)
     for whole in (False, True):  # the newest two of three, then all
         assert store.found(near_first, 300) == Counter([(1, 0.0, 0.0, 3.0)])

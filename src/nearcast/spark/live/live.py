@@ -323,7 +323,8 @@ class Live:
             try:
                 # Building reads them several times.
                 parts = write_parts(rows, scratch)
-                files = {f"{scratch.uri}/{name}": count for name, count in zip(*parts.to_pydict().values())}
+                names = [f"{scratch.uri}/{name}" for name in parts["name"].to_pylist()]
+                files = dict(zip(names, parts["rows"].to_pylist()))
                 version = self._build(read_parts(spark, files, rows.schema))
             finally:
                 scratch.clear()
