@@ -5,12 +5,15 @@ kernels that are not compiled.
 """
 
 import os
+import uuid
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from stores import BUCKET, ENVIRONMENT, start_s3
 
 # Kernels compile inside the first example, so deadlines mean nothing here.
 settings.register_profile(
@@ -22,6 +25,7 @@ settings.register_profile(
 settings.register_profile("brief", settings.get_profile("default"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+os.environ.update(ENVIRONMENT)
 # For every Java process of Spark: each lives for minutes, so nothing is compiled that is not repeated often.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
@@ -59,6 +63,19 @@ def pytest_xdist_make_scheduler(config, log):
             return "spark" if shares_spark(nodeid) else nodeid.partition("::")[0]
 
     return OneSpark(config, log)
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    server = start_s3()
+    yield
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_server):
+    """The URI of an empty prefix in an object store on loopback."""
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")

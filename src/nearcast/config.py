@@ -56,9 +56,12 @@ KERNEL_TOUCH_S: Final = 86_400  # precision of the time of last use
 STORAGE_ALWAYS_READ: Final = 1 << 20  # float arrays up to this many bytes are verified at every opening
 STORAGE_TIMEOUT: Final = "5 minutes"  # for one request to an object store
 STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the most recently used ones
+STORAGE_BUFFER: Final = 1 << 16  # bytes that are read ahead in a remote file
 STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
 STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
-STORAGE_CACHE_BYTES: Final = 64 << 30  # of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise
+STORAGE_CACHE_BYTES: Final = (
+    64 << 30
+)  # of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise
 
 # --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
@@ -389,6 +392,8 @@ SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker
 SPARK_MATCHES: Final = 1_048_576
 SPARK_FIRST_MESSAGES: Final = 1_024  # it begins with this many messages,
 SPARK_GROWTH: Final = 4  # and takes at most this many times as many in the next step
+SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most
+SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
 # A new version is made when the deltas have this many rows, and this share of all subscriptions;
 LIVE_DELTA_ROWS: Final = 1_000

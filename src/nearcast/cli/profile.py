@@ -87,7 +87,7 @@ def profile(
 def _summary(made: Profile, seconds: float) -> dict[str, Any]:
     sides = ("messages", "subscriptions")
     return {
-        "profile": str(made.directory),
+        "profile": str(made.place.local or made.place),
         "version": made.version,
         "seconds": round(seconds, 3),
         "messages": made.count("messages"),

@@ -390,8 +390,8 @@ class Engine:
 
     # --- Saving and restoring --------------------------------------------------------------------------------------
 
-    def save(self, directory: str | Path) -> Path:
-        """Write a snapshot of subscriptions, valid messages and coming ones to a new directory; return its path.
+    def save(self, directory: str | Path) -> Path | str:
+        """Write a snapshot of subscriptions, valid messages and coming ones to a new directory; return its path or URI.
 
         The directory appears whole or not at all, and is never overwritten. :meth:`open` continues from it.
         """

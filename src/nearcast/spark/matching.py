@@ -87,7 +87,9 @@ def match(
             sample=sample,
         )
     else:
-        version = current(Path(subscriptions).absolute())
+        found = current(subscriptions).local
+        assert found is not None
+        version = found
     # A directory that is missing or damaged is reported here, not by a task.
     opened, ids = worker.open_version(str(version))
     needed = message_columns(messages, opened.coding)

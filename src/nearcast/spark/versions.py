@@ -86,7 +86,7 @@ def build(
     version = build_version(
         subscriptions, home, index=index, distribution=distribution, shards=shards, sample=sample
     )
-    switch(home, version)
+    switch(home, version.name)
     return version
 
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from nearcast.errors import StorageError
 from nearcast.storage.atomic import sync_directory, write_durably, write_synced
@@ -43,6 +44,10 @@ class Disk(Place):
         except FileNotFoundError:
             return None
         return content, _digest(content)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading."""
+        return (self._path / name).open("rb")
 
     def download(self, name: str, path: Path) -> None:
         """Copy a file."""

@@ -1,7 +1,7 @@
 """A place in an object store: Amazon S3 and what speaks its language, Google Cloud Storage, Azure.
 
 Credentials, region and endpoint come from the environment or the machine's role, as the tools of each provider read
-them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_KEY``, …),
+them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_KEY``, …)
 on every machine that reads or writes. Conditional writes need a store that has them; all three providers do.
 """
 
@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import obstore
 from obstore.exceptions import (
@@ -25,6 +25,7 @@ from obstore.store import from_url
 from nearcast import config
 from nearcast.errors import StorageError
 from nearcast.storage.places import Entry, Place
+from nearcast.storage.reader import buffered
 
 __all__ = ["ObjectStore"]
 
@@ -50,6 +51,14 @@ class ObjectStore(Place):
         except (NotFoundError, FileNotFoundError):
             return None
         return bytes(found.bytes()), str(found.meta["e_tag"])
+
+    def open(self, name: str) -> BinaryIO:
+        """Open an object for reading: what is not in the buffer is requested."""
+        try:
+            reader = obstore.open_reader(self._store, name)
+        except (NotFoundError, FileNotFoundError):
+            raise self._missing(name) from None
+        return buffered(reader, reader.size)
 
     def download(self, name: str, path: Path) -> None:
         """Copy an object to a file, piece by piece."""

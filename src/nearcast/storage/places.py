@@ -23,7 +23,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from nearcast.errors import InputError, RuntimeUnavailableError, shown
 
@@ -97,6 +97,10 @@ class Place(ABC):
         """Return the content of a file with a tag of its present state, for :meth:`swap`; None if there is no file."""
 
     @abstractmethod
+    def open(self, name: str) -> BinaryIO:
+        """Open a file for reading at any position; raise FileNotFoundError if there is none."""
+
+    @abstractmethod
     def download(self, name: str, path: Path) -> None:
         """Copy a file to a new local file; raise FileNotFoundError if there is none."""
 
@@ -121,7 +125,7 @@ class Place(ABC):
 
     @abstractmethod
     def children(self) -> list[str]:
-        """Return the names of the files and directories directly in this place, sorted."""
+        """Return the names of the files and directories directly in this place, sorted; on a disk one may be empty."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:
