@@ -382,7 +382,12 @@ SHARD_SAMPLE: Final = 20_000  # the most messages that a distribution is fitted 
 SHARD_MESSAGE_NS: Final = 3_000.0  # price of sending a message to a shard and starting on it there
 SHARD_DELIVERY_NS: Final = 800.0  # price of finding a delivery and returning it
 SHARD_COPIES: Final = 4.0  # `auto` does not choose a distribution that stores more copies of a subscription
-SHARD_ROW_GROUP: Final = 65_536  # subscriptions that one task reads at a time when shards are built
+SHARD_SUBSCRIPTIONS: Final = 100_000  # of more subscriptions, a distribution is fitted to about as many
+SHARD_ROW_GROUP: Final = 8_192  # subscriptions of a version that are read to find one by its id
+SHARD_OPEN_DELTAS: Final = 16  # deltas that a process keeps after reading them, for the other shards
+SHARD_ABANDONED_SECONDS: Final = (
+    86_400.0  # parts of builds that were not finished are removed after this time
+)
 # Two cuts of a cell are equally good if both divide the cost as wanted, give or take this share.
 SHARD_EVEN: Final = 0.02
 
@@ -390,8 +395,13 @@ SHARD_EVEN: Final = 0.02
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker returns
 # A worker chooses how many messages to match at once so that it finds about this many matches:
 SPARK_MATCHES: Final = 1_048_576
-SPARK_FIRST_MESSAGES: Final = 1_024  # it begins with this many messages,
-SPARK_GROWTH: Final = 4  # and takes at most this many times as many in the next step
+SPARK_FIRST_MESSAGES: Final = 64  # it begins with this many messages,
+SPARK_GROWTH: Final = 4  # takes at most this many times as many in the next step,
+SPARK_MOST_MESSAGES: Final = (
+    2_048  # and never more than this many, since the next ones may match far more often
+)
+SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and builds itself; tasks build more
+SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
 SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most
 SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones

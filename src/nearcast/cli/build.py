@@ -11,6 +11,7 @@ from nearcast import config
 from nearcast.cli import spark_session, talk
 from nearcast.cli.paths import keep_apart
 from nearcast.cli.spark_session import Conf, Master, Verbose
+from nearcast.storage.places import place_at
 
 __all__ = ["build"]
 
@@ -61,8 +62,8 @@ def build(
             version = build_version(
                 rows, directory, index=index, distribution=distribution, shards=shards, profile=profile
             )
-    opened = open_index(version)
-    size = sum(file.stat().st_size for file in version.rglob("*") if file.is_file())
+    opened, place = open_index(version), place_at(version)
+    size = sum(entry.size for entry in place.entries())
     summary = {
         "version": str(version),
         "subscriptions": len(opened),
@@ -77,4 +78,4 @@ def build(
     else:
         how = f" in {summary['shards']} shards by {summary['distribution']}" if summary["shards"] else ""
         talk.tell(f"{len(opened):,} subscriptions{how}, {size / 1e6:,.1f} MB, in {summary['seconds']:.1f} s")
-        talk.tell(f"the current version of {directory} is {version.name}")
+        talk.tell(f"the current version of {directory} is {place.name}")

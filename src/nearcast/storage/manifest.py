@@ -47,7 +47,7 @@ __all__ = [
     "write_manifest",
 ]
 
-FORMAT = 5  # raised when the layout of a file changes, or the hash of kernels/hashing.py
+FORMAT = 6  # raised when the layout of a file changes, or the hash of kernels/hashing.py
 _UNSEALED = (1, 2)  # formats whose manifests had no checksum
 MANIFEST = "manifest.json"
 _SEAL = ',\n "checksum": "{}"\n}}\n'  # the end of a manifest
@@ -126,7 +126,10 @@ def file_content(path: Path, entry: Mapping[str, Any], *, verify: bool) -> NDArr
     """
     try:
         content = mapped(path)
-    except OSError:
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+    ):  # any other error of the system says nothing about the file
         raise IndexFileError(f"{path} is missing; save it again") from None
     if len(content) != entry["bytes"]:
         raise IndexFileError(
