@@ -60,6 +60,7 @@ _WORD_NAMES = {
     **dict.fromkeys(("words", "tags", "terms", "topics"), "keywords"),
 }
 _TEXT_NAMES = {"txt": "text", "tex": "text"}
+_KEPT = ("_changed_at",)  # what the pipeline keeps with subscriptions, and nobody needs to be told of
 _LOOSE = 0.6  # how similar a name must be to be suggested for a column that is missing
 
 
@@ -77,8 +78,7 @@ def read_columns(names: Sequence[str], about: str = "") -> list[str]:
 expression? For every message, write * as the expression
     """
     read, others = _split(tuple(names))
-    if others:
-        left = ", ".join(map(repr, others))
+    if left := ", ".join(repr(name) for name in others if name not in _KEPT):
         warn(f"{about}left out {left}; a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}")
     return list(read)
 
