@@ -61,7 +61,7 @@ wheel: $(READY) ## Build a wheel with compiled kernels, into dist
 
 lock: $(READY) ## Pin the newest versions that fit pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
-	  --group dev --extra spark --extra bench pyproject.toml --output-file requirements.lock
+	  --group dev --extra spark --extra cloud --extra hdfs --extra bench pyproject.toml --output-file requirements.lock
 
 clean: ## Remove the environment and everything that the commands created
 	@rm -rf $(VENV) .venv-spark-* nearcast-demo .mypy_cache .ruff_cache .hypothesis
