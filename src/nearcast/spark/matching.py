@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from nearcast import config
+from nearcast.columns.deliveries import deliveries_schema
+from nearcast.columns.from_arrow.names import require
 from nearcast.columns.wire import NEW_SCHEMA, WIRE_SCHEMA
-from nearcast.errors import InputError, shown
+from nearcast.errors import ColumnError, InputError, shown
 from nearcast.matching import Index
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark import worker
-from nearcast.spark.columns import map_in_arrow, message_columns, rename_columns
+from nearcast.spark.columns import map_in_arrow, message_columns, quoted, rename_columns
 from nearcast.spark.compat import spark_type
 from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.session import quietly
@@ -24,7 +27,7 @@ from nearcast.storage.current import current
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import pyarrow as pa
+    from pyspark.sql import Column
 
     from nearcast.columns.from_arrow.renaming import Columns
 
@@ -40,6 +43,8 @@ def match(
     shards: int | None = None,
     index_dir: str | os.PathLike[str] | None = None,
     columns: Columns | None = None,
+    keep: Sequence[str] = (),
+    keep_subscription: Sequence[str] = (),
 ) -> DataFrame:
     """Return the deliveries of *messages*: a DataFrame with the columns that all deliveries have.
 
@@ -74,6 +79,9 @@ def match(
         If the DataFrames have other names for their columns, a mapping from ours to theirs, such as
         ``{"lat": "latitude"}``. An entry holds for each DataFrame that has the column; ``{"messages": {"id": "nr"}}``
         is for the messages alone. More in :mod:`nearcast.columns.from_arrow.renaming`.
+    keep, keep_subscription
+        Columns of the messages, and of a DataFrame of subscriptions, that each delivery has too, after its own columns:
+        the text of a notification, an address, a time for a watermark. Names are those after *columns*.
 
     Raises ColumnError before any job starts if a column is missing or has a wrong type. A message with a meaningless
     value (a latitude of 91) fails its task, and so the query, with an error that names the message.
@@ -84,34 +92,77 @@ def match(
         ):
             path = "" if name == "messages" else " or the path or URI of an index"
             raise InputError(f"{name} must be a Spark DataFrame{path}, not {shown(frame)}")
+    known: list[Column] = []
     if isinstance(subscriptions, DataFrame):
         messages, rows = rename_columns(columns, messages=messages, subscriptions=subscriptions)
+        kept = _kept(messages, keep, "keep", keep_subscription)
+        known = _kept(rows, keep_subscription, "keep_subscription", keep)
         sample = sample_of(messages) if shards is not None and not messages.isStreaming else None
         version = build_version(
-            rows, index_dir, index=index, distribution=distribution, shards=shards, sample=sample
+            rows.drop(*keep_subscription),
+            index_dir,
+            index=index,
+            distribution=distribution,
+            shards=shards,
+            sample=sample,
         )
     else:
+        if keep_subscription:
+            raise InputError(
+                "keep_subscription needs the subscriptions as a DataFrame, since an index has no other columns than it "
+                "matches by; give the DataFrame, or join the deliveries with it by subscription_id"
+            )
         messages, _ = rename_columns(columns, messages=messages)
+        kept = _kept(messages, keep, "keep", keep_subscription)
         version = current(subscriptions)
     # A version that is missing or damaged is reported here, not by a task.
     opened = worker.open_version(version.uri)
-    return match_version(message_columns(messages, opened.coding), version.uri, opened)
+    needed = [functions.col(quoted(name)) for name in message_columns(messages, opened.coding).columns]
+    found = match_version(messages.select(*needed, *kept), version.uri, opened, kept=keep)
+    if not known:
+        return found
+    # Spark joins a stream with a table without keeping any state.
+    others = rows.select(functions.col("id").alias("subscription_id"), *known)
+    return found.join(others, "subscription_id").select(*map(quoted, [*found.columns, *keep_subscription]))
+
+
+def _kept(frame: DataFrame, names: Sequence[str], argument: str, others: Sequence[str]) -> list[Column]:
+    """Return columns that deliveries keep, under names that matching does not read."""
+    own = deliveries_schema(pa.string(), pa.string()).names
+    if isinstance(names, str):
+        raise InputError(f"{argument} is a list of columns, not {shown(names)}; write [{names!r}]")
+    for name in names:
+        require([name], frame.columns, f"{argument}: the rows")
+        if name in own or name in others or list(names).count(name) > 1:
+            whose = "deliveries have a column of this name already" if name in own else "it is named twice"
+            raise ColumnError(f"{argument} has {shown(name)}, but {whose}; give it another name first")
+    return [
+        functions.col(quoted(name)).alias(f"{worker.KEPT}{number}" if argument == "keep" else name)
+        for number, name in enumerate(names)
+    ]
 
 
 def match_version(
-    messages: DataFrame, uri: str, version: Index | ShardedVersion, deltas: Sequence[str] = ()
+    messages: DataFrame,
+    uri: str,
+    version: Index | ShardedVersion,
+    deltas: Sequence[str] = (),
+    kept: Sequence[str] = (),
 ) -> DataFrame:
     """Return the deliveries of *messages* to the subscriptions of a version, and of *deltas* after it.
 
     The version is at *uri*, and opened here; the deltas are named by URI. *messages* has the columns that matching
-    reads, and no others.
+    reads, then those that deliveries keep, which are called *kept* in them, and no others.
     """
+    carried = messages.schema.fields[len(messages.columns) - len(kept) :]
     schema = StructType(
         [
             StructField("subscription_id", spark_type(worker.id_type(version)), nullable=False),
             StructField("message_id", messages.schema["id"].dataType, nullable=False),
+            *carried,
         ]
     )
+    names = ["subscription_id", "message_id", *kept]
 
     digest = version.digest if isinstance(version, ShardedVersion) else ""
 
@@ -120,18 +171,23 @@ def match_version(
 
     with quietly():
         if isinstance(version, Index) or version.shards == 1:
-            return as_deliveries(map_in_arrow(messages, stage(worker.match_messages), schema))
-        columns = _sent_schema(messages, version, learnt=bool(deltas))
+            found = map_in_arrow(messages, stage(worker.match_messages), schema)
+            return as_deliveries(found.toDF(*names))
+        columns = _sent_schema(messages, carried, version, learnt=bool(deltas))
         sent = map_in_arrow(messages, stage(worker.send_messages), columns)
         divided = sent.repartitionById(version.shards, worker.SHARD)
-        return as_deliveries(map_in_arrow(divided, stage(worker.match_sent), schema))
+        found = map_in_arrow(divided, stage(worker.match_sent), schema)
+        return as_deliveries(found.toDF(*names))
 
 
-def _sent_schema(messages: DataFrame, version: ShardedVersion, *, learnt: bool) -> StructType:
+def _sent_schema(
+    messages: DataFrame, carried: Sequence[StructField], version: ShardedVersion, *, learnt: bool
+) -> StructType:
     """Return the columns of messages on their way to shards, as :func:`nearcast.spark.worker.send_messages` does."""
     fields = [messages.schema["id"]]
     for columns in (WIRE_SCHEMA, NEW_SCHEMA) if learnt else (WIRE_SCHEMA,):
         fields += [StructField(column.name, spark_type(column.type)) for column in columns]
+    fields += carried
     fields.append(StructField(worker.SHARD, IntegerType(), nullable=False))
     if version.has_copies or learnt:
         fields.append(StructField(worker.SENT, BinaryType(), nullable=False))

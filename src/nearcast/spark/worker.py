@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "KEPT",
     "SENT",
     "SHARD",
     "build_shards",
@@ -49,6 +50,8 @@ __all__ = [
 
 # Columns of what is on its way to a shard: that shard, and all shards that it is sent to.
 SHARD, SENT = "_shard", "_sent"
+# The names of columns of messages that deliveries keep, and that matching does not read, begin with this.
+KEPT = "_kept_"
 
 
 class _Whole:
@@ -140,8 +143,10 @@ def match_messages(
     reader: _Whole | Router = opened if isinstance(opened, _Whole) else opened.router
     replica: _Whole | Replica = opened if isinstance(opened, _Whole) else opened.replica(0)
     replica.follow(deltas)
-    for part, found in match_in_portions(batches, lambda part: replica.match(reader.messages(part), None)):
-        yield from delivery_rows(found, _ids_of(replica), {"message_id": part["id"]})
+    for part, found in match_in_portions(
+        batches, lambda part: replica.match(reader.messages(_read(part)), None)
+    ):
+        yield from delivery_rows(found, _ids_of(replica), _carried(part))
 
 
 def _ids_of(replica: Replica | _Whole) -> Callable[[NDArray[np.int32]], dict[str, pa.Array]]:
@@ -160,9 +165,10 @@ def send_messages(
     lists = opened.version.has_copies or bool(deltas)
     known = opened.version.known if deltas else None
     for batch in batches:
-        messages = opened.router.messages(batch)
+        messages = opened.router.messages(_read(batch))
         routes = opened.router.distribution.route_messages(messages)
-        coded = pa.RecordBatch.from_pydict({"id": batch["id"], **to_wire(messages, known)})
+        kept = {name: batch[name] for name in batch.schema.names if name.startswith(KEPT)}
+        coded = pa.RecordBatch.from_pydict({"id": batch["id"], **to_wire(messages, known), **kept})
         yield _send(coded, routes, list_shards=lists)
 
 
@@ -181,7 +187,18 @@ def match_sent(
                 return replica.match(from_wire(part, coding), _sent_routes(part))
 
             for part, found in match_in_portions([here], match):
-                yield from delivery_rows(found, _ids_of(replica), {"message_id": part["id"]})
+                yield from delivery_rows(found, _ids_of(replica), _carried(part))
+
+
+def _read(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns that matching reads."""
+    return batch.drop_columns([name for name in batch.schema.names if name.startswith(KEPT)])
+
+
+def _carried(part: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return the columns of messages that deliveries have: the id, and those that they keep."""
+    kept = (name for name in part.schema.names if name.startswith(KEPT))
+    return {"message_id": part["id"]} | {name: part[name] for name in kept}
 
 
 def match_in_portions(
