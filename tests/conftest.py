@@ -7,6 +7,7 @@ kernels that are not compiled.
 import os
 import uuid
 from contextlib import ExitStack
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,6 +35,12 @@ def shares_spark(nodeid):
     """Does a test use the one session of Spark? Others that are about Spark start processes of their own."""
     alone = ("test_faults.py", "test_java.py")
     return ("spark" in nodeid or "kafka" in nodeid) and not any(file in nodeid for file in alone)
+
+
+def pytest_configure(config):
+    """Let older versions of PySpark leave their sockets to the garbage collector."""
+    if metadata.version("pyspark").startswith(("4.1.", "4.2.")):
+        config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
 
 
 def pytest_addoption(parser):

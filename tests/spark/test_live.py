@@ -334,6 +334,7 @@ def test_records_that_cannot_be_applied_are_kept_with_the_reason(spark, tmp_path
     }
 
 
+@pytest.mark.versions
 def test_a_change_may_have_a_region_of_another_form_than_all_before(spark, tmp_path):
     """Without its columns the region would mean everywhere."""
     rows = pa.table({"id": ["a"], "expression": ["tea"], "lon": [0.0], "lat": [0.0], "radius_m": [9.0]})

@@ -39,7 +39,7 @@ def version(world):
 # --- Answers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitions", [1, 4, 16])
+@pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.versions), 16])
 def test_spark_equals_in_process(world, version, partitions):
     assert sum(world.expected.values()) > 5000
     assert pairs(match(world.messages.repartition(partitions), version)) == world.expected

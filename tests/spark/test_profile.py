@@ -54,6 +54,7 @@ def test_places_and_attributes(world, counted_world):
     assert tested == {"price", "brand"}
 
 
+@pytest.mark.versions
 def test_more_data_makes_a_version_that_has_counted_everything(spark, world, tmp_path):
     halves = [world.message_table.slice(0, 700), world.message_table.slice(700)]
     for number, half in enumerate(halves, 1):

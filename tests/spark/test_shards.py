@@ -61,6 +61,7 @@ def test_shards_deliver_what_one_process_delivers(spark, world, tmp_path, how):
     assert streamed(spark, world, world.subscriptions, tmp_path, **how) == world.expected
 
 
+@pytest.mark.versions
 def test_areas_meet_several_shards_and_are_delivered_once(spark, world, version, tmp_path):
     points = message_table(200, seed=6).drop(["unasked"])
     table = points.drop(["lon", "lat"])

@@ -16,6 +16,7 @@ from nearcast.cli import spark_session, talk
 from nearcast.cli.paths import keep_apart
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, UnknownError, shown
+from nearcast.spark.paths import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,14 +127,15 @@ def _on_spark(
             "on Spark, deliveries go to a directory; give --output DIR, and --format parquet, csv or jsonl"
         )
     keep_apart([output], map(spark_session.rows_of, (messages, subscriptions)))
-    if os.path.lexists(output):
+    here = local_path(output)
+    if here is not None and os.path.lexists(here):
         raise InputError(f"{output} exists already; give a new directory for the deliveries")
     started = time.perf_counter()
     with talk.progress() as show:
         show("starting Spark", None)
         with spark_session.open_session("nearcast match", master, conf, verbose) as spark:
             from nearcast.spark import match as match_on_spark
-            from nearcast.spark.reading import spark_path
+            from nearcast.spark.paths import spark_path
 
             rows = spark_session.typed_rows(spark, messages, "messages")
             show("building the index", None)

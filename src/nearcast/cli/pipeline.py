@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from nearcast.cli.endpoints import Sink
 from nearcast.cli.monitor import QueryMonitor
 from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows
+from nearcast.spark.paths import local_path, spark_path
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Pipeline:
         The directory in which Spark records its progress; everything else that belongs to the stream is there, too.
     trigger
         The arguments of Spark's ``trigger``.
+    name
+        The name of the query, if it has one.
     """
 
     def __init__(
@@ -53,10 +56,11 @@ class Pipeline:
         quarantine: Sink | None,
         checkpoint: str,
         trigger: Mapping[str, Any],
+        name: str | None = None,
     ) -> None:
         self._messages = messages if quarantine is None else prepare(messages, "messages")
         self._write, self._quarantine = write, quarantine
-        self._checkpoint, self._trigger = checkpoint, trigger
+        self._checkpoint, self._trigger, self._name = checkpoint, trigger, name
         self._deliveries: dict[int, int] = {}  # by the number of the micro-batch
         self._bad: dict[int, int] = {}
         self._refused: RefusalCounter | None = None
@@ -67,8 +71,8 @@ class Pipeline:
         """Start the query for fixed subscriptions, or for an index of them."""
         if not isinstance(subscriptions, str):
             # Workers of a cluster that see the checkpoint see the index, too.
-            home = None if "://" in self._checkpoint else Path(self._checkpoint, "index")
-            subscriptions = os.fspath(build(subscriptions, home))
+            home = local_path(self._checkpoint)
+            subscriptions = os.fspath(build(subscriptions, home and home / "index"))
         index = subscriptions
         good = self._messages if self._quarantine is None else good_rows(self._messages)
         deliveries = match(good, index)  # raises now if columns are missing
@@ -85,35 +89,40 @@ class Pipeline:
                 frame.unpersist()
 
         if self._quarantine is None:
-            self._start(deliveries, matched, self._checkpoint)
+            self._start(deliveries, matched, self._checkpoint, self._name)
         else:
-            self._start(self._messages, prepared, self._checkpoint)
+            self._start(self._messages, prepared, self._checkpoint, self._name)
 
     def live(self, subscriptions: DataFrame, changes: DataFrame) -> None:
         """Start the query for subscriptions that change."""
-        home = Path(self._checkpoint, "live")
-        live = Live(home, subscriptions)
-        self._refused = RefusalCounter(home / "refused")
+        home = local_path(self._checkpoint)
+        assert home is not None, "the command refuses others"
+        live = Live(home / "live", subscriptions)
+        self._refused = RefusalCounter(home / "live" / "refused")
 
         def deliver(frame: DataFrame, number: int) -> None:
             self._deliveries[number] = self._write(frame, number)
 
         good = self._messages if self._quarantine is None else good_rows(self._messages)
+        where = spark_path(self._checkpoint)
         self.queries.append(
-            QueryMonitor(live.start(good, changes, deliver, checkpoint=self._checkpoint, **self._trigger))
+            QueryMonitor(live.start(good, changes, deliver, checkpoint=where, **self._trigger))
         )
         if self._quarantine is not None:
-            beside = str(Path(self._checkpoint, "quarantine-query"))
-            self._start(quarantined_rows(self._messages), self._set_aside, beside)
+            beside = f"{self._checkpoint}/quarantine-query"
+            name = self._name and f"{self._name} quarantine"
+            self._start(quarantined_rows(self._messages), self._set_aside, beside, name)
 
     def _set_aside(self, frame: DataFrame, number: int) -> None:
         assert self._quarantine is not None
         self._bad[number] = self._quarantine(frame, number)
 
-    def _start(self, frame: DataFrame, work: Any, checkpoint: str) -> None:
+    def _start(self, frame: DataFrame, work: Any, checkpoint: str, name: str | None) -> None:
         with quietly():
             writer = frame.writeStream.foreachBatch(work).trigger(**self._trigger)
-            query: StreamingQuery = writer.option("checkpointLocation", checkpoint).start()
+            if name is not None:
+                writer = writer.queryName(name)
+            query: StreamingQuery = writer.option("checkpointLocation", spark_path(checkpoint)).start()
         self.queries.append(QueryMonitor(query))
 
     def summary(self) -> dict[str, Any]:

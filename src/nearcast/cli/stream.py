@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ from nearcast.cli import endpoints, monitor, spark_session, talk
 from nearcast.cli.paths import keep_apart
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
+from nearcast.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -91,6 +91,18 @@ def stream(
             metavar="TIME|once", help="Time between micro-batches (500ms, 10s), or all messages at once."
         ),
     ] = "500ms",
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the query, in Spark's interface, listeners and metrics."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of Spark's source of messages, such as maxFilesPerTrigger=10; may be repeated.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON at the end.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -113,10 +125,13 @@ def stream(
             ) as spark:
                 from nearcast.cli.pipeline import Pipeline
                 from nearcast.spark.columns import subscription_columns
-                from nearcast.spark.reading import spark_path
 
-                arriving, raw = endpoints.arriving_messages(spark, messages, _columns(schema))
-                checkpoint = spark_path(checkpoint)
+                arriving, raw = endpoints.arriving_messages(
+                    spark,
+                    messages,
+                    _columns(schema),
+                    spark_session.parse_pairs(option, "--option", "NAME=VALUE"),
+                )
                 aside = quarantine or f"{checkpoint}/quarantine"
                 raw = raw or prepare or quarantine is not None
                 pipeline = Pipeline(
@@ -125,6 +140,7 @@ def stream(
                     quarantine=endpoints.quarantine(aside) if raw else None,
                     checkpoint=checkpoint,
                     trigger=every,
+                    name=name,
                 )
                 if changes is None:
                     pipeline.match(spark_session.index_or_rows(spark, subscriptions))
@@ -184,15 +200,17 @@ def _check(
         raise InputError(
             f"{subscriptions} is a built index, but with --changes subscriptions change; give the rows behind it"
         )
-    if changes is not None and "://" in checkpoint:
+    home = local_path(checkpoint)
+    if changes is not None and home is None:
         raise InputError(
             f"with --changes, the checkpoint {checkpoint} must be a directory that all machines see: the state of "
             "subscriptions is kept in it"
         )
-    if "://" in checkpoint or Path(checkpoint, "offsets").exists():
+    if home is None or (home / "offsets").exists():
         return
     for directory in filter(None, (output, quarantine)):
-        if "://" not in directory and any(Path(directory).glob("batch=*")):
+        written = local_path(directory)
+        if written is not None and any(written.glob("batch=*")):
             raise InputError(
                 f"{directory} holds micro-batches of another checkpoint, which those of a new one would replace; "
                 "give another directory, or that checkpoint"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, NumericType, StringType
 
 from nearcast import MessageBatch, SubscriptionTable
@@ -20,6 +19,7 @@ from nearcast.columns.from_arrow.names import (
     tell_other_case,
 )
 from nearcast.errors import ColumnError
+from nearcast.spark.compat import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def map_in_arrow(
 
 def without_rows(frame: DataFrame) -> pa.Table:
     """Return the columns of *frame*, without any row, as workers will see them: they can be checked before a job."""
-    return to_arrow_schema(frame.schema, timezone="UTC").empty_table()
+    return arrow_schema(frame.schema).empty_table()
 
 
 def subscription_columns(subscriptions: DataFrame) -> DataFrame:

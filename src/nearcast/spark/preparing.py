@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  its usual name
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
 from nearcast.errors import InputError, NearcastError, shown
 from nearcast.preparation import Kind, Preparation
 from nearcast.spark.columns import map_in_arrow, quoted
+from nearcast.spark.compat import arrow_schema, spark_schema
 from nearcast.spark.parquet import write_parquet
-from nearcast.spark.reading import spark_path
+from nearcast.spark.paths import spark_path
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def write_prepared(
     started = time.perf_counter()
     prepared, left_out = _prepare(raw, kind, numbers, keep_text)
     prepared = prepared.persist(StorageLevel.MEMORY_AND_DISK)
-    mode = "overwrite" if overwrite else "errorifexists"
+    mode = "overwrite" if overwrite else "error"
     spark = prepared.sparkSession
     try:
         report(f"preparing {kind}", None)
@@ -173,7 +173,7 @@ def _prepare(
     if not isinstance(raw, DataFrame):
         raise InputError(f"{shown(raw)} is not a Spark DataFrame")
     with quietly():
-        schema = to_arrow_schema(raw.schema, timezone="UTC")
+        schema = arrow_schema(raw.schema)
         preparation = Preparation(schema, kind, numbers=numbers, keep_text=keep_text)
         batch = not raw.isStreaming
         rows = _by_id(raw) if batch else raw
@@ -183,7 +183,7 @@ def _prepare(
             for table in tables:
                 yield from table.to_batches()
 
-        return map_in_arrow(rows, work, from_arrow_schema(preparation.schema)), preparation.left_out
+        return map_in_arrow(rows, work, spark_schema(preparation.schema)), preparation.left_out
 
 
 def _by_id(raw: DataFrame) -> DataFrame:
