@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from nearcast import config
-from nearcast.cli import spark_session, talk
+from nearcast.cli import renaming, spark_session, talk
 from nearcast.cli.paths import keep_apart
+from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.storage.places import place_at
 
@@ -38,6 +39,7 @@ def build(
     profile: Annotated[
         str | None, typer.Option(metavar="DIR", help="A profile to fit the distribution to.")
     ] = None,
+    rename: Rename = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -48,6 +50,7 @@ def build(
     A version never changes. The same subscriptions give the same version, which is not built twice. nearcast stream and
     match, nearcast.spark.match and nearcast.open_index take DIRECTORY, or one version in it.
     """
+    columns = renaming.parse(rename)
     keep_apart([directory], [spark_session.rows_of(subscriptions)])
     started = time.perf_counter()
     with talk.progress() as show:
@@ -60,7 +63,13 @@ def build(
             rows = spark_session.typed_rows(spark, subscriptions, "subscriptions")
             show("building", None)
             version = build_version(
-                rows, directory, index=index, distribution=distribution, shards=shards, profile=profile
+                rows,
+                directory,
+                index=index,
+                distribution=distribution,
+                shards=shards,
+                profile=profile,
+                columns=columns,
             )
     opened, place = open_index(version), place_at(version)
     size = sum(entry.size for entry in place.entries())

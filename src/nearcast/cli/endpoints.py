@@ -76,8 +76,12 @@ def arriving_messages(
     return stream_raw(spark, where, told, schema, options=options), told in ("json", "csv")
 
 
-def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame) -> DataFrame:
+def arriving_changes(
+    spark: SparkSession, address: str, subscriptions: DataFrame, theirs: Mapping[str, str]
+) -> DataFrame:
     """Return change records as they arrive: the columns of the subscriptions, ``change`` and ``changed_at``.
+
+    The records have the names that the rows of subscriptions have: *theirs*, for those of ours that are others there.
 
     Parquet files have their own types; if there are none yet, ``changed_at`` is a timestamp. In JSON and CSV it is ISO
     8601 with an offset, or microseconds, and a geometry is WKT. A record or line that cannot be read gets its own text
@@ -89,14 +93,19 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
 
     from nearcast.preparation import MALFORMED
     from nearcast.spark import kafka
+    from nearcast.spark.columns import quoted
     from nearcast.spark.live.changes import OTHER_FIELDS
     from nearcast.spark.reading import format_of, stream_objects, stream_raw
 
     change, at = StructField("change", StringType()), StructField("changed_at", TimestampType())
     columns = [
-        StructField(field.name, StringType() if isinstance(field.dataType, BinaryType) else field.dataType)
+        StructField(
+            theirs.get(field.name, field.name),
+            StringType() if isinstance(field.dataType, BinaryType) else field.dataType,
+        )
         for field in subscriptions.schema
     ]
+    ours = {name: own for own, name in theirs.items()}
     written = StructType([change, StructField("changed_at", StringType()), *columns])
     topic = topic_of(address)
     if topic is not None:
@@ -107,7 +116,8 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
         where = _directory(address)
         told = format_of(where)
         if told not in ("json", "csv"):
-            return stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
+            found = stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
+            return found.toDF(*(ours.get(name, name) for name in found.columns))
         if told == "csv":  # every file must have these names, or reading fails
             raw = stream_raw(spark, where, told, written)
         else:
@@ -120,7 +130,8 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
         ),
     }
     others = [name for name in raw.columns if name == OTHER_FIELDS]
-    return raw.withColumns(read).select(*written.names, *others)
+    named = (functions.col(quoted(name)).alias(ours.get(name, name)) for name in written.names)
+    return raw.withColumns(read).select(*named, *others)
 
 
 def sink(address: str) -> Sink:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow.parquet as pq
 
 from nearcast.cli.endpoints import Sink
 from nearcast.cli.monitor import QueryMonitor
+from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows
+from nearcast.spark.columns import rename_columns
 from nearcast.spark.paths import local_path, spark_path
 from nearcast.spark.session import quietly
 
@@ -46,6 +45,8 @@ class Pipeline:
         The arguments of Spark's ``trigger``.
     name
         The name of the query, if it has one.
+    columns
+        The names that messages have for our columns (:mod:`nearcast.columns.from_arrow.renaming`).
     """
 
     def __init__(
@@ -56,14 +57,19 @@ class Pipeline:
         quarantine: Sink | None,
         checkpoint: str,
         trigger: Mapping[str, Any],
+        columns: Columns,
         name: str | None = None,
     ) -> None:
-        self._messages = messages if quarantine is None else prepare(messages, "messages")
+        if quarantine is None:
+            self._messages, _ = rename_columns(columns, messages=messages)
+        else:
+            self._messages = prepare(messages, "messages", columns=columns)
         self._write, self._quarantine = write, quarantine
         self._checkpoint, self._trigger, self._name = checkpoint, trigger, name
         self._deliveries: dict[int, int] = {}  # by the number of the micro-batch
         self._bad: dict[int, int] = {}
-        self._refused: RefusalCounter | None = None
+        self._live: Live | None = None
+        self._refused = 0  # records of change, before this start
         self._started = time.perf_counter()
         self.queries: list[QueryMonitor] = []
 
@@ -95,10 +101,8 @@ class Pipeline:
 
     def live(self, subscriptions: DataFrame, changes: DataFrame) -> None:
         """Start the query for subscriptions that change."""
-        home = local_path(self._checkpoint)
-        assert home is not None, "the command refuses others"
-        live = Live(home / "live", subscriptions)
-        self._refused = RefusalCounter(home / "live" / "refused")
+        live = Live(f"{self._checkpoint}/live", subscriptions)
+        self._live, self._refused = live, live.refused_records
 
         def deliver(frame: DataFrame, number: int) -> None:
             self._deliveries[number] = self._write(frame, number)
@@ -135,24 +139,6 @@ class Pipeline:
             "batches": main.batches,
             "seconds": round(time.perf_counter() - self._started, 3),
         }
-        if self._refused is not None:
-            summary |= {"changes": main.read(1), "refused": self._refused.count()}
+        if self._live is not None:
+            summary |= {"changes": main.read(1), "refused": self._live.refused_records - self._refused}
         return summary
-
-
-class RefusalCounter:
-    """Counts the change records that :class:`nearcast.spark.Live` refuses from now on."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._rows = dict.fromkeys(self._files(), 0)
-
-    def _files(self) -> list[Path]:
-        return list(self._directory.glob("*.parquet"))
-
-    def count(self) -> int:
-        """Return the number of refused records so far."""
-        for file in self._files():
-            if file not in self._rows:
-                self._rows[file] = pq.read_metadata(file).num_rows
-        return sum(self._rows.values())

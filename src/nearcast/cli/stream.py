@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli import endpoints, monitor, spark_session, talk
+from nearcast.cli import endpoints, monitor, renaming, spark_session, talk
 from nearcast.cli.paths import keep_apart
+from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
 from nearcast.spark.paths import local_path
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from nearcast.columns.from_arrow.renaming import Columns, Kind
 
 __all__ = ["stream"]
 
@@ -103,6 +107,7 @@ def stream(
             help="An option of Spark's source of messages, such as maxFilesPerTrigger=10; may be repeated.",
         ),
     ] = None,
+    rename: Rename = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON at the end.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -115,6 +120,7 @@ def stream(
     For a topic, the session fetches Spark's Kafka connector, unless --conf spark.jars.packages=… names another.
     """
     every = _trigger(trigger)
+    columns = renaming.parse(rename)
     topics = [endpoints.topic_of(address) for address in (messages, output, changes or "")]
     _check(messages, subscriptions, output, checkpoint, schema, quarantine, changes)
     with monitor.stop_on_signal() as stop:
@@ -132,6 +138,8 @@ def stream(
                     _columns(schema),
                     spark_session.parse_pairs(option, "--option", "NAME=VALUE"),
                 )
+                initial = spark_session.index_or_rows(spark, subscriptions)
+                theirs, initial = _named(columns, arriving, initial)
                 aside = quarantine or f"{checkpoint}/quarantine"
                 raw = raw or prepare or quarantine is not None
                 pipeline = Pipeline(
@@ -141,14 +149,16 @@ def stream(
                     checkpoint=checkpoint,
                     trigger=every,
                     name=name,
+                    columns={"messages": theirs["messages"]},
                 )
                 if changes is None:
-                    pipeline.match(spark_session.index_or_rows(spark, subscriptions))
+                    pipeline.match(initial)
                 else:
-                    rows = subscription_columns(
-                        spark_session.typed_rows(spark, subscriptions, "subscriptions")
+                    assert not isinstance(initial, str)
+                    rows = subscription_columns(initial)
+                    pipeline.live(
+                        rows, endpoints.arriving_changes(spark, changes, rows, theirs["subscriptions"])
                     )
-                    pipeline.live(rows, endpoints.arriving_changes(spark, changes, rows))
                 failure = monitor.follow(
                     pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)
                 )
@@ -162,6 +172,26 @@ def stream(
             talk.tell(f"{_sentence(summary)}, {summary['seconds']:.1f} s")
             if summary["quarantined"]:
                 talk.tell(f"messages that cannot be used are in {aside}")
+
+
+def _named(
+    columns: Columns | None, messages: DataFrame, subscriptions: DataFrame | str
+) -> tuple[dict[Kind, dict[str, str]], DataFrame | str]:
+    """Return the names that both tables have for ours, and the subscriptions, if they are rows, with our names."""
+    from nearcast.columns.from_arrow.renaming import Renaming
+
+    tables: dict[Kind, DataFrame] = {"messages": messages}
+    if not isinstance(subscriptions, str):
+        tables["subscriptions"] = subscriptions
+    names = Renaming(columns, *tables)
+    ours = {kind: names.apply(kind, table.columns) for kind, table in tables.items()}
+    theirs = {
+        kind: {own: name for own, name in zip(ours[kind], table.columns) if own != name}
+        for kind, table in tables.items()
+    }
+    if isinstance(subscriptions, str):
+        return theirs, subscriptions
+    return theirs, subscriptions.toDF(*ours["subscriptions"])
 
 
 _PREPARE = " (with --prepare, messages that cannot be used go to a quarantine, and the stream continues)"

@@ -21,6 +21,7 @@ from nearcast.kernels.verify import Clauses
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from nearcast.columns.from_arrow.renaming import Columns
     from nearcast.model import Subscription
 
 __all__ = ["SubscriptionTable"]
@@ -130,11 +131,16 @@ class SubscriptionTable(CodedColumns):
         return from_objects.subscriptions_from_objects(subscriptions, like=like)
 
     @classmethod
-    def from_arrow(cls, table: Any, *, like: Any = None, space: Space = WGS84) -> SubscriptionTable:
-        """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`.from_arrow`."""
+    def from_arrow(
+        cls, table: Any, *, like: Any = None, space: Space = WGS84, columns: Columns | None = None
+    ) -> SubscriptionTable:
+        """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`.from_arrow`.
+
+        If the table has other names for them, *columns* maps ours to theirs: ``{"expression": "query"}``.
+        """
         from nearcast.columns import from_arrow
 
-        return from_arrow.subscriptions_from_arrow(table, like=like, space=space)
+        return from_arrow.subscriptions_from_arrow(table, like=like, space=space, columns=columns)
 
     def to_arrow(self) -> pa.Table:
         """Return id, expression and region columns; :meth:`from_arrow` reads them back."""

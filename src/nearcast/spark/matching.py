@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from nearcast import config
@@ -15,7 +14,8 @@ from nearcast.errors import InputError, shown
 from nearcast.matching import Index
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark import worker
-from nearcast.spark.columns import map_in_arrow, message_columns
+from nearcast.spark.columns import map_in_arrow, message_columns, rename_columns
+from nearcast.spark.compat import spark_type
 from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import build_version, sample_of
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
+
+    from nearcast.columns.from_arrow.renaming import Columns
 
 __all__ = ["match", "match_version"]
 
@@ -37,6 +39,7 @@ def match(
     distribution: str = "auto",
     shards: int | None = None,
     index_dir: str | os.PathLike[str] | None = None,
+    columns: Columns | None = None,
 ) -> DataFrame:
     """Return the deliveries of *messages*: a DataFrame with the columns that all deliveries have.
 
@@ -67,6 +70,10 @@ def match(
     index_dir
         Where :func:`build` keeps the index of a DataFrame, as a path or a URI. The default works on a single machine; a
         cluster needs storage that the driver and every worker see.
+    columns
+        If the DataFrames have other names for their columns, a mapping from ours to theirs, such as
+        ``{"lat": "latitude"}``. An entry holds for each DataFrame that has the column; ``{"messages": {"id": "nr"}}``
+        is for the messages alone. More in :mod:`nearcast.columns.from_arrow.renaming`.
 
     Raises ColumnError before any job starts if a column is missing or has a wrong type. A message with a meaningless
     value (a latitude of 91) fails its task, and so the query, with an error that names the message.
@@ -78,11 +85,13 @@ def match(
             path = "" if name == "messages" else " or the path or URI of an index"
             raise InputError(f"{name} must be a Spark DataFrame{path}, not {shown(frame)}")
     if isinstance(subscriptions, DataFrame):
+        messages, rows = rename_columns(columns, messages=messages, subscriptions=subscriptions)
         sample = sample_of(messages) if shards is not None and not messages.isStreaming else None
         version = build_version(
-            subscriptions, index_dir, index=index, distribution=distribution, shards=shards, sample=sample
+            rows, index_dir, index=index, distribution=distribution, shards=shards, sample=sample
         )
     else:
+        messages, _ = rename_columns(columns, messages=messages)
         version = current(subscriptions)
     # A version that is missing or damaged is reported here, not by a task.
     opened = worker.open_version(version.uri)
@@ -99,7 +108,7 @@ def match_version(
     """
     schema = StructType(
         [
-            StructField("subscription_id", from_arrow_type(worker.id_type(version)), nullable=False),
+            StructField("subscription_id", spark_type(worker.id_type(version)), nullable=False),
             StructField("message_id", messages.schema["id"].dataType, nullable=False),
         ]
     )
@@ -122,7 +131,7 @@ def _sent_schema(messages: DataFrame, version: ShardedVersion, *, learnt: bool) 
     """Return the columns of messages on their way to shards, as :func:`nearcast.spark.worker.send_messages` does."""
     fields = [messages.schema["id"]]
     for columns in (WIRE_SCHEMA, NEW_SCHEMA) if learnt else (WIRE_SCHEMA,):
-        fields += [StructField(column.name, from_arrow_type(column.type)) for column in columns]
+        fields += [StructField(column.name, spark_type(column.type)) for column in columns]
     fields.append(StructField(worker.SHARD, IntegerType(), nullable=False))
     if version.has_copies or learnt:
         fields.append(StructField(worker.SENT, BinaryType(), nullable=False))

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from nearcast import config
 from nearcast.errors import StorageError
 from nearcast.spark.columns import map_in_arrow
+from nearcast.spark.compat import arrow_schema
 from nearcast.storage.places import place_at, uri_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def read_parts(spark: SparkSession, files: Mapping[str, int], schema: StructType
     """
     listed = list(files.items())
     tasks = max(1, min(len(listed), config.SPARK_READERS))
-    columns = to_arrow_schema(schema, timezone="UTC")
+    columns = arrow_schema(schema)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

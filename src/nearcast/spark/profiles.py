@@ -33,7 +33,7 @@ from pyspark.sql.types import StructType
 
 from nearcast import config
 from nearcast.errors import IndexFileError, InputError, StorageError
-from nearcast.spark.columns import map_in_arrow, message_columns, subscription_columns
+from nearcast.spark.columns import map_in_arrow, message_columns, rename_columns, subscription_columns
 from nearcast.spark.parts import read_parts, write_parts
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, count_partition
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
+
+    from nearcast.columns.from_arrow.renaming import Columns
 
 __all__ = ["Profile", "profile"]
 
@@ -136,14 +138,16 @@ def profile(
     *,
     messages: DataFrame | None = None,
     subscriptions: DataFrame | None = None,
+    columns: Columns | None = None,
 ) -> Profile:
     """Count *messages* and *subscriptions* into a new version of the profile in *directory*, a path or URI; return it.
 
     The new version includes the counts of the latest one, so give each row only once. Both arguments are batch
-    DataFrames with the columns that :func:`nearcast.spark.match` describes. Older versions stay as they are;
-    ``CURRENT`` names the new one once it is complete. If two jobs add to the same version at once, the second one is
-    refused and leaves nothing behind.
+    DataFrames with the columns that :func:`nearcast.spark.match` describes, which may have other names by *columns*, as
+    there. Older versions stay as they are; ``CURRENT`` names the new one once it is complete. If two jobs add to the
+    same version at once, the second one is refused and leaves nothing behind.
     """
+    messages, subscriptions = rename_columns(columns, messages=messages, subscriptions=subscriptions)
     given = {MESSAGES: messages, SUBSCRIPTIONS: subscriptions}
     frames = {side: frame for side, frame in given.items() if frame is not None}
     if not frames:

@@ -29,7 +29,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StructField, StructType
 
 from nearcast import MessageBatch, SubscriptionTable, __version__, build_index, config, open_index
@@ -42,7 +41,15 @@ from nearcast.sharding.distribution import check_choice, distribute
 from nearcast.sharding.distribution.files import save_distribution
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark import worker
-from nearcast.spark.columns import map_in_arrow, message_columns, quoted, subscription_columns, without_rows
+from nearcast.spark.columns import (
+    map_in_arrow,
+    message_columns,
+    quoted,
+    rename_columns,
+    subscription_columns,
+    without_rows,
+)
+from nearcast.spark.compat import spark_schema
 from nearcast.spark.parts import read_parts
 from nearcast.spark.profiles import Profile
 from nearcast.spark.session import quietly
@@ -54,6 +61,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from nearcast.columns.from_arrow.renaming import Columns
 
 __all__ = [
     "build",
@@ -77,6 +86,7 @@ def build(
     shards: int | None = None,
     messages: DataFrame | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
+    columns: Columns | None = None,
 ) -> Path | str:
     """Build the index of *subscriptions* under *directory*, unless it exists already; return where it is.
 
@@ -106,7 +116,10 @@ def build(
         them, to messages made from the subscriptions.
     profile
         A profile, or its directory. Its sample is used instead of *messages*.
+    columns
+        If the DataFrames have other names for their columns, a mapping from ours to theirs, as :func:`match` takes it.
     """
+    messages, subscriptions = rename_columns(columns, messages=messages, subscriptions=subscriptions)
     sample = None if messages is None else sample_of(messages)
     if profile is not None:
         sample = (profile if isinstance(profile, Profile) else Profile(profile)).sample
@@ -198,7 +211,7 @@ def version_name(*, index: str, distribution: str, shards: int) -> str:
 
 def version_frame(spark: SparkSession, version: ShardedVersion) -> DataFrame:
     """Return the subscriptions of a version, each once, with the columns that it was built from."""
-    return read_parts(spark, version.row_files, from_arrow_schema(version.schema))
+    return read_parts(spark, version.row_files, spark_schema(version.schema))
 
 
 def sample_of(messages: DataFrame) -> pa.Table:
