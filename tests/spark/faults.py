@@ -208,7 +208,12 @@ class Driver:
         command = [sys.executable, str(PROGRAMS / "fault_driver.py"), str(home.path), json.dumps(options)]
         with (home.path / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment(home.path), cwd=home.path, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                env=environment(home.path),
+                cwd=home.path,
+                start_new_session=True,
             )
         self.started = home.path / f"started.{self.process.pid}"
 

@@ -92,7 +92,9 @@ HUNGRY = """
 )
 def test_messages_with_ten_thousand_matches_each_take_little_memory(tmp_path, way, quiet, loud):
     size = 10_000
-    subscriptions = pa.table({"id": [f"subscription {i:05}" for i in range(size)], "keywords": [["tea"]] * size})
+    subscriptions = pa.table(
+        {"id": [f"subscription {i:05}" for i in range(size)], "keywords": [["tea"]] * size}
+    )
     if way == "whole":
         version = str(build_index(SubscriptionTable.from_arrow(subscriptions)).save(tmp_path / "version"))
     else:

@@ -18,7 +18,9 @@ def travelled(batch, coding, known=None):
     schema = pa.schema([*WIRE_SCHEMA, *(NEW_SCHEMA if known else ())])
     assert columns.schema.equals(schema)
     sink = pa.BufferOutputStream()
-    around = pa.concat_batches([columns.slice(0, 1), columns, columns.slice(0, 1)]) if len(columns) else columns
+    around = (
+        pa.concat_batches([columns.slice(0, 1), columns, columns.slice(0, 1)]) if len(columns) else columns
+    )
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(around)
     (read,) = pa.ipc.open_stream(sink.getvalue())
@@ -91,7 +93,9 @@ def pairs(table, batch):
 def test_places_words_and_values_of_every_kind():
     table, _ = coded([])
     batch = MessageBatch.from_arrow(MESSAGES, like=table)
-    circle = pa.table({"id": ["p"], "expression": ["*"], "lon": [-179.5], "lat": [1.0], "radius_m": [900_000.0]})
+    circle = pa.table(
+        {"id": ["p"], "expression": ["*"], "lon": [-179.5], "lat": [1.0], "radius_m": [900_000.0]}
+    )
     round_one = SubscriptionTable.from_arrow(circle, like=table)
     there = travelled(batch, table.coding)
     for one in (table, round_one):
