@@ -106,7 +106,12 @@ class Store:
 def record(change, key, at, word="tea", lon=0.0):
     region = {} if change == "unsubscribe" else {"lon": lon, "lat": 0.0, "radius_m": 5.0}
     words = {"expression": word} if change in ("subscribe", "update") else {}
-    return dict.fromkeys(SCHEMA.names) | region | words | {"id": key, "change": change, "changed_at": at}
+    return (
+        dict.fromkeys(SCHEMA.names)
+        | region
+        | words
+        | {"id": key, "change": change, "changed_at": at}
+    )
 
 
 RECORDS = st.lists(

@@ -119,5 +119,5 @@ def test_codings_that_have_grown_in_another_order(order):
 def test_nothing_at_all():
     table, known = coded([0])
     batch = MessageBatch.from_arrow(MESSAGES.slice(0, 0), like=table)
-    for given in (None, known):
-        assert len(travelled(batch, table.coding, given)) == 0
+    for learnt in (None, known):
+        assert len(travelled(batch, table.coding, learnt)) == 0
