@@ -395,11 +395,10 @@ SHARD_EVEN: Final = 0.02
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker returns
 # A worker chooses how many messages to match at once so that it finds about this many matches:
 SPARK_MATCHES: Final = 1_048_576
-SPARK_FIRST_MESSAGES: Final = 64  # it begins with this many messages,
-SPARK_GROWTH: Final = 4  # takes at most this many times as many in the next step,
-SPARK_MOST_MESSAGES: Final = (
-    2_048  # and never more than this many, since the next ones may match far more often
+SPARK_PROBED: Final = (
+    64  # about as many messages of a batch are matched first, to see how many matches they have;
 )
+SPARK_MOST_MESSAGES: Final = 16_384  # they stand for no more than this many
 SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and builds itself; tasks build more
 SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
 SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most

@@ -66,6 +66,32 @@ class TestEveryDistribution:
         assert sharded(distribution, more, batch) == whole(more, batch)
         assert sharded(distribution, table, batch) == whole(table, batch)
 
+    @given(tables(), tables(), tables(), batches())
+    def test_what_grew_apart_is_joined(self, name, table, one, other, batch):
+        """Several processes let a distribution grow, each by its own subscriptions, and tell what they added."""
+        fitted = distribute(name, table, 4)
+        apart = [fitted.grown(more, np.arange(len(more.owners))) for more in (one, other)]
+        joined = fitted.joined(np.unique(np.concatenate([each.added(fitted) for each in apart])))
+        for more, grown in zip((one, other), apart):
+            for mine, its in zip(joined.route_subscriptions(more), grown.route_subscriptions(more)):
+                np.testing.assert_array_equal(mine, its)
+            assert sharded(joined, more, batch) == whole(more, batch)
+        assert sharded(joined, table, batch) == whole(table, batch)
+
+    def test_where_newcomers_go_does_not_depend_on_their_codes(self, name):
+        first = [Subscription(i, f"w{i}", Box(i, 0, i + 2, 9)) for i in range(20)]
+        later = [Subscription(i, f"w{i} AND w{i + 1}", Box(i % 20, 0, i % 20 + 2, 9)) for i in range(20, 60)]
+        routes = []
+        for order in (later, later[::-1]):
+            table = SubscriptionTable.from_subscriptions(first)
+            fitted = distribute(name, table, 6)
+            SubscriptionTable.from_subscriptions(order, like=table)  # words get their codes in this order
+            more = SubscriptionTable.from_subscriptions(later, like=table)
+            grown = fitted.grown(more, np.arange(len(more.owners)))
+            routes.append(grown.route_subscriptions(more))
+        for mine, its in zip(*routes):
+            np.testing.assert_array_equal(mine, its)
+
     @given(tables(), batches(), st.sampled_from(SHARDS))
     def test_it_is_the_same_from_its_arrays(self, name, table, batch, shards):
         made = distribute(name, table, shards)
@@ -156,6 +182,18 @@ def test_keyword_stores_a_clause_once_and_asks_few_shards():
     found = measure(distribute("keyword", table, 16, messages=batch), draw_sample(table, batch))
     assert found.replication == 1.0
     assert found.sent < 6
+
+
+def test_a_sample_stands_for_all_subscriptions():
+    """With a tenth of the subscriptions and ten times the weight, the load is about that of all."""
+    rng = np.random.default_rng(8)
+    table, batch = random_table(rng, 20_000), random_batch(rng, 500, 5)
+    some = table.take(np.arange(0, 20_000, 10))
+    whole_load = measure(distribute("hash", table, 4), draw_sample(table, batch)).loads.sum()
+    weighed = measure(distribute("hash", some, 4), draw_sample(some, batch, 10.0)).loads.sum()
+    alone = measure(distribute("hash", some, 4), draw_sample(some, batch)).loads.sum()
+    assert abs(weighed / whole_load - 1) < 0.1
+    assert alone < 0.9 * whole_load
 
 
 def test_auto_takes_the_distribution_with_the_lightest_busiest_shard():

@@ -1,7 +1,8 @@
 """Spark's Python daemon with workers that die on demand, in the middle of matching.
 
 A worker that finds the file ``worker`` in the directory NEARCAST_FUSES kills itself by SIGKILL; one that finds
-``daemon`` kills the process that it was forked from. It removes the file first, so each file kills once.
+``daemon`` kills the process that it was forked from. One that finds ``shard`` when it has written a shard raises an
+error. It removes the file first, so each file works once.
 """
 
 import os
@@ -10,6 +11,7 @@ import signal
 from pathlib import Path
 
 from nearcast.matching import Index
+from nearcast.sharding.building import ShardBuilder
 
 
 def mortal(match, fuses):
@@ -29,6 +31,22 @@ def mortal(match, fuses):
     return dying
 
 
+def failing(finish, fuses):
+    """Return a *finish* that fails when all is written."""
+
+    def finish_and_fail(self, *arguments):
+        built = finish(self, *arguments)
+        try:
+            (fuses / "shard").unlink()
+        except FileNotFoundError:
+            return built
+        raise RuntimeError("this task fails after its shard was written")
+
+    return finish_and_fail
+
+
 if __name__ == "__main__":
-    Index.match = mortal(Index.match, Path(os.environ["NEARCAST_FUSES"]))
+    directory = Path(os.environ["NEARCAST_FUSES"])
+    Index.match = mortal(Index.match, directory)
+    ShardBuilder.finish = failing(ShardBuilder.finish, directory)
     runpy.run_module("nearcast.spark.daemon", run_name="__main__")

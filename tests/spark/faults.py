@@ -192,6 +192,12 @@ def same(found, expected, what):
     assert not extra, f"{what}: {extra.total()} too many, such as {next(iter(extra))}"
 
 
+def environment(home):
+    """Return the environment of a program in which workers find the fuses of *home*."""
+    paths = [str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "NEARCAST_FUSES": str(home / "fuses")}
+
+
 class Driver:
     """A process of ``fault_driver.py``, with Spark's Java and Python workers below it, in a session of its own."""
 
@@ -199,16 +205,15 @@ class Driver:
         self.home = home
         home.later()
         options = {"queries": queries, "master": master, "ends": ends, "die": die}
-        paths = [str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "NEARCAST_FUSES": str(home.path / "fuses"),
-        }
         command = [sys.executable, str(PROGRAMS / "fault_driver.py"), str(home.path), json.dumps(options)]
         with (home.path / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=environment, cwd=home.path, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                env=environment(home.path),
+                cwd=home.path,
+                start_new_session=True,
             )
         self.started = home.path / f"started.{self.process.pid}"
 

@@ -6,14 +6,20 @@ Every run kills the driver at a few exact instants; ``--long`` at a dozen, and a
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from spark.faults import Driver, Home, finish, until
+from nearcast import Deliveries, MessageBatch, open_index
+from nearcast.storage.manifest import read_manifest
+from spark.faults import PROGRAMS, Driver, Home, environment, finish, until
+from spark.worlds import in_process, message_table, pairs, subscription_table
 
 KILLS = int(os.environ.get("NEARCAST_KILLS", 20))
 SEED = int(os.environ.get("NEARCAST_SEED", 0))
@@ -35,10 +41,10 @@ INSTANTS = {
     "deliveries are there, the micro-batch is not committed": ("os.rename", "live/out/batch=*", True, True),
     "the first attempt has made way for the second": ("os.rename", "live/out/.batch=*", True, False),
     "a state that is over is removed": ("os.remove", "live/home/states/*", True, False),
-    "a new version was begun": ("os.mkdir", "live/home/versions/.auto-*", True, False),
-    "a new version is complete, and has no name yet": (
-        "os.rename",
-        "live/home/versions/auto-*",
+    "a new version was begun": ("os.mkdir", "live/home/versions/auto-*/.shard-*", True, False),
+    "a new version is complete, and has no manifest yet": (
+        "os.link",
+        "live/home/versions/auto-*/manifest.json",
         False,
         False,
     ),
@@ -123,6 +129,31 @@ def test_workers_are_killed(tmp_path):
             driver.until(lambda: not fuse.exists(), f"the end of a {victim}")  # noqa: B023
         assert driver.wait() == 0, driver.said()
     home.check(["plain", "live"])
+
+
+def test_a_task_that_fails_when_its_shard_is_written_is_repeated(tmp_path):
+    """What the first attempt wrote does not count, and does not stop the second."""
+    table, messages = subscription_table(), message_table(400).drop(["unasked"])
+    pq.write_table(table, tmp_path / "subscriptions.parquet")
+    fuse = tmp_path / "fuses" / "shard"
+    fuse.parent.mkdir()
+    fuse.touch()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "fault_build.py"), str(tmp_path)],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert not fuse.exists()  # a task did fail
+    version = open_index(tmp_path / "versions", verify=True)
+    batch = MessageBatch.from_arrow(messages, like=version)
+    found = Deliveries.of(version.match(batch), batch.ids, version.ids).to_arrow()
+    assert pairs(found) == in_process(messages, table)
+    listed = {name.partition("/")[0] for name in read_manifest(version.place).files}
+    assert set(version.place.children()) == listed | {"manifest.json"}  # the first attempt has left nothing
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ import pytest
 
 from nearcast import Matches, MessageBatch, SubscriptionTable, build_index
 from nearcast.sharding.building import build_sharded
-from nearcast.sharding.replica import CHANGE, Replica, Router
+from nearcast.sharding.replica import CHANGE, Replica, Router, delta_range
 from nearcast.sharding.version import ShardedVersion
 from nearcast.storage.places import place_at, uri_of
 
@@ -143,3 +143,53 @@ def test_replicas_deliver_what_a_new_index_delivers(tmp_path, distribution, vers
         for replica in replicas:
             replica.follow(earlier)
         assert delivered(replicas, router, messages) == answer
+
+
+def merged(deltas, path):
+    """Merge deltas into one that covers all of them: of each subscription, the last row counts."""
+    tables = [pq.read_table(delta.removeprefix("file://")) for delta in deltas]
+    last = {row["id"]: row for table in tables for row in table.to_pylist()}
+    first, end = delta_range(deltas[0])[0], delta_range(deltas[-1])[1]
+    target = path / f"{first:012}-{end:012}-merged.parquet"
+    pq.write_table(pa.Table.from_pylist(list(last.values()), tables[0].schema), target)
+    return uri_of(target)
+
+
+@pytest.mark.parametrize("distribution", ["location", "keyword", "keyword-location"])
+def test_merged_deltas_lead_to_the_same_answers(tmp_path, distribution):
+    """One process has followed each delta, another begins with merged ones, a third comes from the one to the other."""
+    rng = np.random.default_rng(11)
+    subscriptions = {key: subscription(rng, key) for key in (f"s{i:02}" for i in range(60))}
+    directory = write_version(tmp_path / "version", table_of(subscriptions), distribution)
+    deltas = []
+    for step in range(6):
+        name = f"{step:012}-{step:012}-x.parquet"
+        deltas.append(uri_of(write_delta(rng, tmp_path / name, subscriptions, step)))
+    tiers = [merged(deltas[:4], tmp_path), merged(deltas[4:], tmp_path)]
+    messages = message_rows(rng)
+    histories = [[deltas], [tiers], [deltas[:3], tiers], [deltas, deltas[:2], tiers]]
+    for history in histories:
+        version = ShardedVersion(directory)
+        router = Router(version)
+        replicas = [Replica(version, number, router) for number in range(SHARDS)]
+        for known in history:
+            for replica in replicas:
+                replica.follow(known)
+        assert delivered(replicas, router, messages) == expected(subscriptions, messages)
+
+
+def test_another_delta_of_the_same_micro_batch_is_not_taken_for_the_first(tmp_path):
+    rng = np.random.default_rng(12)
+    subscriptions = {key: subscription(rng, key) for key in (f"s{i:02}" for i in range(60))}
+    directory = write_version(tmp_path / "version", table_of(subscriptions), "hash")
+    version = ShardedVersion(directory)
+    router = Router(version)
+    replicas = [Replica(version, number, router) for number in range(SHARDS)]
+    messages = message_rows(rng)
+    for attempt in ("a", "b"):
+        changed = dict(subscriptions)
+        name = f"{0:012}-{0:012}-{attempt}.parquet"
+        delta = uri_of(write_delta(rng, tmp_path / name, changed, 1))
+        for replica in replicas:
+            replica.follow([delta])
+        assert delivered(replicas, router, messages) == expected(changed, messages)

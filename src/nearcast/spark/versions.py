@@ -354,17 +354,16 @@ def _duplicate(key: object) -> DuplicateError:
     )
 
 
-def _content(table: pa.Table) -> bytes:
+def _content(table: pa.Table) -> memoryview:
     """Return the values in *table* as Parquet, which holds nothing else: Arrow's buffers have bytes under nulls."""
     content = pa.BufferOutputStream()
     pq.write_table(
         table, content, compression="none", use_dictionary=False, write_statistics=False, store_schema=False
     )
-    found: bytes = content.getvalue()
-    return found
+    return memoryview(content.getvalue())
 
 
-def _digest(how: str, content: bytes) -> str:
+def _digest(how: str, content: bytes | memoryview) -> str:
     """Return a digest of subscriptions, and of the form that they are built into."""
     digest = hashlib.blake2b(f"{how} {FORMAT} {__version__} ".encode(), digest_size=10)
     digest.update(content)

@@ -204,10 +204,16 @@ def _carried(part: pa.RecordBatch) -> dict[str, pa.Array]:
 def match_in_portions(
     batches: Iterable[pa.RecordBatch], match: Callable[[pa.RecordBatch], Matches]
 ) -> Iterator[tuple[pa.RecordBatch, Matches]]:
-    """Match messages in portions whose matches fit into little memory; yield each portion with its matches."""
-    size = config.SPARK_FIRST_MESSAGES
-    for batch in batches:
-        start = 0
+    """Match messages in portions whose matches fit into little memory; yield each portion with its matches.
+
+    A few messages, spread over the batch, are matched first: they tell how many matches to expect.
+    """
+    for batch in (each for whole in batches for each in _chunks(whole)):
+        most = len(batch)
+        if most > config.SPARK_PROBED:
+            probed = batch.take(pa.array(np.arange(0, most, most // config.SPARK_PROBED)))
+            most = _fitting(len(probed), len(match(probed).rows))
+        start, size = 0, most
         while start < len(batch):
             part = batch.slice(start, size)
             found = match(part)
@@ -215,8 +221,18 @@ def match_in_portions(
             yield part, found
             del found  # before the next portion is matched
             start += len(part)
-            fitting = config.SPARK_MATCHES * len(part) // max(count, 1)
-            size = max(1, min(fitting, config.SPARK_GROWTH * size, config.SPARK_MOST_MESSAGES))
+            size = min(most, _fitting(len(part), count))
+
+
+def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in pieces for which a few messages can speak."""
+    for start in range(0, len(batch), config.SPARK_MOST_MESSAGES):
+        yield batch.slice(start, config.SPARK_MOST_MESSAGES)
+
+
+def _fitting(messages: int, matches: int) -> int:
+    """Return how many messages may be matched at once, if as many as these have as many matches."""
+    return max(1, config.SPARK_MATCHES * messages // max(matches, 1))
 
 
 def delivery_rows(
