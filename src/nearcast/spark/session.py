@@ -189,11 +189,12 @@ def active_session() -> SparkSession | None:
 def _settings(cores: int | str, *, local: bool) -> dict[str, str]:
     settings = {
         "spark.app.name": "nearcast",
-        "spark.driver.memory": "2g",
         **_SQL_SETTINGS,
         "spark.python.daemon.module": "nearcast.spark.daemon",
         "spark.ui.showConsoleProgress": "false",
     }
+    if not is_submitted():
+        settings["spark.driver.memory"] = "2g"
     if local:
         settings |= {
             "spark.ui.enabled": "false",
