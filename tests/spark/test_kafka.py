@@ -196,27 +196,6 @@ def test_spark_sink_of_the_stream_itself(spark, broker, world, version, tmp_path
     )
 
 
-@pytest.mark.skipif(pyspark.__version__ < "4.2", reason="PySpark has real-time triggers since 4.2")
-def test_a_real_time_trigger(spark, broker, world, version, tmp_path):
-    """Spark's real-time mode takes the plan of match: from a topic to a topic, without micro-batches in between."""
-    create_topics(spark, broker, "urgent", "urgent-deliveries")
-    few = world.message_table.slice(0, 50)
-    expected = in_process(few, world.subscription_table)
-    deliveries = match(kafka.read_messages(spark, broker, "urgent", SCHEMA), version)
-    writer = kafka.deliveries_to_kafka(deliveries).writeStream.format("kafka").outputMode("update")
-    writer = writer.options(**{"kafka.bootstrap.servers": broker}, topic="urgent-deliveries")
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(realTime="10 seconds")
-    query = writer.start()
-    try:
-        produce(spark, broker, "urgent", as_json(few))
-        until(lambda: query.exception() or len(records(spark, broker, "urgent-deliveries")) >= expected.total())
-        assert query.exception() is None
-    finally:
-        query.stop()
-    found = records(spark, broker, "urgent-deliveries")
-    assert Counter((each.value["message_id"], each.value["subscription_id"]) for each in found) == expected
-
-
 def stream_once(tmp_path, *arguments):
     options = ("--schema", SCHEMA, "--checkpoint", tmp_path / "checkpoint", "--trigger", "once", "--json")
     ran = CliRunner().invoke(app, ["stream", *map(str, (*arguments, *options))])
