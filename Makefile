@@ -34,8 +34,8 @@ test: $(READY) ## Run the tests, except the few that take long
 long: $(READY) ## Run all tests, also those that take long: kills, figures, rivals at full size
 	@$(BIN)/python -m pytest -n 3 --durations=20 --long
 
-# Another version of Spark has an environment of its own: the packages of the lock, and that PySpark. uv links files
-# instead of copying them, so it takes little room, and seconds once PySpark is in uv's cache (430 MB to download).
+# Another version of Spark has an environment of its own: the packages of the lock, and that PySpark. uv links files from
+# its cache; if that has all of them (offline), it takes seconds. Otherwise 430 MB are downloaded, once.
 VERSION    ?= 4.1
 TESTS      ?= -m versions tests/spark
 SPARK_VENV := .venv-spark-$(VERSION)
@@ -44,7 +44,9 @@ $(SPARK_VENV)/.ready: requirements.lock pyproject.toml | $(READY)
 	@echo "Installing PySpark $(VERSION) into $(SPARK_VENV) ..."
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SPARK_VENV)
 	@awk '/^[a-z]/ {other = !/^pyspark==/} other' requirements.lock > $(SPARK_VENV)/requirements.txt
-	@$(BIN)/uv pip install --quiet --python $(SPARK_VENV) -r $(SPARK_VENV)/requirements.txt 'pyspark[connect]==$(VERSION).*'
+	@for how in --offline --no-offline; do \
+	  $(BIN)/uv pip install --quiet $$how --python $(SPARK_VENV) -r $(SPARK_VENV)/requirements.txt \
+	    'pyspark[connect]==$(VERSION).*' 2> $(SPARK_VENV)/said && exit; done; cat $(SPARK_VENV)/said >&2; exit 1
 	@$(BIN)/uv pip install --quiet --python $(SPARK_VENV) --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -33,7 +33,7 @@ os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
 def shares_spark(nodeid):
     """Does a test use the one session of Spark? Others that are about Spark start processes of their own."""
-    alone = ("test_faults.py", "test_java.py")
+    alone = ("test_connect.py", "test_faults.py", "test_java.py")
     return ("spark" in nodeid or "kafka" in nodeid) and not any(file in nodeid for file in alone)
 
 

@@ -439,6 +439,7 @@ LIVE_VALID_CELL_BITS: Final = 8
 LIVE_VALID_BOXES: Final = 32  # boxes that represent the regions of newcomers in a search for nearby messages
 SPARK_FOOTERS: Final = 32  # files of which the GeoParquet metadata are read, spread over all
 SPARK_FOOTER_THREADS: Final = 8  # that read them
+SPARK_OLDEST: Final = (4, 1)  # the oldest Spark that the tests run on; it has repartitionById
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # as the documentation of Spark 4.3 lists them
 SPARK_SCALA: Final = "2.13"  # the Scala version of PySpark's JARs: part of the names of its Maven artifacts
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not print its version within this time is skipped

@@ -105,7 +105,7 @@ def test_match(found, expected, how):
 
 
 def test_prepare(found):
-    assert found["reasons"] == ["bad-location", "malformed"]
+    assert found["reasons"] == ["malformed", "place"]
     assert (found["prepared"]["read"], found["prepared"]["good"]) == (3, 1)
 
 

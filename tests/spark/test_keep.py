@@ -84,8 +84,8 @@ def test_a_stream_keeps_columns_and_takes_a_watermark(spark, subscriptions, tmp_
 
 def test_names_that_cannot_be_kept_are_refused(messages, subscriptions, tmp_path):
     plain = subscriptions.select("id", "expression")
-    with pytest.raises(ColumnError, match=r"keep: the rows need a column txt; .*did you mean 'text'"):
-        match(messages, plain, keep=["txt"])
+    with pytest.raises(ColumnError, match=r"keep: the rows need a column texts; .*did you mean 'text'"):
+        match(messages, plain, keep=["texts"])
     with pytest.raises(InputError, match=r"keep is a list of columns, not 'text'; write \['text'\]"):
         match(messages, plain, keep="text")
     with pytest.raises(ColumnError, match="keep has 'text', but it is named twice"):

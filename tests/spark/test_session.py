@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
 from pathlib import Path
 
+import pyspark
 import pytest
 
 import nearcast.spark
 from nearcast.errors import InputError, RuntimeUnavailableError
 from nearcast.spark import session
+from nearcast.spark.java import find_java, wrap
 from nearcast.spark.session import quietly
 
 
@@ -83,12 +86,16 @@ class Builder:
     def __init__(self):
         self.settings = {}
 
+    def remote(self, address):
+        return self.config("remote", address)
+
     def config(self, name, value):
         self.settings[name] = value
         return self
 
     def getOrCreate(self):
-        return self.settings, dict(os.environ)
+        settings, self.settings = self.settings, {}
+        return settings, dict(os.environ)
 
 
 @pytest.mark.parametrize(
@@ -107,10 +114,111 @@ def test_the_driver_of_a_cluster_can_be_reached(monkeypatch, master, local):
     assert settings["spark.python.daemon.module"] == "nearcast.spark.daemon"
 
 
+class TestTold:
+    """Where Spark runs, and how, may be decided before the program asks; then it stays so."""
+
+    @pytest.fixture(autouse=True)
+    def start(self, monkeypatch):
+        monkeypatch.setattr(sys.modules["nearcast.spark.session"], "active_session", lambda: None)
+        monkeypatch.setattr("pyspark.sql.SparkSession.builder", Builder())
+
+    def test_by_a_file_of_defaults(self, monkeypatch, tmp_path):
+        (tmp_path / "spark-defaults.conf").write_text(
+            "# a cluster\nspark.master  spark://host:7077\nspark.driver.memory=7g\n"
+            "spark.driver.extraJavaOptions -Dmine=1 -Dother=2\nspark.sql.session.timeZone: Asia/Tokyo\n"
+        )
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+        settings, _ = session()
+        assert settings["spark.master"] == "spark://host:7077"
+        assert settings["spark.driver.extraJavaOptions"].endswith('log4j2.properties" -Dmine=1 -Dother=2')
+        kept = {"spark.driver.memory", "spark.sql.session.timeZone", "spark.ui.enabled", "spark.driver.host"}
+        assert not kept & set(settings), "Spark reads them itself, and has an interface on a cluster"
+        asked, _ = session(
+            "mine", memory="1g", master="local[3]", config={"spark.driver.extraJavaOptions": "-Da=1"}
+        )
+        assert (asked["spark.master"], asked["spark.driver.memory"]) == ("local[3]", "1g")
+        assert asked["spark.app.name"] == "mine"
+        assert asked["spark.driver.extraJavaOptions"].endswith(" -Da=1")
+        assert asked["spark.ui.enabled"] == "false"
+
+    def test_by_the_arguments_of_a_notebook(self, monkeypatch):
+        told = "--master=yarn --conf spark.ui.port=4050 --driver-memory 3g pyspark-shell"
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", told)
+        settings, environment = session(cores=2)
+        assert settings["spark.master"] == "yarn"
+        assert not {"spark.driver.memory", "spark.ui.enabled", "spark.driver.bindAddress"} & set(settings)
+        assert "SPARK_LOCAL_IP" not in environment
+
+    def test_by_the_address_of_a_server(self, monkeypatch):
+        monkeypatch.setenv("SPARK_REMOTE", "sc://host:15002")
+        settings, _ = session("client", memory="1g", config={"spark.sql.shuffle.partitions": 7})
+        assert settings == {
+            "remote": "sc://host:15002",
+            "spark.app.name": "client",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.execution.arrow.pyspark.enabled": "true",
+            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+            "spark.sql.shuffle.partitions": "7",
+        }
+        settings, _ = session(master="local[2]")
+        assert settings["spark.master"] == "local[2]"
+
+
+@pytest.mark.spark
+def test_spark_submit_decides(tmp_path):
+    """A program that spark-submit runs: the master, the interface and the Java options are those of its arguments."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from nearcast.spark import session\n"
+        "spark = session(cores=2)\n"
+        "names = ['master', 'app.name', 'ui.enabled', 'driver.extraJavaOptions', 'driver.memory',\n"
+        "         'python.daemon.module', 'sql.session.timeZone', 'ui.showConsoleProgress']\n"
+        "print(*(spark.conf.get('spark.' + name) for name in names), spark.range(3).count(), sep='|')\n"
+    )
+    settings = {"spark.driver.extraJavaOptions": "-Dmine=1", "spark.ui.enabled": "true", "spark.ui.port": "0"}
+    settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    home = Path(pyspark.__file__).parent
+    command = [
+        home / "bin" / "spark-submit",
+        "--master",
+        "local[1]",
+        "--driver-memory",
+        "600m",
+        "--name",
+        "told",
+    ]
+    command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(wrap(find_java(), tmp_path / "java")),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    ran = subprocess.run([*command, program], env=environment, capture_output=True, text=True, timeout=200)
+    assert ran.stdout == "local[1]|told|true|-Dmine=1|600m|nearcast.spark.daemon|UTC|false|3\n", ran.stderr
+
+
+def test_pip_leaves_the_spark_of_a_platform_alone():
+    """Only the extra asks for PySpark; the package itself is enough beside one that is there."""
+    asked = [each for each in metadata.requires("nearcast") if each.startswith("pyspark")]
+    assert asked
+    assert all(each.endswith("extra == 'spark'") for each in asked)
+
+
+@pytest.mark.parametrize("version", ["4.0.1", "3.5.9"])
+def test_a_spark_that_is_too_old_is_named(monkeypatch, version):
+    monkeypatch.setattr("pyspark.version.__version__", version)
+    with pytest.raises(
+        RuntimeUnavailableError, match=f"PySpark {version} is installed, .* needs 4.1 or newer"
+    ):
+        session()
+
+
 def test_nothing_reaches_past_spark_connect():
-    """Under Spark Connect there is no Java gateway and no RDD: our code must not use them."""
+    """Under Spark Connect there is no Java gateway and no RDD: our code must not use them, if there is a server."""
     forbidden = {"sparkContext", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "rdd", "SparkContext"}
-    files = list(Path(nearcast.spark.__file__).parent.glob("*.py"))
+    files = [f for f in Path(nearcast.spark.__file__).parent.glob("*.py") if f.name != "launching.py"]
     assert len(files) >= 5
     for file in files:
         nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))

@@ -1,11 +1,12 @@
 """The data pipeline: DataFrame in, DataFrame out.
 
-:func:`session` starts a local Spark, :func:`prepare` turns raw rows into typed ones, :func:`profile` counts the words,
-places and attributes of messages and subscriptions, :func:`build` builds the index of subscriptions, :func:`match`
-finds the deliveries of messages, in batch or in a stream, and :class:`Live` does so while subscriptions change.
-:func:`register` gives SQL the functions ``nearcast_match`` and ``nearcast_matches``.
-:mod:`~nearcast.spark.kafka` and :mod:`~nearcast.spark.sinks` bring messages in and deliveries out. Nothing here needs a
-SparkContext or the Java gateway, so all of it runs under Spark Connect; ``session`` is for your own machine.
+:func:`session` starts Spark, here or where it is told to, :func:`prepare` turns raw rows into typed ones,
+:func:`profile` counts the words, places and attributes of messages and subscriptions, :func:`build` builds the index of
+subscriptions, :func:`match` finds the deliveries of messages, in batch or in a stream, and :class:`Live` does so while
+subscriptions change. :func:`register` gives SQL the functions ``nearcast_match`` and ``nearcast_matches``.
+:mod:`~nearcast.spark.kafka` and :mod:`~nearcast.spark.sinks` bring messages in and deliveries out, and
+:mod:`~nearcast.spark.metrics` counts them. ``prepare``, ``profile``, ``build`` and ``match`` also run under Spark
+Connect.
 """
 
 from __future__ import annotations

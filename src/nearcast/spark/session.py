@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nearcast.config import SPARK_OLDEST
 from nearcast.errors import InputError, RuntimeUnavailableError, shown
 from nearcast.spark.java import find_java, wrap
 from nearcast.spark.launching import given_settings, is_submitted
@@ -161,11 +162,16 @@ def _variables(directory: Path, *, local: bool) -> dict[str, str]:
 
 
 def require_pyspark() -> None:
-    """Raise RuntimeUnavailableError, which names what to install, if PySpark is missing."""
+    """Raise RuntimeUnavailableError, which names what to install, if PySpark is missing or too old."""
     if importlib.util.find_spec("pyspark") is None:
         raise RuntimeUnavailableError(
             "PySpark is not installed; `pip install 'nearcast[spark]'` installs it, with a Java runtime"
         )
+    from pyspark.version import __version__ as version
+
+    if tuple(map(int, version.split(".")[:2])) < SPARK_OLDEST:
+        needed = ".".join(map(str, SPARK_OLDEST))
+        raise RuntimeUnavailableError(f"PySpark {version} is installed, and nearcast needs {needed} or newer")
 
 
 def active_session() -> SparkSession | None:
@@ -183,11 +189,12 @@ def active_session() -> SparkSession | None:
 def _settings(cores: int | str, *, local: bool) -> dict[str, str]:
     settings = {
         "spark.app.name": "nearcast",
-        "spark.driver.memory": "2g",
         **_SQL_SETTINGS,
         "spark.python.daemon.module": "nearcast.spark.daemon",
         "spark.ui.showConsoleProgress": "false",
     }
+    if not is_submitted():
+        settings["spark.driver.memory"] = "2g"
     if local:
         settings |= {
             "spark.ui.enabled": "false",
