@@ -87,7 +87,7 @@ def main(form, home):
     arrive("tea")
     counts.append(run())
     spark.stop()
-    print(json.dumps({"counts": counts, "repeated": repeated}))
+    sys.stdout.write(json.dumps({"counts": counts, "repeated": repeated}) + "\n")
 
 
 if __name__ == "__main__":
