@@ -1,13 +1,17 @@
 """Sinks of a stream: the repeat of a batch replaces the first attempt, as a whole or not at all."""
 
 import threading
+from pathlib import Path
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
-from nearcast.errors import InputError
+from nearcast.errors import InputError, NearcastError
+from nearcast.spark import sinks
 from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.kafka import deliveries_to_kafka
+from nearcast.spark.parquet import write_parquet
 from nearcast.spark.sinks import parquet_sink
 
 pytestmark = pytest.mark.spark
@@ -45,7 +49,7 @@ def test_a_repeat_takes_the_place_of_the_first_attempt(spark, tmp_path):
 def test_an_empty_batch(spark, tmp_path):
     write = parquet_sink(tmp_path)
     write(frame(spark, 1), 10)
-    write(frame(spark, 1).limit(0), 11)
+    assert write(frame(spark, 1).limit(0), 11) == 0
     assert rows(tmp_path) == [(10, 1)]
 
 
@@ -63,12 +67,44 @@ def test_what_breaks_while_it_writes_is_never_seen(spark, tmp_path):
     assert not (tmp_path / "batch=1").exists()
     write(frame(spark, 5), 10)
     assert rows(tmp_path) == [(10, 5)]
+    assert [each.name for each in tmp_path.iterdir()] == ["batch=10"]
     (tmp_path / ".batch=1.left").mkdir()  # left by a driver that was killed
     (tmp_path / ".batch=1.left" / "part.parquet").write_bytes(b"half")
     assert rows(tmp_path) == [(10, 5)]
-    write(frame(spark, 4), 1)
+    parquet_sink(tmp_path)(frame(spark, 4), 1)
     assert rows(tmp_path) == [(1, 4), (10, 5)]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["batch=1", "batch=10"]
+
+
+@pytest.mark.parametrize("lost", ["some", "all"])
+def test_a_batch_that_lacks_rows_is_not_committed(spark, tmp_path, monkeypatch, lost):
+    """As if an executor had written its part to a disk of its own."""
+    both = frame(spark, 1, 2).repartition(2, "message_id")
+
+    def write_elsewhere(rows, path):
+        write_parquet(rows, path)
+        draft = Path(path.removeprefix("file://"))
+        parts = sorted(file for file in draft.glob("*.parquet") if pq.read_metadata(file).num_rows)
+        assert (draft / "_SUCCESS").exists()
+        for part in parts if lost == "all" else parts[1:]:
+            part.unlink()
+
+    write = parquet_sink(tmp_path)
+    assert write(both, 0) == 2
+    monkeypatch.setattr(sinks, "write_parquet", write_elsewhere)
+    for batch in (0, 1):
+        with pytest.raises(NearcastError, match=r"2 rows were written to .* of them are there: do executors"):
+            write(both, batch)
+    assert rows(tmp_path) == [(0, 1), (0, 2)]
+    assert [each.name for each in tmp_path.iterdir()] == ["batch=0"]
+
+
+def test_what_was_left_of_any_batch_is_removed(spark, tmp_path):
+    (tmp_path / ".batch=5.left").mkdir()
+    (tmp_path / ".batch=5.left" / "part.parquet").write_bytes(b"half")
+    write = parquet_sink(tmp_path)
+    assert write(frame(spark, 1), 6) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["batch=6"]
 
 
 def test_a_reader_sees_whole_batches_only(spark, tmp_path):

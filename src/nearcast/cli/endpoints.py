@@ -142,17 +142,7 @@ def sink(address: str) -> Sink:
     if topic is not None:
         return _counting(kafka_sink(topic.servers, topic.name, options=topic.options))
     home = local_path(address)
-    if home is None:
-        return _counting(_overwriting(address))
-    write = parquet_sink(home)
-
-    def run(frame: DataFrame, number: int) -> int:
-        import pyarrow.parquet as pq
-
-        write(frame, number)
-        return sum(pq.read_metadata(file).num_rows for file in (home / f"batch={number}").glob("*.parquet"))
-
-    return run
+    return _counting(_overwriting(address)) if home is None else parquet_sink(home)
 
 
 def quarantine(directory: str) -> Sink:
@@ -170,7 +160,7 @@ def _overwriting(address: str) -> Callable[[DataFrame, int], None]:
     return lambda frame, number: write_parquet(frame, f"{address}/batch={number}", "overwrite")
 
 
-def _counting(write: Callable[[DataFrame, int], None]) -> Sink:
+def _counting(write: Callable[[DataFrame, int], object]) -> Sink:
     """Return a sink that computes the rows once, counts them, and writes them if there are any."""
 
     def run(frame: DataFrame, number: int) -> int:

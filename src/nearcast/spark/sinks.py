@@ -13,9 +13,14 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearcast.errors import InputError
+import pyarrow.parquet as pq
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812  its usual name
+
+from nearcast.errors import InputError, NearcastError
 from nearcast.spark.kafka import deliveries_to_kafka
 from nearcast.spark.parquet import write_parquet
+from nearcast.storage.atomic import rename_durably, sync_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,16 +30,20 @@ if TYPE_CHECKING:
 __all__ = ["kafka_sink", "parquet_sink"]
 
 
-def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], None]:
-    """Return a function that writes each micro-batch to a directory of its own, ``path/batch=7``.
+def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], int]:
+    """Return a function that writes each micro-batch to a directory of its own, ``path/batch=7``, and counts its rows.
 
     The guarantee: every program that reads Parquet finds each delivery exactly once, whatever was interrupted and
     repeated. A batch is first written under a name that begins with a dot, which readers ignore, and gets its own name
     in one step when it is complete: no reader sees part of a batch. When a batch is repeated, the second attempt
     replaces the first; between the two renames, a reader may see neither.
 
+    No batch is committed that lacks rows: those that the tasks wrote are counted, and as many must be in the files that
+    this process sees, on disk. So executors that write to disks of their own are an error, not a loss.
+
     The numbers are those of the query's checkpoint. A new checkpoint counts from 0 again and needs another *path*, or
-    its batches overwrite those of the old one.
+    its batches overwrite those of the old one. What interrupted attempts of any batch left is removed before the first
+    batch that is written, so *path* is for one query at a time.
 
     *path* is a directory that the driver and every worker see under the same name: on one machine any directory, on a
     cluster one of a shared file system. Object stores cannot rename; there, use Spark's own sink
@@ -46,20 +55,43 @@ def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], Non
             'for an object store use Spark\'s own sink, writeStream.format("parquet")'
         )
     home = Path(path).absolute()
+    fresh = True
 
-    def write(frame: DataFrame, batch: int) -> None:
+    def write(frame: DataFrame, batch: int) -> int:
+        nonlocal fresh
         home.mkdir(parents=True, exist_ok=True)
-        for abandoned in home.glob(f".batch={batch}.*"):  # by interrupted attempts
+        for abandoned in home.glob(".batch=*.*") if fresh else ():  # by attempts that were killed
             shutil.rmtree(abandoned)
+        fresh = False
         target = home / f"batch={batch}"
         draft, earlier = (home / f".{target.name}.{uuid.uuid4().hex}" for _ in range(2))
-        write_parquet(frame, f"file://{draft}")  # not as_uri(): Spark would take its %-codes literally
-        if target.exists():
-            target.rename(earlier)  # a directory cannot be replaced in one step
-        draft.rename(target)
+        try:
+            rows = _write_whole(frame, draft)
+            if target.exists():
+                target.rename(earlier)  # a directory cannot be replaced in one step
+            rename_durably(draft, target)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
         shutil.rmtree(earlier, ignore_errors=True)
+        return rows
 
     return write
+
+
+def _write_whole(frame: DataFrame, draft: Path) -> int:
+    """Write rows to a directory, and return how many; raise unless all of them are there."""
+    counted = Observation()
+    observed = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+    write_parquet(observed, f"file://{draft}")  # not as_uri(): Spark would take its %-codes literally
+    rows = int(counted.get["rows"])
+    there = sum(pq.read_metadata(file).num_rows for file in draft.glob("*.parquet"))
+    if there != rows:
+        raise NearcastError(
+            f"{rows:,} rows were written to {draft.parent}, and {there:,} of them are there: do executors have disks "
+            "of their own? Give a directory that this process and every executor see, or use Spark's own sink"
+        )
+    sync_tree(draft)
+    return rows
 
 
 def kafka_sink(
