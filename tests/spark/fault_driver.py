@@ -36,7 +36,7 @@ def die_at(event, path, after=False):
             return
         if getattr(done, "matched", False):  # a later event of this thread: the operation is over
             die()
-        if name == event and fnmatch.fnmatch(os.fsdecode(arguments[name == "os.rename"]), path):
+        if name == event and fnmatch.fnmatch(os.fsdecode(arguments[name in ("os.rename", "os.link")]), path):
             if not after:
                 die()
             threading.Timer(0.1, die).start()  # in case the operation is the last of its thread

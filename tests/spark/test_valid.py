@@ -222,9 +222,14 @@ def test_what_was_published_again_is_found_with_few_ids_or_all(spark, tmp_path, 
     store.advance(0)
     store.publish([(key, 50 + key, 0, 2.0, 900) for key in range(0, 20, 2)], 0)
     store.advance(0)
-    assert store.found(np.array([[4.0, -1.0, 9.0, 1.0]]), 0) == Counter((key, key, 0, 1.0) for key in (5, 7, 9))
+    assert store.found(np.array([[4.0, -1.0, 9.0, 1.0]]), 0) == Counter(
+        (key, key, 0, 1.0) for key in (5, 7, 9)
+    )
     later = store.valid._read(spark, store.seen.segments)
-    kept = [row["_id"] for row in later.selectExpr("id AS _id").mapInArrow(_with_ids(pa.array([2, 3])), "_id long").collect()]
+    kept = [
+        row["_id"]
+        for row in later.selectExpr("id AS _id").mapInArrow(_with_ids(pa.array([2, 3])), "_id long").collect()
+    ]
     assert sorted(kept) == [2, 2, 3]
 
 

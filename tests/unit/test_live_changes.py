@@ -1,6 +1,7 @@
 """Records of change, column by column, have the result that they have one by one."""
 
 import math
+import sys
 import time
 from collections import Counter
 
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import ColumnError
-from nearcast.sharding.replica import CHANGE
-from nearcast.spark.live.changes import CHANGED_AT, STAMPS, resolve
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
+from nearcast.spark.live.changes import STAMPS, resolve
 from nearcast.spark.live.records import KINDS, check_columns, digest_of
 
 SCHEMA = pa.schema(
@@ -75,7 +76,11 @@ class Model:
 
 
 def _place_in_order(record):
-    return record["changed_at"], record["change"], tuple((record[name] is not None, record[name]) for name in SCHEMA.names)
+    return (
+        record["changed_at"],
+        record["change"],
+        tuple((record[name] is not None, record[name]) for name in SCHEMA.names),
+    )
 
 
 class Store:
@@ -89,7 +94,9 @@ class Store:
 
     def apply(self, records, now=0):
         found = resolve(pa.Table.from_pylist(records, RECORD), SCHEMA, self.current, now)
-        others = self.known.filter(pa.compute.invert(pa.compute.is_in(self.known["id"], found.delta["id"].combine_chunks())))
+        others = self.known.filter(
+            pa.compute.invert(pa.compute.is_in(self.known["id"], found.delta["id"].combine_chunks()))
+        )
         self.known = pa.concat_tables([others, found.delta.cast(KNOWN)])
         return found
 
@@ -100,7 +107,7 @@ class Store:
 def record(change, key, at, word="tea", lon=0.0):
     region = {} if change == "unsubscribe" else {"lon": lon, "lat": 0.0, "radius_m": 5.0}
     words = {"expression": word} if change in ("subscribe", "update") else {}
-    return {name: None for name in SCHEMA.names} | region | words | {"id": key, "change": change, "changed_at": at}
+    return dict.fromkeys(SCHEMA.names) | region | words | {"id": key, "change": change, "changed_at": at}
 
 
 RECORDS = st.lists(
@@ -284,8 +291,14 @@ def test_hundreds_of_thousands_a_second(change, capsys):
     ids = pa.array([f"user-{i}" for i in range(count)])
     words = pa.array([f"coffee{i % 5000} AND price < {i % 40}" for i in range(count)])
     stamps = pa.array([{"whole": 1, "region": 1, "ended": None}] * count, STAMPS)
-    columns = {"lon": rng.uniform(-9, 9, count), "lat": rng.uniform(-9, 9, count), "radius_m": np.full(count, 9.0)}
-    known = pa.table({"id": ids, "expression": words, **columns, CHANGE: pa.nulls(count, pa.string()), CHANGED_AT: stamps})
+    columns = {
+        "lon": rng.uniform(-9, 9, count),
+        "lat": rng.uniform(-9, 9, count),
+        "radius_m": np.full(count, 9.0),
+    }
+    known = pa.table(
+        {"id": ids, "expression": words, **columns, CHANGE: pa.nulls(count, pa.string()), CHANGED_AT: stamps}
+    )
     picked = pa.array(rng.permutation(count))
     records = pa.table(
         {
@@ -303,5 +316,5 @@ def test_hundreds_of_thousands_a_second(change, capsys):
         best = min(best, time.process_time() - start)
         assert len(found.delta) == count
     with capsys.disabled():
-        print(f"\n{count / best:,.0f} {change}s a second")
+        sys.stdout.write(f"\n{count / best:,.0f} {change}s a second\n")
     assert count / best > 200_000

@@ -1,5 +1,6 @@
 """The journal of a live query, driven without Spark: who owns it, what it holds, and what a micro-batch costs."""
 
+import sys
 import uuid
 from collections import Counter
 
@@ -11,14 +12,20 @@ import pytest
 from memory_place import Memory
 from nearcast import config
 from nearcast.errors import StorageError
-from nearcast.sharding.replica import CHANGE
-from nearcast.spark.live.changes import CHANGED_AT, STAMPS
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
+from nearcast.spark.live.changes import STAMPS
 from nearcast.spark.live.deltas import Delta, Deltas, _latest, _tier
 from nearcast.spark.live.journal import Journal
 from nearcast.spark.live.states import Run, Snapshot
 
 SCHEMA = pa.schema(
-    [("id", pa.int64()), ("expression", pa.string()), ("lon", pa.float64()), ("lat", pa.float64()), ("radius_m", pa.float64())]
+    [
+        ("id", pa.int64()),
+        ("expression", pa.string()),
+        ("lon", pa.float64()),
+        ("lat", pa.float64()),
+        ("radius_m", pa.float64()),
+    ]
 )
 KNOWN = pa.schema([*SCHEMA, (CHANGE, pa.string()), (CHANGED_AT, STAMPS)])
 
@@ -76,8 +83,12 @@ class Life:
 
     def step(self, rows):
         """Process a micro-batch with these records, and note them in the model."""
-        table = pa.Table.from_pylist(rows, pa.schema([*SCHEMA, ("change", pa.string()), ("changed_at", pa.int64())]))
-        state = self.journal.begin(self.number, table, self.run, lambda: self.number, lambda last, now: last.valid)
+        table = pa.Table.from_pylist(
+            rows, pa.schema([*SCHEMA, ("change", pa.string()), ("changed_at", pa.int64())])
+        )
+        state = self.journal.begin(
+            self.number, table, self.run, lambda: self.number, lambda last, now: last.valid
+        )
         self.journal.finish(self.number)
         for row in rows:
             if row["change"] == "unsubscribe":
@@ -107,7 +118,9 @@ class Life:
         there = rows.filter(pc.invert(pc.fill_null(pc.equal(rows[CHANGE], "unsubscribe"), False)))
         assert len(there) == self.subscriptions - len(self.gone)
         found = dict(zip(there["id"].to_pylist(), there["lon"].to_pylist()))
-        assert {key: lon for key, lon in found.items() if lon} == {key: lon for key, lon in self.lons.items() if lon}
+        assert {key: lon for key, lon in found.items() if lon} == {
+            key: lon for key, lon in self.lons.items() if lon
+        }
 
 
 def run_for(batches, subscriptions):
@@ -131,9 +144,13 @@ def run_for(batches, subscriptions):
 def test_the_hundred_thousandth_micro_batch_costs_what_the_first_hundred_did(batches, subscriptions, capsys):
     costs, largest, life = run_for(batches, subscriptions)
     window = batches // 4  # long enough for every merge to occur
-    first, last = ({key: sum(each[key] for each in part) / len(part) for key in ("reads", "writes", "removes", "bytes")} for part in (costs[1:100], costs[-window:]))
+    first, last = (
+        {key: sum(each[key] for each in part) / len(part) for key in ("reads", "writes", "removes", "bytes")}
+        for part in (costs[1:100], costs[-window:])
+    )
     with capsys.disabled():
-        print(f"\nper micro-batch, the first hundred: {first}\nafter {batches:,}: {last}; the largest state: {largest:,} B")
+        sys.stdout.write(f"\nper micro-batch, the first hundred: {first}\nafter {batches:,}: {last}\n")
+        sys.stdout.write(f"the largest state: {largest:,} B\n")
     for key, cost in last.items():
         assert cost <= 2 * first[key], key
     assert len(life.versions) > 2  # it was compacted several times
@@ -209,7 +226,9 @@ def test_of_two_drivers_one_is_refused():
     last = life.journal.states.last
     life.journal, life.run = first
     life.number = 1
-    with pytest.raises(StorageError, match="another driver of the query query of c has started micro-batch 1"):
+    with pytest.raises(
+        StorageError, match="another driver of the query query of c has started micro-batch 1"
+    ):
         life.step([])
     life.journal.states.refresh()
     assert life.journal.states.last == last
@@ -225,7 +244,9 @@ def test_of_two_that_begin_a_micro_batch_at_once_one_decides():
         life.step(rows)
         return last.valid
 
-    table = pa.Table.from_pylist(rows, pa.schema([*SCHEMA, ("change", pa.string()), ("changed_at", pa.int64())]))
+    table = pa.Table.from_pylist(
+        rows, pa.schema([*SCHEMA, ("change", pa.string()), ("changed_at", pa.int64())])
+    )
     with pytest.raises(StorageError, match="another driver"):
         journal.begin(1, table, run, lambda: 0, meanwhile)
     assert life.journal.states.last.owner == life.run
@@ -236,7 +257,7 @@ def test_records_that_differ_from_those_of_the_first_attempt_are_refused():
     life.step(life.records(3))
     life.open()
     life.number = 0
-    with pytest.raises(StorageError, match="micro-batch 0 in memory.* had other records of change"):
+    with pytest.raises(StorageError, match=r"micro-batch 0 in memory.* had other records of change"):
         life.step(life.records(3))
 
 
@@ -244,7 +265,9 @@ def test_a_home_from_a_copy_is_refused():
     life = Life(100)
     life.step([])
     life.number = 5
-    with pytest.raises(StorageError, match="has started micro-batch 0, and this is micro-batch 5 of the same query"):
+    with pytest.raises(
+        StorageError, match="has started micro-batch 0, and this is micro-batch 5 of the same query"
+    ):
         life.step([])
     fresh = Life(100)
     fresh.number = 5  # a new home may continue an old checkpoint
@@ -255,10 +278,15 @@ def test_refused_records_are_counted_and_the_last_can_be_read(monkeypatch):
     monkeypatch.setattr("nearcast.config.LIVE_REFUSED", 10)
     life = Life(100)
     for step in range(5):
-        state = life.step([{"id": 1_000 + 10 * step + key, "change": "move", "changed_at": 1} for key in range(4)])
+        state = life.step(
+            [{"id": 1_000 + 10 * step + key, "change": "move", "changed_at": 1} for key in range(4)]
+        )
     assert state.refused == 20
     last = life.journal.deltas.refused(state.refusals)
-    assert last["id"].to_pylist() == [str(1_000 + 10 * step + key) for step in (2, 3, 4) for key in range(4)][-10:]
+    assert (
+        last["id"].to_pylist()
+        == [str(1_000 + 10 * step + key) for step in (2, 3, 4) for key in range(4)][-10:]
+    )
     assert last["batch"].to_pylist()[-5:] == [3, 4, 4, 4, 4]
     assert sum(name.startswith("refused/") for name in life.home.files) <= 2
 

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from nearcast.cli.endpoints import Sink
 from nearcast.cli.monitor import QueryMonitor
 from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows

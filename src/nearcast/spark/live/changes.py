@@ -28,12 +28,11 @@ from nearcast import config
 from nearcast.columns.from_arrow.source import is_list
 from nearcast.errors import shown
 from nearcast.kernels import kernel
-from nearcast.sharding.replica import CHANGE
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
 from nearcast.spark.live.records import KINDS, MOVE, UNSUBSCRIBE, WORDS, read_records, refusals
 
-__all__ = ["CHANGED_AT", "STAMPS", "Resolution", "resolve"]
+__all__ = ["STAMPS", "Resolution", "resolve"]
 
-CHANGED_AT = "_changed_at"
 # When the whole subscription changed (or ended), when its region did, and, of a tombstone, the clock then.
 STAMPS = pa.struct([("whole", pa.int64()), ("region", pa.int64()), ("ended", pa.int64())])
 _NEVER = np.iinfo(np.int64).min  # older than every record
@@ -81,7 +80,9 @@ def resolve(
     kinds, times = read.kinds[order], read.times[order]
     starts = np.searchsorted(codes[order], np.arange(len(ids) + 1))
     there = np.full(len(ids), -1, np.int64)  # the row of each id in *known*
-    there[pc.index_in(known["id"].combine_chunks(), ids).to_numpy(zero_copy_only=False)] = np.arange(len(known))
+    there[pc.index_in(known["id"].combine_chunks(), ids).to_numpy(zero_copy_only=False)] = np.arange(
+        len(known)
+    )
     state = _before(known, there)
     existed = state.exists.copy()
     verdicts = np.empty(len(order), np.int8)
@@ -117,7 +118,9 @@ def _in_order(
     some = rows.take(pa.array(order[tied]))
     for number, field in enumerate(some.schema):
         if is_list(field.type):
-            some = some.set_column(number, field.name, pc.binary_join(some[field.name].combine_chunks(), "\0"))
+            some = some.set_column(
+                number, field.name, pc.binary_join(some[field.name].combine_chunks(), "\0")
+            )
     some = some.append_column("_group", pa.array(group))
     names = ["_group", *rows.column_names]
     by_content = pc.sort_indices(some, sort_keys=[(name, "ascending") for name in names]).to_numpy()

@@ -7,8 +7,8 @@
 ``refused/``         the last records of change that could not be applied, with the reason
 ===================  ================================================================================================
 
-No file ever changes, and each has its own name; the state of a micro-batch says which count. Deltas come in *tiers*: when
-there are several of about the same size, the next micro-batch merges them into one. So their number grows with the
+No file ever changes, and each has its own name; the state of a micro-batch says which count. Deltas come in *tiers*:
+when there are several of about the same size, the next micro-batch merges them into one. So their number grows with the
 logarithm of the number of micro-batches, and so does how often a row is written again.
 """
 
@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from nearcast import config
 from nearcast.columns.from_arrow.names import SUBSCRIPTION_COLUMNS
-from nearcast.sharding.replica import CHANGE, subscribed_rows
-from nearcast.spark.live.changes import CHANGED_AT, STAMPS, resolve
+from nearcast.sharding.replica import CHANGE, CHANGED_AT, subscribed_rows
+from nearcast.spark.live.changes import STAMPS, resolve
 from nearcast.spark.live.records import REFUSED
 from nearcast.storage.places import Place
 
@@ -130,9 +130,7 @@ class Deltas:
         if not len(records):
             return Applied(tuple(deltas), None, refused, refusals)
         schema = subscription_schema(version)
-        changes = resolve(
-            records, schema, lambda ids: self._current(ids, version, schema, deltas, gone), now
-        )
+        changes = resolve(records, schema, lambda ids: self._current(ids, version, schema, deltas, gone), now)
         if changes.refused_count:
             refusals = self._refuse(changes.refused, number, refusals)
             refused += changes.refused_count
@@ -145,7 +143,12 @@ class Deltas:
         return Applied((*earlier, own), before, refused, refusals)
 
     def _current(
-        self, ids: pa.Array, version: Version, schema: pa.Schema, deltas: Sequence[Delta], gone: Tombstones | None
+        self,
+        ids: pa.Array,
+        version: Version,
+        schema: pa.Schema,
+        deltas: Sequence[Delta],
+        gone: Tombstones | None,
     ) -> pa.Table:
         """Return what is known of these ids before the micro-batch: of each, the newest row."""
         found = []
@@ -248,8 +251,9 @@ class Deltas:
 def _tier(deltas: Sequence[Delta]) -> int:
     """Return the first of the deltas at the end that are to be merged, or the number of all if there are none.
 
-    They are merged if they are many, and none has much more than its part of the rows: so a row gets into a file several
-    times as large whenever it is written again. The largest merge that is possible is made; it includes the smaller ones.
+    They are merged if they are many, and none has much more than its part of the rows: so a row gets into a file
+    several times as large whenever it is written again. The largest merge that is possible is made; it includes the
+    smaller ones.
     """
     best, rows, largest = len(deltas), 0, 0
     for start in range(len(deltas) - 1, -1, -1):

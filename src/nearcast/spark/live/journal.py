@@ -1,8 +1,8 @@
 """The journal of a live query: what each micro-batch sees is decided here, without Spark, and written down.
 
 A micro-batch begins with the version that is ready, the deltas since, and its own changes. When it is finished, what no
-micro-batch will need again is removed. That is found by comparing states, not by listing files: what a micro-batch costs
-here does not grow with the number of those before it.
+micro-batch will need again is removed. That is found by comparing states, not by listing files: what a micro-batch
+costs here does not grow with the number of those before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nearcast.spark.live.records import digest_of
 from nearcast.spark.live.states import Run, Snapshot, State, States, segment_name
 from nearcast.storage.places import Place
 
-__all__ = ["Named", "Journal"]
+__all__ = ["Journal", "Named"]
 
 
 class Named(NamedTuple):
@@ -52,8 +52,8 @@ class Journal:
     ) -> State:
         """Return what a micro-batch sees; decide it at the first attempt.
 
-        *valid_after* returns the valid messages that it sees, from the state of the last one and the time. Raise StorageError if the home is that
-        of another query, or if another driver works on it.
+        *valid_after* returns the valid messages that it sees, from the state of the last one and the time. Raise
+        StorageError if the home is that of another query, or if another driver works on it.
         """
         first = run.run not in self._runs
         if first:
@@ -129,7 +129,9 @@ class Journal:
     def needed(self) -> Named:
         """Return the versions and segments that a micro-batch may need."""
         states = list(self.states)
-        versions = {state.version for state in states} | {self.states.next_version(state)[0] for state in states}
+        versions = {state.version for state in states} | {
+            self.states.next_version(state)[0] for state in states
+        }
         return Named(versions, _segments(states))
 
     def sweep(self, before: float) -> None:
@@ -147,7 +149,7 @@ class Journal:
         return (
             rows > max(config.LIVE_DELTA_ROWS, config.LIVE_DELTA_SHARE * subscriptions)
             or len(state.deltas) > config.LIVE_DELTA_FILES
-            or bool(state.deltas) and state.deltas[-1].last - state.upto > config.LIVE_DELTA_BATCHES
+            or (bool(state.deltas) and state.deltas[-1].last - state.upto > config.LIVE_DELTA_BATCHES)
         )
 
 

@@ -33,8 +33,8 @@ from nearcast.preparation import Preparation
 __all__ = [
     "KINDS",
     "OTHER_FIELDS",
-    "REFUSED",
     "RECORD_COLUMNS",
+    "REFUSED",
     "Records",
     "check_columns",
     "digest_of",
@@ -68,7 +68,9 @@ def check_columns(records: pa.Schema, subscriptions: pa.Schema) -> None:
     require([*_OWN, "id"], names, "changes")
     words = [name for name in WORDS if name in subscriptions.names and name not in names]
     read_columns([*(name for name in names if name not in (*_OWN, OTHER_FIELDS)), *words], "changes: ")
-    stray = [name for name in names if name in SUBSCRIPTION_COLUMNS and name not in (*subscriptions.names, "bbox")]
+    stray = [
+        name for name in names if name in SUBSCRIPTION_COLUMNS and name not in (*subscriptions.names, "bbox")
+    ]
     if stray:
         raise ColumnError(
             f"changes have a column {stray[0]}, which the subscriptions do not have, so its values would be lost; "
@@ -148,7 +150,9 @@ def digest_of(records: pa.Table) -> str:
             joined = pc.binary_join(_plain(plain, field.name).cast(pa.list_(pa.string())), "\0")
             plain = plain.set_column(number, field.name, joined)
     if len(plain):
-        order = sorted(plain.column_names, key=lambda name: name != "changed_at")  # numbers are compared quickly
+        order = sorted(
+            plain.column_names, key=lambda name: name != "changed_at"
+        )  # numbers are compared quickly
         plain = plain.take(pc.sort_indices(plain, sort_keys=[(name, "ascending") for name in order]))
     # Parquet holds nothing but the values: Arrow's buffers also have arbitrary bytes under nulls.
     content = pa.BufferOutputStream()
