@@ -1,6 +1,7 @@
 """The journal of a live query, driven without Spark: who owns it, what it holds, and what a micro-batch costs."""
 
 import sys
+import threading
 import uuid
 from collections import Counter
 
@@ -14,6 +15,7 @@ from nearcast import config
 from nearcast.errors import StorageError
 from nearcast.sharding.replica import CHANGE, CHANGED_AT
 from nearcast.spark.live.changes import STAMPS
+from nearcast.spark.live.compaction import Compaction
 from nearcast.spark.live.deltas import Delta, Deltas, _latest, _tier
 from nearcast.spark.live.journal import Journal
 from nearcast.spark.live.states import Run, Snapshot
@@ -304,3 +306,38 @@ def test_what_an_interrupted_driver_left_is_swept():
     before = [name for name in there if name.startswith("before/")]
     assert len(before) == 2  # of the micro-batches whose states are kept
     assert life.journal.states.last.valid == Snapshot((), 0, False)
+
+
+def test_a_failing_compaction_waits_twice_as_long_each_time(caplog, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("nearcast.spark.live.compaction.time.monotonic", lambda: now[0])
+    compaction, works = Compaction(Memory(f"memory://{uuid.uuid4().hex}")), []
+
+    def fail():
+        works.append(now[0])
+        raise OSError("full")
+
+    for second in range(100):
+        now[0] = float(second)
+        compaction.start(fail)
+        compaction.join()
+    assert works == [0.0, 10.0, 30.0, 70.0]
+    assert compaction.failed() == {"failures": 4, "error": "OSError: full"}
+    assert "attempt 4 failed, the next one is in 80 s or later" in caplog.text
+    now[0] = 1e9
+    compaction.start(lambda: None)
+    compaction.join()
+    assert compaction.failed() == {"failures": 0, "error": None}
+    compaction.start(fail)
+    compaction.join()
+    assert "attempt 1 failed, the next one is in 10 s" in caplog.records[-1].message
+
+
+def test_a_second_compaction_does_not_start_beside_the_first():
+    compaction, release = Compaction(Memory(f"memory://{uuid.uuid4().hex}")), threading.Event()
+    assert compaction.start(release.wait)
+    assert compaction.running
+    assert not compaction.start(release.wait)
+    release.set()
+    compaction.join()
+    assert not compaction.running

@@ -209,7 +209,7 @@ class Deltas:
         name = f"{span}-{uuid.uuid4().hex[:12]}.parquet"
         content = pa.BufferOutputStream()
         pq.write_table(rows, content)
-        (self._home / part).write(name, memoryview(content.getvalue()))
+        (self._home / part).write(name, content.getvalue().to_pybytes())
         if keep:
             self._keep(f"{part}/{name}", rows)
         return name
