@@ -1,20 +1,21 @@
 """A place in memory that counts what is done with it, and can fail on demand."""
 
 from collections import Counter
+from io import BytesIO
 from pathlib import Path
 
 from nearcast.storage.places import Entry, Place
+
+_ROOTS = {}
 
 
 class Memory(Place):
     """Files in a dict that all places under one root share."""
 
-    _roots = {}
-
     def __init__(self, uri):
         super().__init__(uri)
         root, _, self._prefix = uri.removeprefix("memory://").partition("/")
-        self.files, self.counts = self._roots.setdefault(root, ({}, Counter()))
+        self.files, self.counts = _ROOTS.setdefault(root, ({}, Counter()))
         self._prefix += "/" if self._prefix else ""
 
     def _count(self, what, size=0):
@@ -34,6 +35,9 @@ class Memory(Place):
         except FileNotFoundError:
             return None
         return content, str(hash(content))
+
+    def open(self, name):
+        return BytesIO(self.read(name))
 
     def download(self, name, path):
         path.write_bytes(self.read(name))

@@ -415,25 +415,18 @@ LIVE_DELTA_BATCHES: Final = 1_000_000  # or when they are from more micro-batche
 LIVE_TIER: Final = 8  # deltas of about the same size that are merged into one,
 LIVE_MERGED_ROWS: Final = 65_536  # unless they have more rows: no micro-batch waits for more than that
 LIVE_CACHED_BYTES: Final = 256 << 20  # deltas that the driver keeps in memory, the most recently used ones
-LIVE_LATE_SECONDS: Final = (
-    86_400.0  # how long an unsubscribed id is protected from older records that come late
-)
+LIVE_LATE_SECONDS: Final = 86_400.0  # how long an unsubscribed id is safe from older records that come late
 LIVE_REFUSED: Final = 1_000  # refused records that can be read; all are counted
-LIVE_ORPHAN_SECONDS: Final = (
-    3_600.0  # files of an interrupted driver are removed when they are older than this
-)
-LIVE_BACKOFF_SECONDS: Final = (
-    10.0,
-    3_600.0,
-)  # the pause after a failed compaction; it doubles, up to the second
+LIVE_ORPHAN_SECONDS: Final = 3_600.0  # files that an interrupted driver left are removed when they are older
+LIVE_BACKOFF_SECONDS: Final = (10.0, 3_600.0)  # the first and the longest pause after failed compactions
 # Messages kept for future subscriptions. Of more, those that expire last are kept;
 LIVE_VALID_MESSAGES: Final = 1_000_000
 LIVE_VALID_SLACK: Final = 0.25  # the others are removed when the rows exceed the limit by this share
-LIVE_VALID_SEGMENTS: Final = 8  # directories of valid messages; when there are more, the newest are merged
+LIVE_VALID_SEGMENTS: Final = 8  # segments of valid messages; when there are more, the newest are merged
 LIVE_VALID_WRITERS: Final = 8  # files in which a micro-batch adds messages, at most
 # If newcomers find up to this many messages, only these are looked for when earlier publications are left out.
 LIVE_VALID_FOUND: Final = 10_000
-LIVE_VALID_FILE_ROWS: Final = 65_536  # messages in a file of a merged directory
+LIVE_VALID_FILE_ROWS: Final = 65_536  # messages in a file of a merged segment
 # Rows and columns, as a power of two, of the grid by which messages are ordered in files.
 LIVE_VALID_CELL_BITS: Final = 8
 LIVE_VALID_BOXES: Final = 32  # boxes that represent the regions of newcomers in a search for nearby messages

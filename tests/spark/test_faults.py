@@ -36,13 +36,13 @@ pytestmark = [
 # the home; "after" it, or else right before. The last column has those of every run.
 INSTANTS = {
     "changes are written, the state is not": ("os.rename", "live/home/deltas/*", True, False),
-    "the state is written, deliveries are not": ("os.rename", "live/home/states/*[2-9].json", True, True),
+    "the state is written, deliveries are not": ("os.link", "live/home/states/*[2-9].json", True, True),
     "deliveries are written aside": ("os.rename", "live/out/batch=*", False, False),
     "deliveries are there, the micro-batch is not committed": ("os.rename", "live/out/batch=*", True, True),
     "the first attempt has made way for the second": ("os.rename", "live/out/.batch=*", True, False),
     "a state that is over is removed": ("os.remove", "live/home/states/*", True, False),
-    "a new version was begun": ("os.mkdir", "live/home/versions/auto-*/.shard-*", True, False),
-    "a new version is complete, and has no manifest yet": (
+    "a new version was begun": ("os.mkdir", "live/home/versions/auto-*", True, False),
+    "a new version is complete, and does not count yet": (
         "os.link",
         "live/home/versions/auto-*/manifest.json",
         False,

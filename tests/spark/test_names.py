@@ -6,8 +6,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 from nearcast.errors import ColumnError, NearcastWarning
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
 from nearcast.spark import Live, build, good_rows, match, prepare, profile, quarantined_rows
-from nearcast.spark.live.changes import check_columns, resolve
+from nearcast.spark.live.changes import STAMPS, resolve
+from nearcast.spark.live.records import check_columns as check_schemas
 from nearcast.spark.reading import other_fields, parse_records
 
 pytestmark = pytest.mark.spark
@@ -162,6 +164,15 @@ def test_names_are_told_apart_by_case(spark, tmp_path):
 class TestChanges:
     def test_names(self):
         own = ["change", "changed_at", "id"]
+
+        def check_columns(records, subscriptions):
+            kinds = {"changed_at": pa.int64(), **dict.fromkeys(("lon", "lat", "radius_m"), pa.float64())}
+            schemas = (
+                pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+                for names in (records, subscriptions)
+            )
+            check_schemas(*schemas)
+
         check_columns([*own, "lon", "lat", "radius_m"], ["id", "expression", "lon", "lat", "radius_m"])
         for name, said in (("expresion", "did you mean expression"), ("latitude", "did you mean lat")):
             with pytest.raises(ColumnError, match=said):
@@ -199,7 +210,9 @@ class TestChanges:
                 **({words: pa.nulls(4, kind)} if there else {}),
             }
         )
-        done = resolve(records, schema, lambda ids: {"a": before, "b": {**before, "id": "b"}})
+        known = pa.schema([*schema, (CHANGE, pa.string()), (CHANGED_AT, STAMPS)])
+        there = pa.Table.from_pylist([before, {**before, "id": "b"}], known)
+        done = resolve(records, schema, lambda ids: there.filter(pa.compute.is_in(there["id"], ids)), 0)
         assert [(row["id"], row["reason"]) for row in done.refused.to_pylist()] == [
             ("new", words),
             ("a", words),

@@ -1,6 +1,7 @@
 """Records of change, column by column, have the result that they have one by one."""
 
 import math
+import sys
 import time
 from collections import Counter
 
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.errors import ColumnError
-from nearcast.sharding.replica import CHANGE
-from nearcast.spark.live.changes import CHANGED_AT, STAMPS, resolve
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
+from nearcast.spark.live.changes import STAMPS, resolve
 from nearcast.spark.live.records import KINDS, check_columns, digest_of
 
 SCHEMA = pa.schema(
@@ -315,5 +316,5 @@ def test_hundreds_of_thousands_a_second(change, capsys):
         best = min(best, time.process_time() - start)
         assert len(found.delta) == count
     with capsys.disabled():
-        print(f"\n{count / best:,.0f} {change}s a second")
+        sys.stdout.write(f"\n{count / best:,.0f} {change}s a second\n")
     assert count / best > 200_000

@@ -1,5 +1,7 @@
 """The journal of a live query, driven without Spark: who owns it, what it holds, and what a micro-batch costs."""
 
+import sys
+import threading
 import uuid
 from collections import Counter
 
@@ -11,8 +13,9 @@ import pytest
 from memory_place import Memory
 from nearcast import config
 from nearcast.errors import StorageError
-from nearcast.sharding.replica import CHANGE
-from nearcast.spark.live.changes import CHANGED_AT, STAMPS
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
+from nearcast.spark.live.changes import STAMPS
+from nearcast.spark.live.compaction import Compaction
 from nearcast.spark.live.deltas import Delta, Deltas, _latest, _tier
 from nearcast.spark.live.journal import Journal
 from nearcast.spark.live.states import Run, Snapshot
@@ -148,9 +151,8 @@ def test_the_hundred_thousandth_micro_batch_costs_what_the_first_hundred_did(bat
         for part in (costs[1:100], costs[-window:])
     )
     with capsys.disabled():
-        print(
-            f"\nper micro-batch, the first hundred: {first}\nafter {batches:,}: {last}; the largest state: {largest:,} B"
-        )
+        sys.stdout.write(f"\nper micro-batch, the first hundred: {first}\nafter {batches:,}: {last}\n")
+        sys.stdout.write(f"the largest state: {largest:,} B\n")
     for key, cost in last.items():
         assert cost <= 2 * first[key], key
     assert len(life.versions) > 2  # it was compacted several times
@@ -257,7 +259,7 @@ def test_records_that_differ_from_those_of_the_first_attempt_are_refused():
     life.step(life.records(3))
     life.open()
     life.number = 0
-    with pytest.raises(StorageError, match="micro-batch 0 in memory.* had other records of change"):
+    with pytest.raises(StorageError, match=r"micro-batch 0 in memory.* had other records of change"):
         life.step(life.records(3))
 
 
@@ -304,3 +306,38 @@ def test_what_an_interrupted_driver_left_is_swept():
     before = [name for name in there if name.startswith("before/")]
     assert len(before) == 2  # of the micro-batches whose states are kept
     assert life.journal.states.last.valid == Snapshot((), 0, False)
+
+
+def test_a_failing_compaction_waits_twice_as_long_each_time(caplog, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("nearcast.spark.live.compaction.time.monotonic", lambda: now[0])
+    compaction, works = Compaction(Memory(f"memory://{uuid.uuid4().hex}")), []
+
+    def fail():
+        works.append(now[0])
+        raise OSError("full")
+
+    for second in range(100):
+        now[0] = float(second)
+        compaction.start(fail)
+        compaction.join()
+    assert works == [0.0, 10.0, 30.0, 70.0]
+    assert compaction.failed() == {"failures": 4, "error": "OSError: full"}
+    assert "attempt 4 failed, the next one is in 80 s or later" in caplog.text
+    now[0] = 1e9
+    compaction.start(lambda: None)
+    compaction.join()
+    assert compaction.failed() == {"failures": 0, "error": None}
+    compaction.start(fail)
+    compaction.join()
+    assert "attempt 1 failed, the next one is in 10 s" in caplog.records[-1].message
+
+
+def test_a_second_compaction_does_not_start_beside_the_first():
+    compaction, release = Compaction(Memory(f"memory://{uuid.uuid4().hex}")), threading.Event()
+    assert compaction.start(release.wait)
+    assert compaction.running
+    assert not compaction.start(release.wait)
+    release.set()
+    compaction.join()
+    assert not compaction.running

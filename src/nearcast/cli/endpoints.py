@@ -94,7 +94,7 @@ def arriving_changes(
     from nearcast.preparation import MALFORMED
     from nearcast.spark import kafka
     from nearcast.spark.columns import quoted
-    from nearcast.spark.live.changes import OTHER_FIELDS
+    from nearcast.spark.live.records import OTHER_FIELDS
     from nearcast.spark.reading import format_of, stream_objects, stream_raw
 
     change, at = StructField("change", StringType()), StructField("changed_at", TimestampType())

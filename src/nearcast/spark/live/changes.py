@@ -28,12 +28,11 @@ from nearcast import config
 from nearcast.columns.from_arrow.source import is_list
 from nearcast.errors import shown
 from nearcast.kernels import kernel
-from nearcast.sharding.replica import CHANGE
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
 from nearcast.spark.live.records import KINDS, MOVE, UNSUBSCRIBE, WORDS, read_records, refusals
 
-__all__ = ["CHANGED_AT", "STAMPS", "Resolution", "resolve"]
+__all__ = ["STAMPS", "Resolution", "resolve"]
 
-CHANGED_AT = "_changed_at"
 # When the whole subscription changed (or ended), when its region did, and, of a tombstone, the clock then.
 STAMPS = pa.struct([("whole", pa.int64()), ("region", pa.int64()), ("ended", pa.int64())])
 _NEVER = np.iinfo(np.int64).min  # older than every record

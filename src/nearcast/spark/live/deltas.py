@@ -7,8 +7,8 @@
 ``refused/``         the last records of change that could not be applied, with the reason
 ===================  ================================================================================================
 
-No file ever changes, and each has its own name; the state of a micro-batch says which count. Deltas come in *tiers*: when
-there are several of about the same size, the next micro-batch merges them into one. So their number grows with the
+No file ever changes, and each has its own name; the state of a micro-batch says which count. Deltas come in *tiers*:
+when there are several of about the same size, the next micro-batch merges them into one. So their number grows with the
 logarithm of the number of micro-batches, and so does how often a row is written again.
 """
 
@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from nearcast import config
 from nearcast.columns.from_arrow.names import SUBSCRIPTION_COLUMNS
-from nearcast.sharding.replica import CHANGE, subscribed_rows
-from nearcast.spark.live.changes import CHANGED_AT, STAMPS, resolve
+from nearcast.sharding.replica import CHANGE, CHANGED_AT, subscribed_rows
+from nearcast.spark.live.changes import STAMPS, resolve
 from nearcast.spark.live.records import REFUSED
 from nearcast.storage.places import Place
 
@@ -209,7 +209,7 @@ class Deltas:
         name = f"{span}-{uuid.uuid4().hex[:12]}.parquet"
         content = pa.BufferOutputStream()
         pq.write_table(rows, content)
-        (self._home / part).write(name, memoryview(content.getvalue()))
+        (self._home / part).write(name, content.getvalue().to_pybytes())
         if keep:
             self._keep(f"{part}/{name}", rows)
         return name
@@ -251,8 +251,9 @@ class Deltas:
 def _tier(deltas: Sequence[Delta]) -> int:
     """Return the first of the deltas at the end that are to be merged, or the number of all if there are none.
 
-    They are merged if they are many, and none has much more than its part of the rows: so a row gets into a file several
-    times as large whenever it is written again. The largest merge that is possible is made; it includes the smaller ones.
+    They are merged if they are many, and none has much more than its part of the rows: so a row gets into a file
+    several times as large whenever it is written again. The largest merge that is possible is made; it includes the
+    smaller ones.
     """
     best, rows, largest = len(deltas), 0, 0
     for start in range(len(deltas) - 1, -1, -1):

@@ -1,8 +1,8 @@
 """The journal of a live query: what each micro-batch sees is decided here, without Spark, and written down.
 
 A micro-batch begins with the version that is ready, the deltas since, and its own changes. When it is finished, what no
-micro-batch will need again is removed. That is found by comparing states, not by listing files: what a micro-batch costs
-here does not grow with the number of those before it.
+micro-batch will need again is removed. That is found by comparing states, not by listing files: what a micro-batch
+costs here does not grow with the number of those before it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Journal:
     ) -> State:
         """Return what a micro-batch sees; decide it at the first attempt.
 
-        *valid_after* returns the valid messages that it sees, from the state of the last one and the time. Raise StorageError if the home is that
-        of another query, or if another driver works on it.
+        *valid_after* returns the valid messages that it sees, from the state of the last one and the time. Raise
+        StorageError if the home is that of another query, or if another driver works on it.
         """
         first = run.run not in self._runs
         if first:

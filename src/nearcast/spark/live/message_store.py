@@ -293,7 +293,9 @@ class ValidMessageStore:
                     f"{self._place}/{name}.json is missing, so the valid messages of a micro-batch are lost; restore "
                     "it, or start in another home"
                 ) from None
-            files = tuple(_File(*file[:3], file[3] and tuple(file[3])) for file in about["files"])
+            files = tuple(
+                _File(name, rows, ends, box and tuple(box)) for name, rows, ends, box in about["files"]
+            )
             floor = None if about["floor"] is None else tuple(about["floor"])
             self._opened[name] = _Segment(**about | {"files": files, "floor": floor})
         return self._opened[name]

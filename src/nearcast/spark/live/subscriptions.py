@@ -11,8 +11,8 @@ from pyspark.sql import Window, functions
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from nearcast import config
-from nearcast.sharding.replica import CHANGE
-from nearcast.spark.live.changes import CHANGED_AT, STAMPS
+from nearcast.sharding.replica import CHANGE, CHANGED_AT
+from nearcast.spark.live.changes import STAMPS
 from nearcast.spark.live.deltas import subscription_schema
 from nearcast.spark.parts import read_parts
 from nearcast.spark.versions import version_frame

@@ -1,0 +1,184 @@
+"""A live query over months: who owns its home, what fails in the background, what is kept, and where."""
+
+import shutil
+from collections import Counter
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.serializers import CloudPickleSerializer
+
+from nearcast.spark.live import live as live_module
+from nearcast.spark.live.live import Live
+from spark.live_queries import MINUTE, Query, late, messages_of, steps_of
+
+pytestmark = pytest.mark.spark
+
+HERE = {"lon": 0.0, "lat": 0.0, "radius_m": 900_000.0}
+
+
+def compact_always(monkeypatch):
+    monkeypatch.setattr("nearcast.config.LIVE_DELTA_ROWS", 0)
+    monkeypatch.setattr("nearcast.config.LIVE_DELTA_SHARE", 0.0)
+
+
+def test_another_checkpoint_is_refused_by_name(spark, tmp_path):
+    run = Query(spark, tmp_path)
+    expected = steps_of(run, 2)
+    later = run.take_back(1)
+    run.go()
+    owner = run.state(0).owner
+    assert owner.checkpoint == f"file://{run.checkpoint}"
+    delivered = dict(run.delivered)
+    run.checkpoint = tmp_path / "other"
+    with pytest.raises(Exception, match=f"belongs to the query {owner.query} with the checkpoint") as raised:
+        run.go()
+    assert "give this query a home of its own" in str(raised.value)
+    # A checkpoint that was deleted and begun again has the same name, and is another one.
+    run.checkpoint = tmp_path / "checkpoint"
+    run.checkpoint.rename(tmp_path / "aside")
+    with pytest.raises(Exception, match=f"belongs to the query {owner.query}"):
+        run.go()
+    assert run.delivered == delivered
+    # Nothing was changed meanwhile: with its own checkpoint it continues.
+    shutil.rmtree(run.checkpoint)
+    (tmp_path / "aside").rename(run.checkpoint)
+    later()
+    run.now = run.started + 2 * MINUTE
+    run.go()
+    assert run.delivered == dict(enumerate(expected))
+
+
+def test_an_older_record_is_late_although_a_version_was_made_meanwhile(spark, tmp_path, monkeypatch):
+    compact_always(monkeypatch)
+    run = Query(spark, tmp_path, shards=2, distribution="hash")
+    gone, moved = run.subscriptions["id"][:2].to_pylist()
+    steps = [
+        [
+            {"change": "unsubscribe", "id": gone, "changed_at": 100},
+            {"change": "update", "id": moved, "expression": "tea", **HERE, "changed_at": 90},
+            {
+                "change": "move",
+                "id": moved,
+                "xmin": 3.0,
+                "ymin": 3.0,
+                "xmax": 4.0,
+                "ymax": 4.0,
+                "changed_at": 100,
+            },
+        ],
+        [],
+        [
+            {"change": "subscribe", "id": gone, "expression": "*", "changed_at": 99},
+            {"change": "move", "id": moved, **HERE, "changed_at": 99},
+            {"change": "update", "id": moved, "expression": "*", **HERE, "changed_at": 95},
+        ],
+    ]
+    for step, records in enumerate(steps):
+        run.arrive(step, records, messages_of(step, run.now))
+    live = run.go()
+    last = run.state(2)
+    assert last.upto == 0  # the first changes are in the version, and nowhere else
+    assert [(row["id"], row["reason"], row["batch"]) for row in live.refused().to_pylist()] == [
+        (gone, "late", 2),
+        (moved, "late", 2),
+    ]
+    assert not any(key == gone for _, key, _ in run.delivered[2].elements())
+    (row,) = live._journal.deltas.subscribed(last.deltas[-1]).to_pylist()
+    # Its words were older than the move, and newer than the words before.
+    assert (row["id"], row["expression"], row["xmin"], row["lon"]) == (moved, "*", 3.0, None)
+    assert row["_changed_at"] == {"whole": 95, "region": 100, "ended": None}
+
+
+def test_a_compaction_that_fails_is_told_and_stops_nothing(spark, tmp_path, monkeypatch, caplog):
+    compact_always(monkeypatch)
+
+    def fail(*_, **__):
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live_module, "ensure_sharded_version", fail)
+        run = Query(spark, tmp_path)
+        with pytest.raises(OSError, match="the disk is full"):
+            run.open()  # the first version
+        patch.undo()
+        compact_always(monkeypatch)
+        run.open()
+        expected = steps_of(run, 2)
+        patch.setattr(live_module, "ensure_sharded_version", fail)
+        live = run.go()
+    assert run.delivered == dict(enumerate(expected))
+    stats = live.stats()
+    assert stats["compaction_failures"] == 1  # the second attempt has to wait
+    assert stats["compaction_error"] == "OSError: the disk is full"
+    assert "attempt 1 failed, the next one is in 10 s or later" in caplog.text
+    assert not list((tmp_path / "live" / "compacting").glob("*/*"))
+    live._compaction._not_before = 0.0
+    assert live._compaction.start(partial(live._compact, spark, run.state(1)))
+    live._compaction.join()
+    assert live.stats()["compaction_failures"] == 0
+    assert live._journal.states.next_version(run.state(1))[1] == 1
+
+
+def save(home, frame, number):
+    pq.write_table(frame.toArrow(), f"{home}/{number}.parquet")
+
+
+def test_the_function_of_micro_batches_can_be_sent_to_another_process(spark, tmp_path, monkeypatch):
+    """As Spark Connect does it."""
+    made, serializer = live_module._MicroBatches, CloudPickleSerializer()
+
+    def sent(live, write, checkpoint):
+        write = partial(save, str(tmp_path / "out"))
+        return serializer.loads(serializer.dumps(made(live, write, checkpoint)))
+
+    monkeypatch.setattr(live_module, "_MicroBatches", sent)
+    (tmp_path / "out").mkdir()
+    run = Query(spark, tmp_path)
+    monkeypatch.setattr(run, "open", partial(open_with_own_clock, run))
+    (expected,) = steps_of(run, 1)
+    run.options = {"query_name": "notices", "options": {"asked": "for"}}
+    live = run.go()
+    rows = pq.read_table(tmp_path / "out" / "0.parquet")
+    names = ("message_id", "subscription_id", "reason")
+    assert Counter(zip(*(rows[name].to_pylist() for name in names))) == expected
+    assert live.stats()["batch"] == 0  # it reads what the other one has written
+    assert live.refused().num_rows == 0
+
+
+def open_with_own_clock(run):
+    subscriptions = run.spark.read.parquet(str(run.home / "subscriptions.parquet"))
+    now = run.now
+    run.live = Live(run.where, subscriptions, clock=lambda: now)
+    return run.live
+
+
+def test_the_query_has_a_name(spark, tmp_path):
+    live = Live(tmp_path / "live", spark.createDataFrame(pa.table({"id": ["a"], "expression": ["tea"]})))
+    rate = spark.readStream.format("rate").load()
+    messages = rate.selectExpr("value AS id", "0D AS lon", "0D AS lat", "'tea' AS text")
+    changes = rate.selectExpr("'x' AS change", "value AS changed_at", "'a' AS id")
+    query = live.start(messages, changes, print, checkpoint=tmp_path / "c", query_name="notices")
+    try:
+        assert query.name == "notices"
+    finally:
+        query.stop()
+
+
+def test_a_home_in_an_object_store(spark, tmp_path, s3, monkeypatch):
+    compact_always(monkeypatch)
+    run = Query(spark, tmp_path, shards=2, distribution="location")
+    run.where = f"{s3}/live"
+    expected = steps_of(run, 3)
+    later = run.take_back(2)
+    run.go()
+    run.uncommit(1)
+    run.now += 60 * MINUTE
+    run.go()
+    run.now = run.started + 4 * MINUTE
+    later()
+    run.go()
+    assert run.delivered == dict(enumerate(expected))
+    assert late(expected[2]).total() > 10
+    assert not (tmp_path / "live").exists()
