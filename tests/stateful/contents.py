@@ -14,6 +14,7 @@ from nearcast.predicates import ANYTHING, attribute, word
 
 SEED = int(os.environ.get("NEARCAST_SEED", "20261115"))
 CONTENTS = 100  # of each kind
+AREAS = 0.1  # the share of messages that are areas: whom they reach is decided one by one, which takes time
 SPACES = {"globe": WGS84, "plane": Planar(-10, -10, 10, 10)}
 
 
@@ -30,11 +31,15 @@ class Contents:
         self.expressions = [expression(draw) for _ in range(CONTENTS)]
         self.regions = [region(draw) for _ in range(CONTENTS)]
         self.messages = [(words(draw), place(draw), values(draw)) for _ in range(CONTENTS)]
-        self._messages = [Message(0, *message) for message in self.messages]
+        unheard = Message(0, ["unheard"], Point(x=0, y=0, space=self.space), {"brand": "unheard"})
+        self._messages = [*(Message(0, *message) for message in self.messages), unheard]
         self._wanted = {}
 
     def wanted(self, expression, region):
-        """Return for each message whether it is wanted by who asks for this expression in this region (numbers)."""
+        """Return for each message whether it is wanted by who asks for this expression in this region (numbers).
+
+        The last one says so of a message at (0, 0) with words and strings that nobody asks for.
+        """
         if (expression, region) not in self._wanted:
             asked = Subscription(0, self.expressions[expression], self.regions[region])
             self._wanted[expression, region] = [naive.wants(asked, message) for message in self._messages]
@@ -83,16 +88,10 @@ def region_on_globe(draw):
 
 def place_on_globe(draw):
     x, y = draw.randint(-6, 6) / 2, draw.randint(-6, 6) / 2
-    pole = draw.choice([-1, 1])
-    return draw.choice(
-        [
-            Point(lon=x, lat=y),
-            Point(lon=180, lat=y),
-            Point(lon=25 * x, lat=pole * draw.choice([88.5, 89.5, 90])),
-            Circle(lon=x, lat=y, radius=100_000),
-            Box(x, y, x + 1, y + 1),
-        ]
-    )
+    if draw.random() < AREAS:
+        return draw.choice([Circle(lon=x, lat=y, radius=100_000), Box(x, y, x + 1, y + 1)])
+    pole = draw.choice([-1, 1]) * draw.choice([88.5, 89.5, 90])
+    return draw.choice([Point(lon=x, lat=y), Point(lon=180, lat=y), Point(lon=25 * x, lat=pole)])
 
 
 def region_on_plane(draw):
@@ -111,10 +110,6 @@ def region_on_plane(draw):
 def place_on_plane(draw):
     x, y = draw.randint(-6, 6) / 2, draw.randint(-6, 6) / 2
     plane = SPACES["plane"]
-    return draw.choice(
-        [
-            Point(x=x, y=y, space=plane),
-            Circle(x=x, y=y, radius=1, space=plane),
-            Box(x, y, x + 1, y + 1, space=plane),
-        ]
-    )
+    if draw.random() < AREAS:
+        return draw.choice([Circle(x=x, y=y, radius=1, space=plane), Box(x, y, x + 1, y + 1, space=plane)])
+    return Point(x=x, y=y, space=plane)

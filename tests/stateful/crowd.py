@@ -15,14 +15,12 @@ class Crowd(EngineLife):
         self.space = self.contents.space
         super().__init__()
         self.rng, self.serial = rng, 0
-        self.asked, self.said = (
-            {},
-            {},
-        )  # by identity of an expression and a region, and of a place: their numbers
-        for number in range(CONTENTS):
-            self.asked.setdefault(id(self.contents.expressions[number]), number)
-            self.asked.setdefault(id(self.contents.regions[number]), number)
-            self.said[id(self.contents.messages[number][1])] = number
+        self.said = {id(place): number for number, (_, place, _) in enumerate(self.contents.messages)}
+        self.numbers = {}  # by identity: the number of an expression or a region
+        for things in (self.contents.expressions, self.contents.regions):
+            for number, thing in enumerate(things):
+                self.numbers.setdefault(id(thing), number)
+        self.wanted = {}  # by identity of an expression and of a region
 
     def several(self, values, most):
         """Pick *most* of them, or as many as there are."""
@@ -31,10 +29,12 @@ class Crowd(EngineLife):
         return [values[at] for at in self.rng.choice(len(values), count, replace=False)]
 
     def wants(self, subscription, message):
-        if subscription.id < 0 or message.id < 0:  # with fresh words
+        if subscription.id < 0:  # to fresh words
             return super().wants(subscription, message)
-        expression, region = self.asked[id(subscription.expression)], self.asked[id(subscription.region)]
-        return self.contents.wanted(expression, region)[self.said[id(message.place)]]
+        asked = id(subscription.expression), id(subscription.region)
+        if asked not in self.wanted:
+            self.wanted[asked] = self.contents.wanted(*map(self.numbers.get, asked))
+        return self.wanted[asked][-1 if message.id < 0 else self.said[id(message.place)]]
 
     def wishes(self, size):
         """Return so many pairs of an expression and a region."""
@@ -47,6 +47,12 @@ class Crowd(EngineLife):
             self.serial += 1
             new.append(Subscription(self.serial, *wish))
         self.subscribe_all(new)
+        return size
+
+    def unsubscribe(self, size):
+        gone = self.several(self.subscribed, size)
+        self.unsubscribe_all(gone)
+        return len(gone)
 
     def wishes_for(self, size):
         """Return some subscribers, one of whom may come twice, and a wish for each."""
