@@ -176,7 +176,7 @@ def _sentence(found: Plan, demand: Demand) -> str:
     }[first]
     if found.shards is None:
         return f"{RESOURCES[first]} in the busiest shard, and more shards do not help: {why}"
-    if found.routers > found.shards:
+    if found.routers >= found.shards > 1:
         return f"the routers: a message goes to {found.sent:,.1f} shards; then {RESOURCES[first]}"
     busiest = f", and the busiest shard has {found.skew:,.1f} times the mean" if found.skew > _UNEVEN else ""
     limit = f"; {config.SHARDS_MOST:,} shards are the most today" if found.shards > config.SHARDS_MOST else ""
