@@ -41,11 +41,11 @@ def test_memory_alone():
 
 
 def test_processors_and_the_network():
-    found = plan([even(1), even(16)], COSTS, Demand(1000, 10**9, 3), HOST)
+    found = plan([even(1), even(16)], COSTS._replace(message_bytes=10), Demand(1000, 10**9, 3), HOST)
     assert found.needs["processor"] == math.ceil(10**9 * 1e-6 / (USED * 10))
-    assert found.needs["network in"] == math.ceil(10**9 * 100 / (USED * 10**9))
+    assert found.needs["network in"] == math.ceil(10**9 * 10 / (USED * 10**9))
     assert found.needs["network out"] == math.ceil(10**9 * 3 * 20 / (USED * 10**9))
-    assert found.network_bytes == pytest.approx(10**9 * (100 + 3 * 20))
+    assert found.network_bytes == pytest.approx(10**9 * (10 + 3 * 20))
     assert found.sentence.startswith(
         "processor time: a message is matched in 1.0 shards and has 3.0 deliveries"
     )
