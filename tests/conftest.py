@@ -1,7 +1,7 @@
 """What takes long, Hypothesis profiles, and one Spark for all tests that need it.
 
-``default`` is the profile of every run, ``thorough`` that of long ones (HYPOTHESIS_PROFILE=thorough), ``brief`` that of
-kernels that are not compiled.
+``default`` is the profile of every run, ``long`` that of ``--long``, ``thorough`` that of nights
+(HYPOTHESIS_PROFILE=thorough), ``brief`` that of kernels that are not compiled.
 """
 
 import os
@@ -12,15 +12,17 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
+from profiles import EXAMPLES
+
 # Kernels compile inside the first example, so deadlines mean nothing here.
 settings.register_profile(
-    "default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "long", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("default", settings.get_profile("long"), max_examples=EXAMPLES // 3)
 settings.register_profile(
-    "thorough", settings.get_profile("default"), max_examples=2_000, stateful_step_count=100
+    "thorough", settings.get_profile("long"), max_examples=2_000, stateful_step_count=100
 )
-settings.register_profile("brief", settings.get_profile("default"), max_examples=5)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.register_profile("brief", settings.get_profile("long"), max_examples=5)
 
 # For every Java process of Spark: each lives for minutes, so nothing is compiled that is not repeated often.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
@@ -34,6 +36,11 @@ def shares_spark(nodeid):
 
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="run the tests that take long, too")
+
+
+def pytest_configure(config):
+    usual = "long" if config.getoption("--long") else "default"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 
 def pytest_collection_modifyitems(config, items):
