@@ -1,11 +1,13 @@
-"""What takes long, Hypothesis profiles, and one Spark for all tests that need it.
+"""What takes long, Hypothesis profiles, and one Spark for all tests of a worker that need it.
 
 ``default`` is the profile of every run, ``long`` that of ``--long``, ``thorough`` that of nights
 (HYPOTHESIS_PROFILE=thorough), ``brief`` that of kernels that are not compiled.
 """
 
 import os
+import uuid
 from contextlib import ExitStack
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from profiles import EXAMPLES
+from scheduling import shares_spark
+from stores import BUCKET, ENVIRONMENT, start_s3
 
 # Kernels compile inside the first example, so deadlines mean nothing here.
 settings.register_profile(
@@ -24,27 +28,25 @@ settings.register_profile(
 )
 settings.register_profile("brief", settings.get_profile("long"), max_examples=5)
 
+os.environ.update(ENVIRONMENT)
 # For every Java process of Spark: each lives for minutes, so nothing is compiled that is not repeated often.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
 
-def shares_spark(nodeid):
-    """Does a test use the one session of Spark? Others that are about Spark start processes of their own."""
-    alone = ("test_faults.py", "test_java.py")
-    return ("spark" in nodeid or "kafka" in nodeid) and not any(file in nodeid for file in alone)
+def pytest_configure(config):
+    usual = "long" if config.getoption("--long") else "default"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+    # Older versions of PySpark leave their sockets to the garbage collector.
+    if metadata.version("pyspark").startswith(("4.1.", "4.2.")):
+        config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
 
 
 def pytest_addoption(parser):
     parser.addoption("--long", action="store_true", help="run the tests that take long, too")
 
 
-def pytest_configure(config):
-    usual = "long" if config.getoption("--long") else "default"
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
-
-
 def pytest_collection_modifyitems(config, items):
-    """Leave out what takes long; begin with what takes longest, the tests that share a session of Spark."""
+    """Leave out what takes long; begin with what takes longest, the tests that share sessions of Spark."""
     if not config.getoption("--long"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
@@ -53,19 +55,22 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Put the tests that share a session of Spark on one worker; the others go file by file, wherever there is room.
+    from scheduling import scheduler
 
-    Tests of a file use the same kernels: two workers would compile them twice.
-    """
-    from xdist.scheduler import LoadScopeScheduling
+    return scheduler(config, log)
 
-    config.option.loadscopereorder = False
 
-    class OneSpark(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            return "spark" if shares_spark(nodeid) else nodeid.partition("::")[0]
+@pytest.fixture(scope="session")
+def s3_server():
+    server = start_s3()
+    yield
+    server.stop()
 
-    return OneSpark(config, log)
+
+@pytest.fixture
+def s3(s3_server):
+    """The URI of an empty prefix in an object store on loopback."""
+    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")

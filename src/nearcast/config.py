@@ -54,6 +54,14 @@ KERNEL_TOUCH_S: Final = 86_400  # precision of the time of last use
 
 # --- Storage --------------------------------------------------------------------------------------------------------
 STORAGE_ALWAYS_READ: Final = 1 << 20  # float arrays up to this many bytes are verified at every opening
+STORAGE_TIMEOUT: Final = "5 minutes"  # for one request to an object store
+STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the most recently used ones
+STORAGE_BUFFER: Final = 1 << 16  # bytes that are read ahead in a remote file
+STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
+STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
+STORAGE_CACHE_BYTES: Final = (
+    64 << 30
+)  # of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise
 
 # --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
@@ -374,7 +382,12 @@ SHARD_SAMPLE: Final = 20_000  # the most messages that a distribution is fitted 
 SHARD_MESSAGE_NS: Final = 3_000.0  # price of sending a message to a shard and starting on it there
 SHARD_DELIVERY_NS: Final = 800.0  # price of finding a delivery and returning it
 SHARD_COPIES: Final = 4.0  # `auto` does not choose a distribution that stores more copies of a subscription
-SHARD_ROW_GROUP: Final = 65_536  # subscriptions that one task reads at a time when shards are built
+SHARD_SUBSCRIPTIONS: Final = 100_000  # of more subscriptions, a distribution is fitted to about as many
+SHARD_ROW_GROUP: Final = 8_192  # subscriptions of a version that are read to find one by its id
+SHARD_OPEN_DELTAS: Final = 16  # deltas that a process keeps after reading them, for the other shards
+SHARD_ABANDONED_SECONDS: Final = (
+    86_400.0  # parts of builds that were not finished are removed after this time
+)
 # Two cuts of a cell are equally good if both divide the cost as wanted, give or take this share.
 SHARD_EVEN: Final = 0.02
 PLAN_PART: Final = (
@@ -392,19 +405,51 @@ PLAN_NETWORK_GBIT: Final = 10.0
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker returns
 # A worker chooses how many messages to match at once so that it finds about this many matches:
 SPARK_MATCHES: Final = 1_048_576
-SPARK_FIRST_MESSAGES: Final = 1_024  # it begins with this many messages,
-SPARK_GROWTH: Final = 4  # and takes at most this many times as many in the next step
+SPARK_FIRST_MESSAGES: Final = 64  # it begins with this many messages,
+SPARK_GROWTH: Final = 4  # takes at most this many times as many in the next step,
+SPARK_MOST_MESSAGES: Final = (
+    2_048  # and never more than this many, since the next ones may match far more often
+)
+SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and builds itself; tasks build more
+SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
+SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most
+SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
+# nearcast_matches compares so many rows at a time, each with the expressions of all, so that pairs stay within memory.
+SQL_ROWS: Final = 1_024
+SQL_EXPRESSIONS: Final = 4_096  # expressions that it keeps parsed
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
-LIVE_DELTA_ROWS: Final = 1_000  # fewer changed subscriptions do not make a new version,
-LIVE_DELTA_SHARE: Final = 0.1  # nor does a smaller share of all
+# A new version is made when the deltas have this many rows, and this share of all subscriptions;
+LIVE_DELTA_ROWS: Final = 1_000
+LIVE_DELTA_SHARE: Final = 0.1
+LIVE_DELTA_FILES: Final = 64  # or when there are more files than this,
+LIVE_DELTA_BATCHES: Final = 1_000_000  # or when they are from more micro-batches than this
+LIVE_TIER: Final = 8  # deltas of about the same size that are merged into one,
+LIVE_MERGED_ROWS: Final = 65_536  # unless they have more rows: no micro-batch waits for more than that
+LIVE_CACHED_BYTES: Final = 256 << 20  # deltas that the driver keeps in memory, the most recently used ones
+LIVE_LATE_SECONDS: Final = (
+    86_400.0  # how long an unsubscribed id is protected from older records that come late
+)
+LIVE_REFUSED: Final = 1_000  # refused records that can be read; all are counted
+LIVE_ORPHAN_SECONDS: Final = (
+    3_600.0  # files of an interrupted driver are removed when they are older than this
+)
+LIVE_BACKOFF_SECONDS: Final = (
+    10.0,
+    3_600.0,
+)  # the pause after a failed compaction; it doubles, up to the second
 # Messages kept for future subscriptions. Of more, those that expire last are kept;
 LIVE_VALID_MESSAGES: Final = 1_000_000
 LIVE_VALID_SLACK: Final = 0.25  # the others are removed when the rows exceed the limit by this share
 LIVE_VALID_SEGMENTS: Final = 8  # directories of valid messages; when there are more, the newest are merged
+LIVE_VALID_WRITERS: Final = 8  # files in which a micro-batch adds messages, at most
+# If newcomers find up to this many messages, only these are looked for when earlier publications are left out.
+LIVE_VALID_FOUND: Final = 10_000
 LIVE_VALID_FILE_ROWS: Final = 65_536  # messages in a file of a merged directory
 # Rows and columns, as a power of two, of the grid by which messages are ordered in files.
 LIVE_VALID_CELL_BITS: Final = 8
 LIVE_VALID_BOXES: Final = 32  # boxes that represent the regions of newcomers in a search for nearby messages
+SPARK_FOOTERS: Final = 32  # files of which the GeoParquet metadata are read, spread over all
+SPARK_FOOTER_THREADS: Final = 8  # that read them
 SPARK_JAVA_VERSIONS: Final = (17, 21, 25)  # as the documentation of Spark 4.3 lists them
 SPARK_SCALA: Final = "2.13"  # the Scala version of PySpark's JARs: part of the names of its Maven artifacts
 JAVA_PROBE_SECONDS: Final = 20.0  # a Java that does not print its version within this time is skipped

@@ -11,6 +11,7 @@
     │   └── DuplicateError                  an id that is already in use
     ├── UnknownError (also LookupError)     an id, a row or a name that does not exist
     ├── IndexFileError                      a saved directory that is damaged, or of another kind or format
+    ├── StorageError                        a place that lacks an operation, or that another writer uses
     └── RuntimeUnavailableError (also RuntimeError)   something outside Nearcast is missing: Java, an optional package
 
     NearcastWarning (a UserWarning)         the input can be used, but perhaps not as it was meant
@@ -40,6 +41,7 @@ __all__ = [
     "NearcastError",
     "NearcastWarning",
     "RuntimeUnavailableError",
+    "StorageError",
     "UnknownError",
     "nearest",
     "shown",
@@ -89,6 +91,10 @@ class IndexFileError(NearcastError):
 
 class RuntimeUnavailableError(NearcastError, RuntimeError):
     """Something outside Nearcast is missing: Java, or an optional package."""
+
+
+class StorageError(NearcastError):
+    """A place that cannot keep what it should: a file system or store that lacks an operation, or a second writer."""
 
 
 class NearcastWarning(UserWarning):

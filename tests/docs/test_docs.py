@@ -39,7 +39,9 @@ def pages():
 def test_page(page, tmp_path, monkeypatch, request):
     if request.node.get_closest_marker("spark"):
         request.getfixturevalue("spark")  # the one that all tests share; the page's session() returns it
-    run(page, tmp_path, monkeypatch)
+    bucket = "s3://my-bucket"
+    instead = {bucket: request.getfixturevalue("s3")} if bucket in page.read_text() else {}
+    run(page, tmp_path, monkeypatch, instead)
 
 
 @pytest.mark.spark

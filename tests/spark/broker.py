@@ -4,9 +4,9 @@ Ivy, which PySpark brings along, fetches the jars into its cache (``~/.ivy2``). 
 settings file for Ivy on a machine that cannot reach Maven Central. A class path is noted beside the cache once it was
 found, so that later runs need no network.
 
-Spark's connector must have the version of PySpark. A repository may lag behind PyPI: ``NEARCAST_KAFKA_STANDIN`` then
-names other coordinates, separated by commas, which are used only if the matching ones cannot be fetched; a test then
-says so in the summary of each run.
+Spark's connector must have the version of PySpark. A repository may have it and lack a library that it asks for:
+``NEARCAST_KAFKA_STANDIN`` then names other versions of such libraries, separated by commas, which are used only if the
+right ones cannot be fetched; a test then says so in the summary of each run.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class Connector:
 
 
 def find_connector():
-    """Return the connector of this PySpark, or else the stand-in that the environment names, or else the reason."""
+    """Return the connector of this PySpark, if need be with the stand-ins that the environment names, or the reason."""
     try:
         return Connector(_beyond_spark(resolve(*kafka.packages())))
     except NotToBeHadError as error:
@@ -66,9 +66,9 @@ def find_connector():
     if not standin:
         return Connector(reason=reason)
     try:
-        return Connector(_beyond_spark(resolve(*standin.split(","))), reason)
+        return Connector(_beyond_spark(resolve(*kafka.packages(), *standin.split(","))), reason)
     except NotToBeHadError as error:
-        return Connector(reason=f"{reason}; nor is there the stand-in: {error}")
+        return Connector(reason=f"{reason}; with {standin}: {error}")
 
 
 def resolve(*coordinates):

@@ -39,7 +39,7 @@ def version(world):
 # --- Answers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitions", [1, 4, 16])
+@pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.versions), 16])
 def test_spark_equals_in_process(world, version, partitions):
     assert sum(world.expected.values()) > 5000
     assert pairs(match(world.messages.repartition(partitions), version)) == world.expected
@@ -80,10 +80,10 @@ def test_messages_that_match_many_are_matched_few_at_a_time(world, version, monk
         return found
 
     monkeypatch.setattr("nearcast.config.SPARK_MATCHES", 100_000)
-    assert len(sizes(1)) <= 5
+    assert len(sizes(1)) <= 13
     many = sizes(1000)
     assert np.median([matches for _, matches in many]) <= 100_000
-    assert max(matches for _, matches in many) <= 4096 * 1000
+    assert max(matches for _, matches in many) <= 2048 * 1000
     monkeypatch.setattr("nearcast.config.SPARK_MATCHES", 1)
     batches = list(worker.match_messages(world.message_table.drop(["unasked"]).to_batches(), str(version)))
     assert pairs(pa.Table.from_batches(batches)) == world.expected
@@ -183,7 +183,7 @@ def test_other_subscriptions_and_other_indexes_are_other_versions(world, tmp_pat
 def test_a_damaged_version_is_built_again(world, tmp_path):
     table = world.subscription_table
     version = versions.ensure_version(table, tmp_path, "scan")
-    (version / "rows.boxes").unlink()
+    (version.local / "rows.boxes").unlink()
     assert versions.ensure_version(table, tmp_path, "scan") == version
     assert len(open_index(version, verify=True)) == len(table)
 
@@ -211,7 +211,7 @@ def test_two_at_once_build_one_version(world, tmp_path):
             thread.join()
     assert len(found) == 2
     assert found[0] == found[1]
-    assert list(tmp_path.iterdir()) == [found[0]]
+    assert list(tmp_path.iterdir()) == [found[0].local]
 
 
 def test_the_default_directory_is_the_users_own(monkeypatch, tmp_path, world):

@@ -37,7 +37,7 @@ def test_subscriptions_at_every_door(spark, tmp_path, door):
         assert said in str(error.value)
     with pytest.warns(NearcastWarning, match="left out 'note'; a subscription has id, expression") as told:
         door(rows, spark, tmp_path)
-    assert (len(told), told[0].filename) == (1, __file__)
+    assert [each.filename for each in told if each.category is NearcastWarning] == [__file__]
 
 
 def test_columns_left_out_make_no_other_version(spark, tmp_path):
@@ -146,7 +146,7 @@ def test_names_are_told_apart_by_case(spark, tmp_path):
     asking = spark.createDataFrame([("a", "price < 3"), ("b", "Price < 3")], "id string, expression string")
     with pytest.warns(NearcastWarning, match="a column 'Price', and subscriptions ask for 'price'") as told:
         small = match(messages, asking.where("id = 'a'"), index_dir=tmp_path)
-    assert len(told) == 1
+    assert [each.category for each in told].count(NearcastWarning) == 1
     assert ids(small) == []
     assert ids(match(messages, asking, index_dir=tmp_path)) == [(1, "b")]  # somebody asks for Price
     live = Live(tmp_path / "live", asking.where("id = 'a'"))

@@ -107,6 +107,7 @@ def test_an_output_is_not_replaced_unasked(csv):
     assert len(again.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.versions
 def test_json_lines(spark, tmp_path):
     (tmp_path / "raw.jsonl").write_text(JSON)
     ran = run("messages", tmp_path / "raw.jsonl", tmp_path / "out", "--column", "price=price * 2")
@@ -247,6 +248,7 @@ def test_what_cannot_be_prepared(spark, world):
         write_prepared(stream, "messages", "nowhere")
 
 
+@pytest.mark.versions
 def test_what_is_prepared_can_be_matched_without_spark(spark, tmp_path):
     """Times are marked as UTC, whatever the setting of the session, which stays as it was."""
     (tmp_path / "m.csv").write_text(

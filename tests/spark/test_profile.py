@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 from nearcast import text
-from nearcast.errors import IndexFileError, InputError
-from nearcast.spark import Profile, build, match, profile
+from nearcast.errors import IndexFileError, InputError, StorageError
+from nearcast.spark import Profile, build, match, profile, profiles
 from nearcast.spark.tally import count_partition
 from spark.worlds import pairs, write_files
 
@@ -54,6 +54,7 @@ def test_places_and_attributes(world, counted_world):
     assert tested == {"price", "brand"}
 
 
+@pytest.mark.versions
 def test_more_data_makes_a_version_that_has_counted_everything(spark, world, tmp_path):
     halves = [world.message_table.slice(0, 700), world.message_table.slice(700)]
     for number, half in enumerate(halves, 1):
@@ -64,7 +65,7 @@ def test_more_data_makes_a_version_that_has_counted_everything(spark, world, tmp
     assert latest.words().equals(whole.words())
     assert np.array_equal(latest.places(), whole.places())
     assert sorted(latest.sample["id"].to_pylist()) == sorted(whole.sample["id"].to_pylist())
-    first = Profile(tmp_path / "profile" / "profile-000001")
+    first = Profile(latest.place.local.parent / latest.manifest["base"])
     assert (first.version, first.count("messages")) == (1, 700)
     assert repr(latest) == "<Profile 2: 1,200 messages, 0 subscriptions>"
 
@@ -99,3 +100,30 @@ def test_what_cannot_be_is_said(spark, world, tmp_path):
         profile(tmp_path, messages=stream)
     with pytest.raises(IndexFileError, match="no profile"):
         Profile(tmp_path)
+
+
+def test_a_profile_lives_in_an_object_store(world, s3):
+    for number in (1, 2):
+        made = profile(f"{s3}/profile", messages=world.messages.where(f"id % 2 = {number - 1}"))
+        assert made.version == number
+    assert Profile(f"{s3}/profile").count("messages") == len(made.sample) == 1200
+
+
+def test_of_two_jobs_that_add_to_one_version_the_second_is_refused(world, tmp_path, monkeypatch):
+    profile(tmp_path, subscriptions=world.subscriptions)
+    write = profiles.write_parts
+
+    def write_late(*arguments, **keywords):
+        with monkeypatch.context() as patch:
+            patch.setattr(profiles, "write_parts", write)
+            profile(tmp_path, messages=world.messages)  # another job is faster
+        return write(*arguments, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(profiles, "write_parts", write_late)
+        with pytest.raises(
+            StorageError, match=f"another job has added to the profile at {tmp_path} meanwhile"
+        ):
+            profile(tmp_path, subscriptions=world.subscriptions)
+    assert (Profile(tmp_path).version, Profile(tmp_path).count("messages")) == (2, 1200)
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2

@@ -83,12 +83,6 @@ class Builder:
     def __init__(self):
         self.settings = {}
 
-    def master(self, url):
-        return self.config("spark.master", url)
-
-    def appName(self, name):
-        return self.config("spark.app.name", name)
-
     def config(self, name, value):
         self.settings[name] = value
         return self

@@ -53,6 +53,7 @@ def until(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.versions
 def test_a_stream_equals_in_process(spark, world, version, stream, tmp_path):
     write_files(world.message_table, tmp_path / "input", 3)
     query = start(stream.transform(match, version), tmp_path, availableNow=True)

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from nearcast.errors import StorageError
 from nearcast.spark.live.boxes import bounding_boxes, touching
-from nearcast.spark.live.message_store import ORDER, Snapshot, ValidMessageStore
+from nearcast.spark.live.message_store import ORDER, ValidMessageStore, _is_relevant, _with_ids
+from nearcast.spark.live.states import Snapshot
+from nearcast.storage.places import place_at
 
 pytestmark = pytest.mark.spark
 
@@ -28,12 +32,16 @@ SCHEMA = pa.schema(
 )
 
 
+def snapshot(segments=(), dropped=0):
+    return Snapshot(tuple(segments), dropped, adding=True)
+
+
 class Store:
     """The store, used in one micro-batch after another, beside a dict."""
 
     def __init__(self, spark, home, limit=1_000):
-        self.spark, self.valid, self.model = spark, ValidMessageStore(spark, home, limit), {}
-        self.seen, self.number, self.limit = Snapshot((), 0), 0, limit
+        self.spark, self.valid, self.model = spark, ValidMessageStore(place_at(home), limit), {}
+        self.seen, self.number, self.limit = snapshot(), 0, limit
 
     def publish(self, rows, now):
         """Publish (id, lon, lat, price, expires_at), in this order."""
@@ -52,12 +60,12 @@ class Store:
 
     def advance(self, now):
         """Start the next micro-batch."""
-        self.seen = self.valid.after(self.seen, self.number, now)
+        self.seen = self.valid.after(self.spark, self.seen, self.number, now, adding=True)
         self.number += 1
         self.model = {key: row for key, row in self.model.items() if row[3] > now}
 
     def found(self, boxes, now):
-        near = self.valid.near(self.seen, boxes, now)
+        near = self.valid.near(self.spark, self.seen, boxes, now)
         if near is None:
             return Counter()
         rows = self.valid.latest(near, self.seen).select("id", "lon", "lat", "price").toArrow().to_pylist()
@@ -94,13 +102,16 @@ def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkey
         for box in (EVERYWHERE[0], [-30.0, -80.0, 10.0, 5.0]):
             assert store.found(np.array([box]), now + 100) == store.expected(box), step
             assert len(store.expected(box)) > 0
-    assert store.valid.count(store.seen, now + 100) == len(store.model)
+    assert store.valid.count(spark, store.seen, now + 100) == len(store.model)
     assert max(sizes) == 3
     assert min(sizes[3:]) < 3  # it was merged
-    store.valid.tidy(store.seen.segments, store.number)
-    assert {path.name for path in tmp_path.iterdir()} == set(store.seen.segments)
+    every = {path.stem for path in tmp_path.glob("*.json")}
+    store.valid.remove(every - set(store.seen.segments))
+    assert {path.stem for path in tmp_path.glob("*.json")} == set(store.seen.segments)
+    assert {path.name.rpartition("-")[0] for path in tmp_path.glob("*.parquet")} == set(store.seen.segments)
+    store.publish([], now + 100)
     store.advance(10_000)
-    assert store.seen == Snapshot((), 0)  # all have expired
+    assert store.seen == snapshot()  # all have expired
 
 
 def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
@@ -119,11 +130,12 @@ def test_a_message_counts_as_it_was_published_last(spark, tmp_path):
     store.advance(100)
     soon = [(5, 0.0, 0.0, 1.0), (7, 0.0, 0.0, 1.0)]
     assert store.found(near_first, 100) == Counter([(1, 0.0, 0.0, 3.0), *soon])
+    store.publish([], 100)
     store.advance(300)
     for whole in (False, True):  # the newest two of three, then all
         assert store.found(near_first, 300) == Counter([(1, 0.0, 0.0, 3.0)])
-        merged, dropped = store.valid._merge(store.seen.segments[-2:], 300, whole=whole)
-        store.seen = Snapshot((*store.seen.segments[:-2], *merged), 0)
+        merged, dropped = store.valid._merge(spark, store.seen.segments[-2:], 300, whole=whole)
+        store.seen = snapshot((*store.seen.segments[:-2], *merged))
         assert dropped == 0
     assert store.found(EVERYWHERE, 300) == Counter([(1, 0.0, 0.0, 3.0), (3, 60.0, 60.0, 3.0)])
 
@@ -133,7 +145,7 @@ def test_those_that_expire_soonest_are_dropped_and_counted(spark, tmp_path, capl
     store.publish([(key, 0, 0, 0.0, 1_000 + key // 10) for key in range(45)], 0)
     store.advance(0)
     assert store.seen.dropped == 0
-    assert store.valid.count(store.seen, 0) == 45  # up to a quarter more is tolerated
+    assert store.valid.count(spark, store.seen, 0) == 45  # up to a quarter more is tolerated
     store.publish([(key, 0, 0, 1.0, 1_000 + key // 10) for key in range(30)], 0)  # the same again
     store.advance(0)
     assert (store.seen.dropped, len(store.seen.segments)) == (5, 1)
@@ -148,7 +160,7 @@ def test_those_that_expire_soonest_are_dropped_and_counted(spark, tmp_path, capl
     store.publish([(key, 0, 0, 2.0, 5_000) for key in range(109, 111)], 0)
     store.advance(0)
     assert store.seen.dropped == 16
-    assert store.valid.count(store.seen, 0) == 40
+    assert store.valid.count(spark, store.seen, 0) == 40
     assert {*range(100, 111)} < {key for key, *_ in store.found(EVERYWHERE, 0)}
 
 
@@ -158,14 +170,14 @@ def test_files_far_away_are_not_read(spark, tmp_path, monkeypatch):
     places = rng.uniform([-180, -90], [180, 90], (1_000, 2)).tolist()
     store.publish([(key, *place, 0.0, 900) for key, place in enumerate(places)], 0)
     store.advance(0)
-    merged, _ = store.valid._merge(store.seen.segments, 0, whole=True)
-    store.seen = Snapshot(tuple(merged), 0)
+    merged, _ = store.valid._merge(spark, store.seen.segments, 0, whole=True)
+    store.seen = snapshot(merged)
     box = np.array([[20.0, 20.0, 40.0, 40.0]])
-    near = store.valid.near(store.seen, box, 0)
-    read, there = (len(frame.inputFiles()) for frame in (near, store.valid.near(store.seen, EVERYWHERE, 0)))
+    files = [file for name in merged for file in store.valid._segment(name).files]
+    read, there = (sum(_is_relevant(boxes, 0, file) for file in files) for boxes in (box, EVERYWHERE))
     assert read <= 3 < 9 <= there
     assert store.found(box, 0) == store.expected(box[0])
-    assert store.valid.near(store.seen, np.empty((0, 4)), 0) is None
+    assert store.valid.near(spark, store.seen, np.empty((0, 4)), 0) is None
 
 
 def test_a_segment_is_written_once_and_synced(spark, tmp_path, monkeypatch):
@@ -174,12 +186,51 @@ def test_a_segment_is_written_once_and_synced(spark, tmp_path, monkeypatch):
     store = Store(spark, tmp_path)
     store.publish([(1, 0, 0, 0.0, 900)], 0)
     before = sorted(tmp_path.rglob("*"))
-    files = {path.name for path in before if path.suffix in (".parquet", ".json")}
-    assert files <= {path.name for path in synced}
-    assert synced[-1] == tmp_path
+    assert {path.suffix for path in before} == {".parquet", ".json"}
+    assert any(path.suffix == ".json" or ".json." in path.name for path in synced)  # workers sync the others
     store.publish([(2, 0, 0, 0.0, 900)], 0)  # the micro-batch is repeated
     assert sorted(tmp_path.rglob("*")) == before
-    assert set(ORDER) <= set(store.valid.near(Snapshot(("000000000000",), 0), EVERYWHERE, 0).columns)
+    assert set(ORDER) <= set(store.valid.near(spark, snapshot(["000000000000"]), EVERYWHERE, 0).columns)
+
+
+def test_messages_that_are_lost_are_an_error(spark, tmp_path):
+    """Where nothing is, there may have been messages."""
+    store = Store(spark, tmp_path)
+    store.publish([], 0)
+    store.advance(0)
+    assert store.seen == snapshot()
+    with pytest.raises(StorageError, match=r"000000000001.json is missing, so the valid messages"):
+        store.advance(0)
+    store = Store(spark, tmp_path / "lost")
+    store.publish([(1, 0, 0, 0.0, 900)], 0)
+    store.advance(0)
+    (file,) = (tmp_path / "lost").glob("*.parquet")
+    whole = pq.read_table(file)
+    pq.write_table(whole.slice(0, 0), file)
+    with pytest.raises(Exception, match="has 0 rows, but 1 were written"):
+        store.found(EVERYWHERE, 0)
+    file.unlink()
+    with pytest.raises(Exception, match="No such file"):
+        store.found(EVERYWHERE, 0)
+
+
+@pytest.mark.parametrize("most", [0, 10_000])
+def test_what_was_published_again_is_found_with_few_ids_or_all(spark, tmp_path, monkeypatch, most):
+    monkeypatch.setattr("nearcast.config.LIVE_VALID_FOUND", most)
+    store = Store(spark, tmp_path)
+    store.publish([(key, key, 0, 1.0, 900) for key in range(20)], 0)
+    store.advance(0)
+    store.publish([(key, 50 + key, 0, 2.0, 900) for key in range(0, 20, 2)], 0)
+    store.advance(0)
+    assert store.found(np.array([[4.0, -1.0, 9.0, 1.0]]), 0) == Counter(
+        (key, key, 0, 1.0) for key in (5, 7, 9)
+    )
+    later = store.valid._read(spark, store.seen.segments)
+    kept = [
+        row["_id"]
+        for row in later.selectExpr("id AS _id").mapInArrow(_with_ids(pa.array([2, 3])), "_id long").collect()
+    ]
+    assert sorted(kept) == [2, 2, 3]
 
 
 def test_a_few_boxes_contain_many():

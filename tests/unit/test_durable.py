@@ -51,8 +51,8 @@ def test_a_tree_is_synced_with_its_directories(tmp_path, synced):
 
 def test_the_current_version_is_switched(tmp_path, synced):
     for name in ("one", "two"):
-        switch(tmp_path, tmp_path / name)
-        assert current(tmp_path) == tmp_path / name
+        switch(tmp_path, name)
+        assert current(tmp_path).local == tmp_path / name
     assert synced[-1] == tmp_path
 
 

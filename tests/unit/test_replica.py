@@ -6,8 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearcast import Matches, MessageBatch, SubscriptionTable, build_index
-from nearcast.sharding import version as sharded
+from nearcast.sharding.building import build_sharded
 from nearcast.sharding.replica import CHANGE, Replica, Router
+from nearcast.sharding.version import ShardedVersion
+from nearcast.storage.places import place_at, uri_of
 
 WORDS = ["coffee", "tea", "sale", "flood", "concert"]
 SHARDS = 3
@@ -50,7 +52,7 @@ class ReusingIndex:
         return Matches(found.offsets, row_of[found.rows])
 
 
-class ReusingVersion(sharded.ShardedVersion):
+class ReusingVersion(ShardedVersion):
     """A sharded version whose indexes reuse rows."""
 
     def open_shard(self, number):
@@ -75,14 +77,7 @@ def message_rows(rng, size=200):
 
 
 def write_version(directory, table, distribution):
-    sharded.start_version(directory, table, distribution=distribution, shards=SHARDS)
-    rows = pq.read_table(directory / sharded.SUBSCRIPTIONS)
-    lists = rows[sharded.SHARDS].to_pylist()
-    for shard in range(SHARDS):
-        mine = rows.take(np.flatnonzero([shard in each for each in lists]))
-        if len(mine):
-            sharded.build_shard(directory, shard, mine, "scan")
-    sharded.finish_version(directory, "scan")
+    build_sharded(place_at(directory), table, index="scan", distribution=distribution, shards=SHARDS)
     return directory
 
 
@@ -103,15 +98,16 @@ def write_delta(rng, path, subscriptions, step):
 
 def delivered(replicas, router, messages):
     """The pairs that all shards deliver, one by one: a pair that two shards deliver would be there twice."""
-    sent = router.route_messages(messages)
+    coded = router.messages(messages)
+    sent = router.distribution.route_messages(coded)
     found = []
     for number, replica in enumerate(replicas):
         rows = sent.rows[sent.shards == number]
         lists = [sent.shards[sent.offsets[row] : sent.offsets[row + 1]] for row in rows]
         offsets = np.cumsum([0, *map(len, lists)])
         routes = type(sent)(offsets, np.concatenate([*lists, np.empty(0, np.int32)]))
-        matches = replica.match(messages.take(rows), routes)
-        ids = replica.ids.take(pa.array(matches.rows)).to_pylist()
+        matches = replica.match(coded.take(rows), routes)
+        ids = replica.ids_of(matches.rows).to_pylist()
         found += zip(ids, rows[matches.messages].tolist())
     return sorted(found)
 
@@ -123,7 +119,7 @@ def expected(subscriptions, messages):
 
 
 @pytest.mark.parametrize("distribution", ["hash", "location", "keyword"])
-@pytest.mark.parametrize("version_class", [sharded.ShardedVersion, ReusingVersion])
+@pytest.mark.parametrize("version_class", [ShardedVersion, ReusingVersion])
 def test_replicas_deliver_what_a_new_index_delivers(tmp_path, distribution, version_class):
     rng = np.random.default_rng(7)
     subscriptions = {key: subscription(rng, key) for key in (f"s{i:02}" for i in range(60))}
@@ -138,7 +134,8 @@ def test_replicas_deliver_what_a_new_index_delivers(tmp_path, distribution, vers
             replica.follow(deltas)
         answers.append((list(deltas), messages, delivered(replicas, router, messages)))
         assert answers[-1][2] == expected(subscriptions, messages)
-        deltas.append(write_delta(rng, tmp_path / f"{step}.parquet", subscriptions, step))
+        name = f"{step:012}-{step:012}-x.parquet"
+        deltas.append(uri_of(write_delta(rng, tmp_path / name, subscriptions, step)))
     if version_class is ReusingVersion:
         assert sum(replica._index.reused for replica in replicas) > 50
     # A repeat goes back to fewer deltas, and gets the same answers.

@@ -63,7 +63,8 @@ def run(
         asked = _subscriptions(made.subscriptions)
         from nearcast.spark.versions import ensure_version
 
-        building, version = timed(lambda: ensure_version(asked, home / "versions", config.DEFAULT_INDEX))
+        building, place = timed(lambda: ensure_version(asked, home / "versions", config.DEFAULT_INDEX))
+        version = Path(place.local or place.uri)
         tell("workers", 0.2)
         workers = _workers(version, home / "messages")
         tell("in one process", 0.3)

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from nearcast import config
-from nearcast.cli import spark_session, talk
+from nearcast.cli import renaming, spark_session, talk
 from nearcast.cli.paths import keep_apart
+from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
+from nearcast.storage.places import place_at
 
 __all__ = ["build"]
 
@@ -37,6 +39,7 @@ def build(
     profile: Annotated[
         str | None, typer.Option(metavar="DIR", help="A profile to fit the distribution to.")
     ] = None,
+    rename: Rename = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -47,6 +50,7 @@ def build(
     A version never changes. The same subscriptions give the same version, which is not built twice. nearcast stream and
     match, nearcast.spark.match and nearcast.open_index take DIRECTORY, or one version in it.
     """
+    columns = renaming.parse(rename)
     keep_apart([directory], [spark_session.rows_of(subscriptions)])
     started = time.perf_counter()
     with talk.progress() as show:
@@ -59,10 +63,16 @@ def build(
             rows = spark_session.typed_rows(spark, subscriptions, "subscriptions")
             show("building", None)
             version = build_version(
-                rows, directory, index=index, distribution=distribution, shards=shards, profile=profile
+                rows,
+                directory,
+                index=index,
+                distribution=distribution,
+                shards=shards,
+                profile=profile,
+                columns=columns,
             )
-    opened = open_index(version)
-    size = sum(file.stat().st_size for file in version.rglob("*") if file.is_file())
+    opened, place = open_index(version), place_at(version)
+    size = sum(entry.size for entry in place.entries())
     summary = {
         "version": str(version),
         "subscriptions": len(opened),
@@ -77,4 +87,4 @@ def build(
     else:
         how = f" in {summary['shards']} shards by {summary['distribution']}" if summary["shards"] else ""
         talk.tell(f"{len(opened):,} subscriptions{how}, {size / 1e6:,.1f} MB, in {summary['seconds']:.1f} s")
-        talk.tell(f"the current version of {directory} is {version.name}")
+        talk.tell(f"the current version of {directory} is {place.name}")

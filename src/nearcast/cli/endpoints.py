@@ -7,13 +7,13 @@ A topic is ``kafka://host:9092,other:9092/topic``; options of Spark's Kafka sour
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 from nearcast.cli import spark_session
 from nearcast.errors import InputError, shown
+from nearcast.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,10 +55,13 @@ def topic_of(address: str) -> Topic | None:
     return Topic(found[1], found[2], options)
 
 
-def arriving_messages(spark: SparkSession, address: str, schema: StructType | None) -> tuple[DataFrame, bool]:
+def arriving_messages(
+    spark: SparkSession, address: str, schema: StructType | None, options: Mapping[str, str]
+) -> tuple[DataFrame, bool]:
     """Return messages as they arrive, and whether they are raw: records and lines that may not be messages.
 
-    *schema* is needed for a topic; for files it is inferred from those that exist.
+    *schema* is needed for a topic; for files it is inferred from those that exist. *options* are those of Spark's
+    source; for a topic, they are added to those of its address.
     """
     from nearcast.spark import kafka
     from nearcast.spark.reading import format_of, stream_raw
@@ -66,14 +69,19 @@ def arriving_messages(spark: SparkSession, address: str, schema: StructType | No
     topic = topic_of(address)
     if topic is not None:
         assert schema is not None
-        return kafka.read_messages(spark, topic.servers, topic.name, schema, options=topic.options), True
+        options = {**topic.options, **options}
+        return kafka.read_messages(spark, topic.servers, topic.name, schema, options=options), True
     where = _directory(address)
     told = format_of(where)
-    return stream_raw(spark, where, told, schema), told in ("json", "csv")
+    return stream_raw(spark, where, told, schema, options=options), told in ("json", "csv")
 
 
-def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame) -> DataFrame:
+def arriving_changes(
+    spark: SparkSession, address: str, subscriptions: DataFrame, theirs: Mapping[str, str]
+) -> DataFrame:
     """Return change records as they arrive: the columns of the subscriptions, ``change`` and ``changed_at``.
+
+    The records have the names that the rows of subscriptions have: *theirs*, for those of ours that are others there.
 
     Parquet files have their own types; if there are none yet, ``changed_at`` is a timestamp. In JSON and CSV it is ISO
     8601 with an offset, or microseconds, and a geometry is WKT. A record or line that cannot be read gets its own text
@@ -85,14 +93,19 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
 
     from nearcast.preparation import MALFORMED
     from nearcast.spark import kafka
+    from nearcast.spark.columns import quoted
     from nearcast.spark.live.changes import OTHER_FIELDS
     from nearcast.spark.reading import format_of, stream_objects, stream_raw
 
     change, at = StructField("change", StringType()), StructField("changed_at", TimestampType())
     columns = [
-        StructField(field.name, StringType() if isinstance(field.dataType, BinaryType) else field.dataType)
+        StructField(
+            theirs.get(field.name, field.name),
+            StringType() if isinstance(field.dataType, BinaryType) else field.dataType,
+        )
         for field in subscriptions.schema
     ]
+    ours = {name: own for own, name in theirs.items()}
     written = StructType([change, StructField("changed_at", StringType()), *columns])
     topic = topic_of(address)
     if topic is not None:
@@ -103,7 +116,8 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
         where = _directory(address)
         told = format_of(where)
         if told not in ("json", "csv"):
-            return stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
+            found = stream_raw(spark, where, told, empty=StructType([change, at, *subscriptions.schema]))
+            return found.toDF(*(ours.get(name, name) for name in found.columns))
         if told == "csv":  # every file must have these names, or reading fails
             raw = stream_raw(spark, where, told, written)
         else:
@@ -116,20 +130,21 @@ def arriving_changes(spark: SparkSession, address: str, subscriptions: DataFrame
         ),
     }
     others = [name for name in raw.columns if name == OTHER_FIELDS]
-    return raw.withColumns(read).select(*written.names, *others)
+    named = (functions.col(quoted(name)).alias(ours.get(name, name)) for name in written.names)
+    return raw.withColumns(read).select(*named, *others)
 
 
 def sink(address: str) -> Sink:
     """Return the function that writes the deliveries of a micro-batch to a topic, a directory or an object store."""
-    from nearcast.spark.parquet import write_parquet
     from nearcast.spark.sinks import kafka_sink, parquet_sink
 
     topic = topic_of(address)
     if topic is not None:
         return _counting(kafka_sink(topic.servers, topic.name, options=topic.options))
-    if "://" in address:
-        return _counting(lambda frame, number: write_parquet(frame, f"{address}/batch={number}", "overwrite"))
-    home, write = Path(address), parquet_sink(address)
+    home = local_path(address)
+    if home is None:
+        return _counting(_overwriting(address))
+    write = parquet_sink(home)
 
     def run(frame: DataFrame, number: int) -> int:
         import pyarrow.parquet as pq
@@ -144,7 +159,15 @@ def quarantine(directory: str) -> Sink:
     """Return the function that writes rows that cannot be used; a micro-batch without any leaves no directory."""
     from nearcast.spark.sinks import parquet_sink
 
-    return _counting(parquet_sink(directory))
+    home = local_path(directory)
+    return _counting(_overwriting(directory) if home is None else parquet_sink(home))
+
+
+def _overwriting(address: str) -> Callable[[DataFrame, int], None]:
+    """Return the function that writes a micro-batch to an object store, where a repeat overwrites it."""
+    from nearcast.spark.parquet import write_parquet
+
+    return lambda frame, number: write_parquet(frame, f"{address}/batch={number}", "overwrite")
 
 
 def _counting(write: Callable[[DataFrame, int], None]) -> Sink:
@@ -165,11 +188,7 @@ def _counting(write: Callable[[DataFrame, int], None]) -> Sink:
 
 def _directory(path: str) -> str:
     """Return the directory of arriving files for Spark: *path*, or its good rows if ``nearcast prepare`` wrote it."""
-    from nearcast.spark.reading import spark_path
-
-    where = spark_path(path)
-    if "://" in where or "*" in where:
-        return where
-    if not Path(where).is_dir():
+    where = local_path(path)
+    if where is not None and "*" not in path and not where.is_dir():
         raise InputError(f"there is no directory {path} for files to arrive in; create it")
-    return spark_session.rows_of(where)
+    return spark_session.rows_of(path)

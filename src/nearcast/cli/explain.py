@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from nearcast.cli import talk
+from nearcast.cli import renaming, talk
+from nearcast.cli.renaming import Rename
 from nearcast.errors import InputError, shown
 
 __all__ = ["explain"]
@@ -35,6 +37,7 @@ def explain(
     subscription_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Which subscription of the file.")
     ] = None,
+    rename: Rename = None,
     json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
     """Show why a message matches a subscription, or why it does not.
@@ -43,20 +46,32 @@ def explain(
     understood.
     """
     from nearcast import files
+    from nearcast.columns.from_arrow.renaming import Kind, Renaming
     from nearcast.engine.explain import explain as explained
     from nearcast.model import Message, Subscription
 
     if messages is not None and subscription is None:
         message, subscription = None, message  # a single argument is the one that does not come from a file
+    read: list[Kind] = ["messages"] if messages is not None else []
+    read += ["subscriptions"] if subscriptions is not None else []
+    if rename and not read:
+        raise InputError("--rename is for files; give --messages FILE or --subscriptions FILE too")
+    columns = Renaming(renaming.parse(rename), *read)
     msg = _given(
-        "message", message, messages, message_id, files.find_message, Message.from_json, Message.from_text
+        "message",
+        message,
+        messages,
+        message_id,
+        partial(files.find_message, columns=columns),
+        Message.from_json,
+        Message.from_text,
     )
     sub = _given(
         "subscription",
         subscription,
         subscriptions,
         subscription_id,
-        files.find_subscription,
+        partial(files.find_subscription, columns=columns),
         Subscription.from_json,
         Subscription.from_text,
     )

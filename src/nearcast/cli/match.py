@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearcast import config
-from nearcast.cli import spark_session, talk
+from nearcast.cli import renaming, spark_session, talk
 from nearcast.cli.paths import keep_apart
+from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, UnknownError, shown
+from nearcast.spark.paths import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from nearcast import Index, MessageBatch
+    from nearcast.columns.from_arrow.renaming import Columns
 
 __all__ = ["match"]
 
@@ -51,6 +54,7 @@ def match(
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Threads that match; by default one per core.")
     ] = None,
+    rename: Rename = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON on stdout; needs --output FILE.")
     ] = False,
@@ -67,19 +71,22 @@ def match(
     With --master it runs on Spark. Then the messages are Parquet, SUBSCRIPTIONS is Parquet or the output of nearcast
     build, and --output is a new directory of Parquet, CSV or JSON lines.
     """
+    columns = renaming.parse(rename)
     if master is not None:
-        _on_spark(messages, subscriptions, output, format, index, json, master, conf, verbose)
+        _on_spark(messages, subscriptions, output, format, index, columns, json, master, conf, verbose)
         return
     if conf or verbose:
         raise InputError("--conf and --verbose are for Spark; give --master too, local[*] for this machine")
     _check(messages, subscriptions, output, format, index, json)
     from nearcast import build_index, files
+    from nearcast.columns.from_arrow.renaming import Renaming
 
     started = time.perf_counter()
     with _deliveries_to(output, format) as write, talk.progress() as show:
         show("reading the files (the first run also compiles its kernels)", None)
-        table = files.read_subscriptions(subscriptions)
-        batch = files.read_messages(messages, like=table)
+        names = Renaming(columns, "subscriptions", "messages")
+        table = files.read_subscriptions(subscriptions, columns=names)
+        batch = files.read_messages(messages, like=table, columns=names)
         show("building the index", None)
         matcher = build_index(
             index, table, progress=lambda step, share: show(f"building the index: {step}", share)
@@ -114,6 +121,7 @@ def _on_spark(
     output: str,
     format: str | None,
     index: str,
+    columns: Columns | None,
     json: bool,
     master: str,
     conf: list[str] | None,
@@ -126,18 +134,21 @@ def _on_spark(
             "on Spark, deliveries go to a directory; give --output DIR, and --format parquet, csv or jsonl"
         )
     keep_apart([output], map(spark_session.rows_of, (messages, subscriptions)))
-    if os.path.lexists(output):
+    here = local_path(output)
+    if here is not None and os.path.lexists(here):
         raise InputError(f"{output} exists already; give a new directory for the deliveries")
     started = time.perf_counter()
     with talk.progress() as show:
         show("starting Spark", None)
         with spark_session.open_session("nearcast match", master, conf, verbose) as spark:
             from nearcast.spark import match as match_on_spark
-            from nearcast.spark.reading import spark_path
+            from nearcast.spark.paths import spark_path
 
             rows = spark_session.typed_rows(spark, messages, "messages")
             show("building the index", None)
-            found = match_on_spark(rows, spark_session.index_or_rows(spark, subscriptions), index=index)
+            found = match_on_spark(
+                rows, spark_session.index_or_rows(spark, subscriptions), index=index, columns=columns
+            )
             show("matching", None)
             ready = time.perf_counter()
             # As in one process: CSV has a line of column names, and JSON has all columns.

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import unquote
 
 from nearcast.errors import InputError
+from nearcast.spark.paths import local_path
 
 __all__ = ["keep_apart"]
-
-_FILE = re.compile(r"file:(?://[^/]*)?(/.*)")  # file:///a, file:/a
 
 
 def keep_apart(
@@ -53,11 +50,8 @@ def _lies_in(inner: str, outer: str) -> bool:
 
 def _path(address: str) -> Path | None:
     """Return the real path that an address leads to, None if it is not in this file system."""
-    file = _FILE.fullmatch(address)
-    if file is not None:
-        exact = Path(file[1])
-        return Path(os.path.realpath(exact if exact.exists() else unquote(file[1])))
-    return None if "://" in address else Path(os.path.realpath(address))
+    where = local_path(address)
+    return None if where is None else Path(os.path.realpath(where))
 
 
 def _same(one: Path, other: Path) -> bool:

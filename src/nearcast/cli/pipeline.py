@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow.parquet as pq
 
 from nearcast.cli.endpoints import Sink
 from nearcast.cli.monitor import QueryMonitor
+from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows
+from nearcast.spark.columns import rename_columns
+from nearcast.spark.paths import local_path, spark_path
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class Pipeline:
         The directory in which Spark records its progress; everything else that belongs to the stream is there, too.
     trigger
         The arguments of Spark's ``trigger``.
+    name
+        The name of the query, if it has one.
+    columns
+        The names that messages have for our columns (:mod:`nearcast.columns.from_arrow.renaming`).
     """
 
     def __init__(
@@ -53,13 +57,19 @@ class Pipeline:
         quarantine: Sink | None,
         checkpoint: str,
         trigger: Mapping[str, Any],
+        columns: Columns,
+        name: str | None = None,
     ) -> None:
-        self._messages = messages if quarantine is None else prepare(messages, "messages")
+        if quarantine is None:
+            self._messages, _ = rename_columns(columns, messages=messages)
+        else:
+            self._messages = prepare(messages, "messages", columns=columns)
         self._write, self._quarantine = write, quarantine
-        self._checkpoint, self._trigger = checkpoint, trigger
+        self._checkpoint, self._trigger, self._name = checkpoint, trigger, name
         self._deliveries: dict[int, int] = {}  # by the number of the micro-batch
         self._bad: dict[int, int] = {}
-        self._refused: RefusalCounter | None = None
+        self._live: Live | None = None
+        self._refused = 0  # records of change, before this start
         self._started = time.perf_counter()
         self.queries: list[QueryMonitor] = []
 
@@ -67,8 +77,8 @@ class Pipeline:
         """Start the query for fixed subscriptions, or for an index of them."""
         if not isinstance(subscriptions, str):
             # Workers of a cluster that see the checkpoint see the index, too.
-            home = None if "://" in self._checkpoint else Path(self._checkpoint, "index")
-            subscriptions = os.fspath(build(subscriptions, home))
+            home = local_path(self._checkpoint)
+            subscriptions = os.fspath(build(subscriptions, home and home / "index"))
         index = subscriptions
         good = self._messages if self._quarantine is None else good_rows(self._messages)
         deliveries = match(good, index)  # raises now if columns are missing
@@ -85,35 +95,38 @@ class Pipeline:
                 frame.unpersist()
 
         if self._quarantine is None:
-            self._start(deliveries, matched, self._checkpoint)
+            self._start(deliveries, matched, self._checkpoint, self._name)
         else:
-            self._start(self._messages, prepared, self._checkpoint)
+            self._start(self._messages, prepared, self._checkpoint, self._name)
 
     def live(self, subscriptions: DataFrame, changes: DataFrame) -> None:
         """Start the query for subscriptions that change."""
-        home = Path(self._checkpoint, "live")
-        live = Live(home, subscriptions)
-        self._refused = RefusalCounter(home / "refused")
+        live = Live(f"{self._checkpoint}/live", subscriptions)
+        self._live, self._refused = live, live.refused_records
 
         def deliver(frame: DataFrame, number: int) -> None:
             self._deliveries[number] = self._write(frame, number)
 
         good = self._messages if self._quarantine is None else good_rows(self._messages)
+        where = spark_path(self._checkpoint)
         self.queries.append(
-            QueryMonitor(live.start(good, changes, deliver, checkpoint=self._checkpoint, **self._trigger))
+            QueryMonitor(live.start(good, changes, deliver, checkpoint=where, **self._trigger))
         )
         if self._quarantine is not None:
-            beside = str(Path(self._checkpoint, "quarantine-query"))
-            self._start(quarantined_rows(self._messages), self._set_aside, beside)
+            beside = f"{self._checkpoint}/quarantine-query"
+            name = self._name and f"{self._name} quarantine"
+            self._start(quarantined_rows(self._messages), self._set_aside, beside, name)
 
     def _set_aside(self, frame: DataFrame, number: int) -> None:
         assert self._quarantine is not None
         self._bad[number] = self._quarantine(frame, number)
 
-    def _start(self, frame: DataFrame, work: Any, checkpoint: str) -> None:
+    def _start(self, frame: DataFrame, work: Any, checkpoint: str, name: str | None) -> None:
         with quietly():
             writer = frame.writeStream.foreachBatch(work).trigger(**self._trigger)
-            query: StreamingQuery = writer.option("checkpointLocation", checkpoint).start()
+            if name is not None:
+                writer = writer.queryName(name)
+            query: StreamingQuery = writer.option("checkpointLocation", spark_path(checkpoint)).start()
         self.queries.append(QueryMonitor(query))
 
     def summary(self) -> dict[str, Any]:
@@ -126,24 +139,6 @@ class Pipeline:
             "batches": main.batches,
             "seconds": round(time.perf_counter() - self._started, 3),
         }
-        if self._refused is not None:
-            summary |= {"changes": main.read(1), "refused": self._refused.count()}
+        if self._live is not None:
+            summary |= {"changes": main.read(1), "refused": self._live.refused_records - self._refused}
         return summary
-
-
-class RefusalCounter:
-    """Counts the change records that :class:`nearcast.spark.Live` refuses from now on."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._rows = dict.fromkeys(self._files(), 0)
-
-    def _files(self) -> list[Path]:
-        return list(self._directory.glob("*.parquet"))
-
-    def count(self) -> int:
-        """Return the number of refused records so far."""
-        for file in self._files():
-            if file not in self._rows:
-                self._rows[file] = pq.read_metadata(file).num_rows
-        return sum(self._rows.values())

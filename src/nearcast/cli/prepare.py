@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast.cli import spark_session, talk
+from nearcast.cli import renaming, spark_session, talk
 from nearcast.cli.paths import keep_apart
+from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, shown
 
@@ -45,12 +46,14 @@ def prepare(
             help="Format of the input; by default that of its ending. json means one object per line.",
         ),
     ] = None,
+    rename: Rename = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
             "--column",
             metavar="NAME=SQL",
-            help="Define a column by a Spark SQL expression, or drop it by an empty one; may be repeated.",
+            help="Compute a column by a Spark SQL expression, before --rename, or drop it by an empty one; "
+            "may be repeated.",
         ),
     ] = None,
     number: Annotated[
@@ -62,6 +65,12 @@ def prepare(
     keep_text: Annotated[
         bool, typer.Option("--keep-text", help="Keep the text of messages in addition to the keywords.")
     ] = False,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ZONE", help="The zone of times that have none in Parquet, such as Europe/Lisbon."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier output.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     master: Master = None,
@@ -70,10 +79,11 @@ def prepare(
 ) -> None:
     """Turn raw rows into typed ones; rows that cannot be used go to a quarantine, each with the reason.
 
-    Columns are recognised by name: id; lon, lat, radius_m, or xmin, ymin, xmax, ymax, or geometry (WKB or WKT);
-    text, keywords or expression; published_at, expires_at. Every other column of messages is an attribute. No row is
-    dropped, and none stops the job. The exit code is 0, or 1 if no row can be used.
+    Columns are recognised by name: id; lon, lat, radius_m, or xmin, ymin, xmax, ymax, or geometry (WKB or WKT); text,
+    keywords or expression; published_at, expires_at. --rename reads columns with other names. Every other column of
+    messages is an attribute. No row is dropped, and none stops the job. The exit code is 0, or 1 if no row can be used.
     """
+    columns = renaming.parse(rename)
     expressions = spark_session.parse_pairs(column, "--column", "NAME=SQL")
     if kind not in ("messages", "subscriptions"):
         raise InputError(f"nearcast prepare does not know {shown(kind)}; give messages or subscriptions")
@@ -92,6 +102,11 @@ def prepare(
             show(f"looking at {input}", None)
             raw = read_raw(spark, input, format)
             for name, expression in expressions.items():
+                if expression.strip("`") in raw.columns:
+                    raise InputError(
+                        f"--column {name}={expression} would copy a column; to read it under another name, "
+                        f"give --rename {name}={expression.strip('`')}"
+                    )
                 raw = raw.withColumn(name, expr(expression)) if expression else raw.drop(name)
             summary = write_prepared(
                 raw,
@@ -99,6 +114,8 @@ def prepare(
                 output,
                 numbers=number or (),
                 keep_text=keep_text,
+                timezone=timezone,
+                columns=columns,
                 overwrite=overwrite,
                 progress=show,
             )

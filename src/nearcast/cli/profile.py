@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast import config
-from nearcast.cli import spark_session, talk
+from nearcast.cli import renaming, spark_session, talk
 from nearcast.cli.paths import keep_apart
+from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError
 
@@ -38,6 +39,7 @@ def profile(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw where messages are, as .svg or .png.")
     ] = None,
+    rename: Rename = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -48,6 +50,7 @@ def profile(
     The new version includes the counts of the latest version in DIRECTORY, so give each row once. Distributions are
     fitted to a profile (nearcast build --profile). Without --messages and --subscriptions the latest version is shown.
     """
+    columns = renaming.parse(rename)
     rows = [None if path is None else spark_session.rows_of(path) for path in (messages, subscriptions)]
     keep_apart([directory, str(plot) if plot else None], rows)
     if plot:
@@ -56,6 +59,8 @@ def profile(
         plots.check(plot)
     started = time.perf_counter()
     if messages is None and subscriptions is None:
+        if columns:
+            raise InputError("--rename is for rows to count; give --messages or --subscriptions too")
         if not Path(directory).is_dir():
             raise InputError(f"{directory} has no profile yet; give --messages or --subscriptions to count")
         from nearcast.spark import Profile
@@ -74,6 +79,7 @@ def profile(
                     subscriptions=spark_session.typed_rows(spark, subscriptions, "subscriptions")
                     if subscriptions
                     else None,
+                    columns=columns,
                 )
     summary = _summary(made, time.perf_counter() - started)
     if plot:
@@ -87,7 +93,7 @@ def profile(
 def _summary(made: Profile, seconds: float) -> dict[str, Any]:
     sides = ("messages", "subscriptions")
     return {
-        "profile": str(made.directory),
+        "profile": str(made.place.local or made.place),
         "version": made.version,
         "seconds": round(seconds, 3),
         "messages": made.count("messages"),

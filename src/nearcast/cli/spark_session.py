@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nearcast.errors import InputError, NearcastError, shown
+from nearcast.spark.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,39 +118,35 @@ def typed_rows(spark: SparkSession, path: str, kind: str) -> DataFrame:
     """Return the rows of Parquet files, or of the output of ``nearcast prepare``, as a batch DataFrame."""
     from nearcast.spark.reading import read_raw
 
-    where = typed_path(path, kind)
-    return spark.read.parquet(where) if "://" in where else read_raw(spark, where, "parquet")
+    return read_raw(spark, typed_path(path, kind), "parquet")
 
 
 def typed_path(path: str, kind: str) -> str:
     """Return the path of the Parquet files: *path*, or its ``good`` rows if ``nearcast prepare`` wrote it."""
-    from nearcast.spark.reading import spark_path
-
-    where = spark_path(path)
-    if "://" in where or "*" in where:
-        return where
-    if not Path(where).exists():
+    where = local_path(path)
+    if where is None or "*" in path:
+        return path
+    if not where.exists():
         raise InputError(f"there is no file or directory {path}")
-    if rows_of(where) != where:
-        return rows_of(where)
-    if Path(where).is_file() and not where.endswith(".parquet"):
+    if where.is_file() and where.suffix != ".parquet":
         raise InputError(f"{path} is not Parquet; convert it with: nearcast prepare {kind} {path} prepared")
-    return where
+    return rows_of(path)
 
 
 def rows_of(path: str) -> str:
     """Return the path that is read: *path*, or its ``good`` rows if ``nearcast prepare`` wrote it."""
-    good = Path(path, "good")
-    return str(good) if good.is_dir() else path
+    where = local_path(path)
+    return str(where / "good") if where is not None and (where / "good").is_dir() else path
 
 
 def is_index(path: str) -> bool:
     """Return whether ``nearcast build`` made a directory."""
-    return any(Path(path, name).exists() for name in ("CURRENT", "manifest.json"))
+    where = local_path(path)
+    return where is not None and any((where / name).exists() for name in ("CURRENT", "manifest.json"))
 
 
 def index_or_rows(spark: SparkSession, path: str) -> DataFrame | str:
     """Return the path of an index unchanged, or the subscriptions of Parquet files."""
     if is_index(path):
-        return str(Path(path).absolute())
+        return str(local_path(path))
     return typed_rows(spark, path, "subscriptions")

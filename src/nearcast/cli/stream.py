@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearcast.cli import endpoints, monitor, spark_session, talk
+from nearcast.cli import endpoints, monitor, renaming, spark_session, talk
 from nearcast.cli.paths import keep_apart
+from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
+from nearcast.spark.paths import local_path
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from nearcast.columns.from_arrow.renaming import Columns, Kind
 
 __all__ = ["stream"]
 
@@ -91,6 +95,19 @@ def stream(
             metavar="TIME|once", help="Time between micro-batches (500ms, 10s), or all messages at once."
         ),
     ] = "500ms",
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the query, in Spark's interface, listeners and metrics."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of Spark's source of messages, such as maxFilesPerTrigger=10; may be repeated.",
+        ),
+    ] = None,
+    rename: Rename = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON at the end.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -103,6 +120,7 @@ def stream(
     For a topic, the session fetches Spark's Kafka connector, unless --conf spark.jars.packages=… names another.
     """
     every = _trigger(trigger)
+    columns = renaming.parse(rename)
     topics = [endpoints.topic_of(address) for address in (messages, output, changes or "")]
     _check(messages, subscriptions, output, checkpoint, schema, quarantine, changes)
     with monitor.stop_on_signal() as stop:
@@ -113,10 +131,15 @@ def stream(
             ) as spark:
                 from nearcast.cli.pipeline import Pipeline
                 from nearcast.spark.columns import subscription_columns
-                from nearcast.spark.reading import spark_path
 
-                arriving, raw = endpoints.arriving_messages(spark, messages, _columns(schema))
-                checkpoint = spark_path(checkpoint)
+                arriving, raw = endpoints.arriving_messages(
+                    spark,
+                    messages,
+                    _columns(schema),
+                    spark_session.parse_pairs(option, "--option", "NAME=VALUE"),
+                )
+                initial = spark_session.index_or_rows(spark, subscriptions)
+                theirs, initial = _named(columns, arriving, initial)
                 aside = quarantine or f"{checkpoint}/quarantine"
                 raw = raw or prepare or quarantine is not None
                 pipeline = Pipeline(
@@ -125,14 +148,17 @@ def stream(
                     quarantine=endpoints.quarantine(aside) if raw else None,
                     checkpoint=checkpoint,
                     trigger=every,
+                    name=name,
+                    columns={"messages": theirs["messages"]},
                 )
                 if changes is None:
-                    pipeline.match(spark_session.index_or_rows(spark, subscriptions))
+                    pipeline.match(initial)
                 else:
-                    rows = subscription_columns(
-                        spark_session.typed_rows(spark, subscriptions, "subscriptions")
+                    assert not isinstance(initial, str)
+                    rows = subscription_columns(initial)
+                    pipeline.live(
+                        rows, endpoints.arriving_changes(spark, changes, rows, theirs["subscriptions"])
                     )
-                    pipeline.live(rows, endpoints.arriving_changes(spark, changes, rows))
                 failure = monitor.follow(
                     pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)
                 )
@@ -146,6 +172,26 @@ def stream(
             talk.tell(f"{_sentence(summary)}, {summary['seconds']:.1f} s")
             if summary["quarantined"]:
                 talk.tell(f"messages that cannot be used are in {aside}")
+
+
+def _named(
+    columns: Columns | None, messages: DataFrame, subscriptions: DataFrame | str
+) -> tuple[dict[Kind, dict[str, str]], DataFrame | str]:
+    """Return the names that both tables have for ours, and the subscriptions, if they are rows, with our names."""
+    from nearcast.columns.from_arrow.renaming import Renaming
+
+    tables: dict[Kind, DataFrame] = {"messages": messages}
+    if not isinstance(subscriptions, str):
+        tables["subscriptions"] = subscriptions
+    names = Renaming(columns, *tables)
+    ours = {kind: names.apply(kind, table.columns) for kind, table in tables.items()}
+    theirs = {
+        kind: {own: name for own, name in zip(ours[kind], table.columns) if own != name}
+        for kind, table in tables.items()
+    }
+    if isinstance(subscriptions, str):
+        return theirs, subscriptions
+    return theirs, subscriptions.toDF(*ours["subscriptions"])
 
 
 _PREPARE = " (with --prepare, messages that cannot be used go to a quarantine, and the stream continues)"
@@ -184,15 +230,17 @@ def _check(
         raise InputError(
             f"{subscriptions} is a built index, but with --changes subscriptions change; give the rows behind it"
         )
-    if changes is not None and "://" in checkpoint:
+    home = local_path(checkpoint)
+    if changes is not None and home is None:
         raise InputError(
             f"with --changes, the checkpoint {checkpoint} must be a directory that all machines see: the state of "
             "subscriptions is kept in it"
         )
-    if "://" in checkpoint or Path(checkpoint, "offsets").exists():
+    if home is None or (home / "offsets").exists():
         return
     for directory in filter(None, (output, quarantine)):
-        if "://" not in directory and any(Path(directory).glob("batch=*")):
+        written = local_path(directory)
+        if written is not None and any(written.glob("batch=*")):
             raise InputError(
                 f"{directory} holds micro-batches of another checkpoint, which those of a new one would replace; "
                 "give another directory, or that checkpoint"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,17 +83,16 @@ def _take_runs(
     return runs_take(runs, values, rows)
 
 
-def concat_clauses(first: Clauses, second: Clauses) -> Clauses:
-    """Return the clauses of both tables, one after the other."""
-    values = {
-        "keyword_runs": first.keywords,
-        "forbidden_runs": first.forbidden,
-        "test_runs": first.test_attributes,
-    }
+def concat_clauses(parts: Sequence[Clauses]) -> Clauses:
+    """Return the clauses of all parts, one after the other; each part has all its columns."""
+    values = {"keyword_runs": "keywords", "forbidden_runs": "forbidden", "test_runs": "test_attributes"}
 
     def concatenate(name: str) -> NDArray[Any]:
-        a, b = getattr(first, name), getattr(second, name)
-        return np.concatenate([a, b + np.int32(len(values[name])) if name in values else b])
+        arrays = [getattr(part, name) for part in parts]
+        if name in values:
+            begins = offsets_of(np.array([len(getattr(part, values[name])) for part in parts]))[:-1]
+            arrays = [array + np.int32(begin) for array, begin in zip(arrays, begins)]
+        return np.concatenate(arrays)
 
     return Clauses(*map(concatenate, Clauses._fields))
 

@@ -29,6 +29,7 @@ from nearcast.kernels.verify import Probes
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from nearcast.columns.from_arrow.renaming import Columns
     from nearcast.model import Message
 
 __all__ = ["NEVER", "NOT_GIVEN", "MessageBatch"]
@@ -144,14 +145,18 @@ class MessageBatch(CodedColumns):
         return from_objects.messages_from_objects(messages, like=like, learn=learn)
 
     @classmethod
-    def from_arrow(cls, table: Any, *, like: Any, learn: bool = False) -> MessageBatch:
+    def from_arrow(
+        cls, table: Any, *, like: Any, learn: bool = False, columns: Columns | None = None
+    ) -> MessageBatch:
         """Build from a table (Arrow, pandas, GeoPandas, Polars); the columns are listed in :mod:`.from_arrow`.
+
+        If the table has other names for them, *columns* maps ours to theirs: ``{"lat": "latitude"}``.
 
         *like* and *learn* mean the same as in :meth:`from_messages`.
         """
         from nearcast.columns import from_arrow
 
-        return from_arrow.messages_from_arrow(table, like=like, learn=learn)
+        return from_arrow.messages_from_arrow(table, like=like, learn=learn, columns=columns)
 
     def take(self, rows: Any) -> MessageBatch:
         """Return the batch of the given message rows, in their order."""

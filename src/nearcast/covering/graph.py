@@ -297,8 +297,8 @@ class RelationGraph:
 
     # --- At rest ---------------------------------------------------------------------------------------------------
 
-    def save(self, directory: str | Path) -> Path:
-        """Write the graph to a new directory of flat arrays, which appears whole or not at all; return its path."""
+    def save(self, directory: str | Path) -> Path | str:
+        """Write the graph to a new directory, which appears whole or not at all; return its path or URI."""
         store = self._store if self._store is not None and self._store.size else None
         document = {
             "index": self._index.name,

@@ -16,6 +16,7 @@ from nearcast.clock import Clock, SystemClock
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
+from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.columns.from_objects import messages_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_kind
 from nearcast.columns.parts import nested, part_of
@@ -55,8 +56,9 @@ class Engine:
     lies ahead is held back: the first call after that instant delivers it, before it does anything else.
 
     Every verb takes one object, several, or a table (Arrow, pandas, GeoPandas, Polars; columns as in
-    :mod:`nearcast.columns.from_arrow`). A call takes effect as a whole, or raises and changes nothing. Threads must not
-    change an engine at the same time.
+    :mod:`nearcast.columns.from_arrow`). If a table has other names for them, *columns* maps ours to theirs, as in
+    ``columns={"lat": "latitude"}`` (:mod:`nearcast.columns.from_arrow.renaming`). A call takes effect as a whole, or
+    raises and changes nothing. Threads must not change an engine at the same time.
 
     >>> from nearcast import Box, Message, Point, Subscription
     >>> engine = Engine()
@@ -134,14 +136,17 @@ class Engine:
     # --- Changes ---------------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any
+        self,
+        subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any,
+        *,
+        columns: Columns | None = None,
     ) -> Deliveries:
         """Register subscriptions; an id that is in use, or given twice, is an error.
 
         Returns the deliveries to the newcomers: each kept message that is valid now and matches, in the order of
         publication, with the reason ``"subscribe"``.
         """
-        ids, build = read_subscriptions(subscriptions, self.coding)
+        ids, build = read_subscriptions(subscriptions, self.coding, columns)
         self._ids.check_new(ids)
         table = self._index.store.check_insert(build())
         now = self._clock.now()
@@ -178,7 +183,9 @@ class Engine:
         self._ids.drop(rows)
         return self._join([*due, deliveries])
 
-    def move(self, ids: Id | Iterable[Id] | Any, regions: Any = None) -> Deliveries:
+    def move(
+        self, ids: Id | Iterable[Id] | Any, regions: Any = None, *, columns: Columns | None = None
+    ) -> Deliveries:
         """Give subscriptions other regions; return what came into their reach (``+``), and what went out of it (``-``).
 
         Takes an id and its region, several ids and as many regions, or a table with a column ``id`` and the columns of
@@ -195,7 +202,7 @@ class Engine:
         >>> [(d.subscription_id, d.change, d.message_id) for d in engine.move("anna", Point(lon=0.009, lat=0))]
         [('anna', '+', 'm1')]
         """
-        rows, placed = read_moves(ids, regions, self._ids, self._index)
+        rows, placed = read_moves(ids, regions, self._ids, self._index, columns)
         now = self._clock.now()
         due = self._pass_time(now)
         before = self._index.subscriptions(rows)
@@ -209,13 +216,16 @@ class Engine:
         return self._join([*due, *deliveries])
 
     def update(
-        self, subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any
+        self,
+        subscriptions: Subscription | Iterable[Subscription] | SubscriptionTable | Any,
+        *,
+        columns: Columns | None = None,
     ) -> Deliveries:
         """Replace subscriptions by others with the same ids: words, values and regions; an unknown id is an error.
 
         Returns the changes as :meth:`move` does, with the reason ``"update"``.
         """
-        ids, build = read_subscriptions(subscriptions, self.coding)
+        ids, build = read_subscriptions(subscriptions, self.coding, columns)
         rows = self._ids.rows(ids)
         table = self._index.store.coded(build())
         last = last_of_each(rows)
@@ -233,7 +243,12 @@ class Engine:
         self._note_words(table)
         return self._join([*due, *deliveries])
 
-    def publish(self, messages: Message | Iterable[Message] | MessageBatch | Any) -> Deliveries:
+    def publish(
+        self,
+        messages: Message | Iterable[Message] | MessageBatch | Any,
+        *,
+        columns: Columns | None = None,
+    ) -> Deliveries:
         """Deliver messages to the subscriptions that match, and keep those that have an ``expires_at``.
 
         A message replaces the valid message that has the same id. If the content is the same too, nobody receives it
@@ -242,7 +257,7 @@ class Engine:
         it publishes.
         """
         now = self._clock.now()
-        batch, ids = read_messages(messages, self.coding, now)
+        batch, ids = read_messages(messages, self.coding, now, columns)
         self._valid.ids.settle(ids)
         self._index.expect(self.coding.words()[0].span)
         due = self._pass_time(now)
@@ -346,13 +361,19 @@ class Engine:
 
     # --- Questions -------------------------------------------------------------------------------------------------
 
-    def match(self, messages: Message | Iterable[Message] | MessageBatch | Any, threads: int = 1) -> Any:
+    def match(
+        self,
+        messages: Message | Iterable[Message] | MessageBatch | Any,
+        threads: int = 1,
+        *,
+        columns: Columns | None = None,
+    ) -> Any:
         """Tell who would receive messages, without publishing them.
 
         One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and
         ``subscription_id``.
         """
-        batch, ids = read_messages(messages, self.coding)
+        batch, ids = read_messages(messages, self.coding, columns=columns)
         found = self._index.match(batch, threads).sorted()
         if isinstance(messages, Message):
             return self._ids.column(found.rows).to_pylist()
@@ -390,8 +411,8 @@ class Engine:
 
     # --- Saving and restoring --------------------------------------------------------------------------------------
 
-    def save(self, directory: str | Path) -> Path:
-        """Write a snapshot of subscriptions, valid messages and coming ones to a new directory; return its path.
+    def save(self, directory: str | Path) -> Path | str:
+        """Write a snapshot of subscriptions, valid messages and coming ones to a new directory; return its path or URI.
 
         The directory appears whole or not at all, and is never overwritten. :meth:`open` continues from it.
         """

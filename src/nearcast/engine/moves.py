@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nearcast.columns.clause_rows import Placement, place
 from nearcast.columns.from_arrow.moves import MoveTable
+from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.columns.ids import Ids
 from nearcast.columns.regions import radii_of, take_regions
 from nearcast.errors import ColumnError, GeometryError, shown
@@ -20,13 +21,17 @@ from nearcast.matching import Index
 __all__ = ["last_of_each", "read_moves"]
 
 
-def read_moves(given: Any, regions: Any, ids: Ids, index: Index) -> tuple[NDArray[np.int64], Placement]:
+def read_moves(
+    given: Any, regions: Any, ids: Ids, index: Index, columns: Columns | None = None
+) -> tuple[NDArray[np.int64], Placement]:
     """Return the rows of the subscriptions that move, each once, and their regions; the last move of each counts.
 
     *given* is an id with a region in *regions*, several ids with as many regions, or a table without *regions*.
     """
     if regions is None:
-        rows, placed = _read_table(given, ids, index)
+        rows, placed = _read_table(given, ids, index, columns)
+    elif columns is not None:
+        raise ColumnError(f"columns names the columns of a table, and {shown(given)} is none; leave it out")
     else:
         rows, placed = _read_objects(given, regions, ids, index)
     last = last_of_each(rows)
@@ -43,12 +48,14 @@ def last_of_each(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.sort(len(rows) - 1 - from_the_end)
 
 
-def _read_table(given: Any, ids: Ids, index: Index) -> tuple[NDArray[np.int64], Placement]:
+def _read_table(
+    given: Any, ids: Ids, index: Index, columns: Columns | None
+) -> tuple[NDArray[np.int64], Placement]:
     if isinstance(given, str | Integral) or (isinstance(given, Sequence) and not hasattr(given, "keys")):
         raise ColumnError(
             f"move takes ids and their regions, or a table of both; there are no regions for {shown(given)}"
         )
-    moves = MoveTable(given, index.coding.space)
+    moves = MoveTable(given, index.coding.space, columns)
     rows = ids.rows(moves.ids)
     return rows, moves.placed(_radii(rows[moves.bare], ids, index))
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow import arrow_table
+from nearcast.columns.from_arrow.renaming import Columns, rename_table
 from nearcast.columns.from_objects import ids_of, messages_from_objects, subscriptions_from_objects
 from nearcast.columns.ids import id_array
 from nearcast.errors import ColumnError, ModelError, shown
@@ -21,43 +22,56 @@ from nearcast.model import Message, Subscription
 __all__ = ["cut_at_repeats", "read_messages", "read_subscriptions", "take_messages", "to_arrow", "to_list"]
 
 
-def read_subscriptions(given: Any, coding: Coding) -> tuple[Any, Callable[[], SubscriptionTable]]:
+def read_subscriptions(
+    given: Any, coding: Coding, columns: Columns | None = None
+) -> tuple[Any, Callable[[], SubscriptionTable]]:
     """Return the ids of subscriptions, and a function that reads the rest once the ids are known to be good."""
     if isinstance(given, SubscriptionTable):
+        _refuse_columns(columns, given)
         return _ids_of(given), lambda: replace(given, ids=None)
     if isinstance(given, Subscription) or _is_objects(given):
+        _refuse_columns(columns, given)
         subs = [given] if isinstance(given, Subscription) else list(given)
         wrong = [sub for sub in subs if not isinstance(sub, Subscription)]
         if wrong:
             raise ModelError(f"{shown(wrong[0])} is not a Subscription")
         return [sub.id for sub in subs], lambda: subscriptions_from_objects(subs, like=coding, with_ids=False)
-    table = arrow_table(given)
+    table = rename_table(arrow_table(given), columns, "subscriptions")
     ids = id_array(table["id"], len(table), "id") if "id" in table.column_names else None
     named = pa.array(np.arange(len(table))) if ids is None else ids
     return named, lambda: replace(SubscriptionTable.from_arrow(table, like=coding), ids=None)
 
 
-def read_messages(given: Any, coding: Coding, now: int | None = None) -> tuple[MessageBatch, Any]:
+def read_messages(
+    given: Any, coding: Coding, now: int | None = None, columns: Columns | None = None
+) -> tuple[MessageBatch, Any]:
     """Return messages as a batch in *coding*, and their ids: a list, or an Arrow array.
 
     With *now*, all words get codes if a message will be kept or is held back, since somebody may ask for them later.
     """
     if isinstance(given, MessageBatch):
+        _refuse_columns(columns, given)
         if not given.coding.fits(coding):
             raise ColumnError(
                 "the messages are coded by another vocabulary than this engine; make the batch with like=engine"
             )
         return given, _ids_of(given)
     if isinstance(given, Message) or _is_objects(given):
+        _refuse_columns(columns, given)
         messages = [given] if isinstance(given, Message) else list(given)
         learn = now is not None and any(_is_kept(message, now) for message in messages)
         batch = messages_from_objects(messages, like=coding, with_ids=False, learn=learn)
         return batch, [message.id for message in messages]
-    table = arrow_table(given)
+    table = rename_table(arrow_table(given), columns, "messages")
     names = table.column_names
     learn = now is not None and ("expires_at" in names or "published_at" in names)
     batch = MessageBatch.from_arrow(table, like=coding, learn=learn)
     return batch, _ids_of(batch)
+
+
+def _refuse_columns(columns: Columns | None, given: Any) -> None:
+    if columns is not None:
+        raise ColumnError(f"columns names the columns of a table, and {shown(given)} is none; leave it out")
 
 
 def _is_kept(message: Any, now: int) -> bool:

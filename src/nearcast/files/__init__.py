@@ -27,15 +27,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.from_arrow.names import MESSAGE_COLUMNS, check_messages, read_columns
+from nearcast.columns.from_arrow.renaming import Columns, Renaming, renaming_of
 from nearcast.errors import DuplicateError, InputError, UnknownError, shown
 from nearcast.files import columnar, compression, documents
+from nearcast.files.columnar import Rename
 from nearcast.files.documents import Kind
 from nearcast.files.writing import write_table, writing
 from nearcast.geometry import Box, Circle, Point, as_place, as_region
@@ -56,48 +58,58 @@ __all__ = [
 Source = str | os.PathLike[str]
 
 
-def read_table(path: Source, kind: Kind) -> pa.Table:
+def read_table(path: Source, kind: Kind, *, columns: Columns | Renaming | None = None) -> pa.Table:
     """Return the rows of a file of messages (*kind* ``"message"``) or subscriptions (``"subscription"``).
 
-    A table of subscriptions has only the columns that Nearcast reads.
+    If the file has other names for the columns, *columns* maps ours to theirs: ``{"lat": "latitude"}``. A table of
+    subscriptions has only the columns that Nearcast reads.
     """
     with _about(path):
-        table = _read(path, kind)
+        table = _read(path, kind, _renamer(columns, kind))
         if kind == "subscription":
             return table.select(read_columns(table.column_names, f"{_name(path)}: "))
         check_messages(tuple(table.column_names))
         return table
 
 
-def _read(path: Source, kind: Kind) -> pa.Table:
+def _renamer(columns: Columns | Renaming | None, kind: Kind) -> Rename:
+    """Return the function that turns the names of a file into ours."""
+    kinds: Final = "messages" if kind == "message" else "subscriptions"
+    renaming = renaming_of(columns, kinds)
+    return lambda names: renaming.apply(kinds, names)
+
+
+def _read(path: Source, kind: Kind, rename: Rename) -> pa.Table:
     if os.fspath(path) == "-":
-        return documents.from_lines(sys.stdin.buffer, kind)
+        return documents.from_lines(sys.stdin.buffer, kind, rename)
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError
     ending, packing = (".parquet", None) if path.is_dir() else compression.endings(path.name)
     if ending == ".parquet" and packing is None:
-        return columnar.from_parquet(path)
+        return columnar.from_parquet(path, rename)
     if ending == ".csv":
-        return columnar.from_csv(lambda: compression.open_reader(path, packing))
+        return columnar.from_csv(lambda: compression.open_reader(path, packing), rename)
     if ending in (".jsonl", ".ndjson"):
         with compression.open_reader(path, packing) as lines:
-            return documents.from_lines(lines, kind)
+            return documents.from_lines(lines, kind, rename)
     if ending in (".geojson", ".json"):
         with compression.open_reader(path, packing) as file:
-            return documents.from_document(file.read(), kind)
+            return documents.from_document(file.read(), kind, rename)
     raise InputError(
         f"the ending {shown(''.join(path.suffixes[-2:]))} is not that of a known format; use .parquet, .csv, .jsonl, "
         ".ndjson, .geojson or .json, each but .parquet optionally followed by .gz or .zst"
     )
 
 
-def read_subscriptions(path: Source, *, like: Any = None) -> SubscriptionTable:
+def read_subscriptions(
+    path: Source, *, like: Any = None, columns: Columns | Renaming | None = None
+) -> SubscriptionTable:
     """Return the subscriptions of a file.
 
     Two subscriptions with the same id are an error: a delivery could not say which of them it is for.
     """
-    table = read_table(path, "subscription")
+    table = read_table(path, "subscription", columns=columns)
     with _about(path):
         subscriptions = SubscriptionTable.from_arrow(table, like=like)
         if subscriptions.ids is not None:
@@ -105,18 +117,18 @@ def read_subscriptions(path: Source, *, like: Any = None) -> SubscriptionTable:
         return subscriptions
 
 
-def read_messages(path: Source, *, like: Any) -> MessageBatch:
+def read_messages(path: Source, *, like: Any, columns: Columns | Renaming | None = None) -> MessageBatch:
     """Return the messages of a file, coded like the subscriptions that they will be matched with."""
-    table = read_table(path, "message")
+    table = read_table(path, "message", columns=columns)
     with _about(path):
         return MessageBatch.from_arrow(table, like=like)
 
 
-def find_subscription(path: Source, id: str) -> Subscription:
+def find_subscription(path: Source, id: str, *, columns: Columns | Renaming | None = None) -> Subscription:
     """Return one subscription of a file, with its expression as written there."""
     from nearcast.model import Subscription
 
-    table = read_table(path, "subscription")
+    table = read_table(path, "subscription", columns=columns)
     with _about(path):
         row = _row_of(table, id)
         words = row.get("keywords", ())
@@ -124,11 +136,11 @@ def find_subscription(path: Source, id: str) -> Subscription:
         return Subscription(row["id"], written or None, as_region(_place_of(row)))
 
 
-def find_message(path: Source, id: str) -> Message:
+def find_message(path: Source, id: str, *, columns: Columns | Renaming | None = None) -> Message:
     """Return one message of a file."""
     from nearcast.model import Message
 
-    table = read_table(path, "message")
+    table = read_table(path, "message", columns=columns)
     with _about(path):
         row = _row_of(table, id)
         attributes = {

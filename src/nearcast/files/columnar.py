@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,23 +14,28 @@ import pyarrow.compute as pc
 from nearcast.clock import microseconds
 from nearcast.columns.from_arrow.declared import with_geometry
 from nearcast.columns.from_arrow.names import BOX, TIMES
+from nearcast.columns.from_arrow.renaming import with_names
 from nearcast.errors import ColumnError, InputError, shown
 from nearcast.geometry.crs import require_wgs84
 
-__all__ = ["from_csv", "from_parquet", "number_in", "time_in"]
+__all__ = ["Rename", "from_csv", "from_parquet", "number_in", "time_in"]
+
+#: Turns the names of the columns of a file into ours.
+Rename = Callable[[Sequence[str]], list[str]]
 
 _NUMBERS = ("lon", "lat", "radius_m", *BOX)
 _TEXTS = ("text", "keywords", "expression", "geometry")
 _INTEGERS = "^(0|-?[1-9][0-9]{0,17})$"  # as Python would write them: 007 is a string
 
 
-def from_parquet(path: Path) -> pa.Table:
-    """Return the table of a Parquet file, or of a directory of them."""
+def from_parquet(path: Path, rename: Rename) -> pa.Table:
+    """Return the table of a Parquet file, or of a directory of them, with the names that *rename* gives."""
     import pyarrow.parquet as pq
 
     try:
         table = pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us")
-        table = _with_zones(table, path)
+        names = rename(table.column_names)
+        table = _with_zones(with_names(table, names), path, dict(zip(names, table.column_names)))
     except (pa.ArrowException, OSError) as error:
         raise ColumnError(f"this cannot be read as Parquet: {_first_line(error)}") from None
     table, crs = with_geometry(table)
@@ -38,8 +43,11 @@ def from_parquet(path: Path) -> pa.Table:
     return table
 
 
-def _with_zones(table: pa.Table, path: Path) -> pa.Table:
-    """Return the table with times in UTC where they are stored as INT96, which Spark writes and which has no zone."""
+def _with_zones(table: pa.Table, path: Path, stored: Mapping[str, str]) -> pa.Table:
+    """Return the table with times in UTC where they are stored as INT96, which Spark writes and which has no zone.
+
+    *stored* has the names of the columns in the files.
+    """
     import pyarrow.parquet as pq
     from pyarrow import dataset
 
@@ -52,7 +60,7 @@ def _with_zones(table: pa.Table, path: Path) -> pa.Table:
         return table
     kinds = [_physical_types(pq.read_metadata(file)) for file in dataset.dataset(path).files]
     for name in zoneless:
-        if all(file.get(name, "INT96") == "INT96" for file in kinds):
+        if all(file.get(stored[name], "INT96") == "INT96" for file in kinds):
             column = pc.assume_timezone(table[name], "UTC")
             table = table.set_column(table.column_names.index(name), name, column)
     return table
@@ -63,8 +71,8 @@ def _physical_types(metadata: Any) -> dict[str, str]:
     return {column.path: column.physical_type for column in columns}
 
 
-def from_csv(opened: Callable[[], BinaryIO]) -> pa.Table:
-    """Return the table of a CSV file in UTF-8; each call of *opened* opens it anew.
+def from_csv(opened: Callable[[], BinaryIO], rename: Rename) -> pa.Table:
+    """Return the table of a CSV file in UTF-8, with the names that *rename* gives; each call of *opened* opens it anew.
 
     CSV has no types, so columns get them by name: ids are integers if all of them are written as integers; coordinates
     are numbers; words and geometry are text; times are ISO 8601 or microseconds. Any other column holds numbers if all
@@ -96,7 +104,7 @@ def from_csv(opened: Callable[[], BinaryIO]) -> pa.Table:
     except pa.ArrowInvalid as error:
         raise ColumnError(f"this cannot be read as CSV: {_first_line(error)}") from None
     columns = [column.combine_chunks() for column in table.columns]
-    return pa.table({name: _typed(name, column) for name, column in zip(names, columns)})
+    return pa.table({name: _typed(name, column) for name, column in zip(rename(names), columns)})
 
 
 def _typed(name: str, column: pa.Array) -> pa.Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from nearcast import config
 from nearcast.clock import microseconds
 from nearcast.columns.from_arrow.names import BOX, MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS, TIMES
 from nearcast.errors import ColumnError, GeometryError, InputError, ModelError, shown
+from nearcast.files.columnar import Rename
 from nearcast.geometry import Box, Circle, Everywhere, Place, Point, Region, from_geojson, from_text
 from nearcast.geometry.crs import require_wgs84
 
@@ -28,8 +30,8 @@ _WHERE = {"message": "place", "subscription": "region"}
 _PLACES = ("geometry", "lon", "lat", *BOX, "bbox")
 
 
-def from_lines(lines: Iterable[bytes], kind: Kind) -> pa.Table:
-    """Return a row for each line that is not empty."""
+def from_lines(lines: Iterable[bytes], kind: Kind, rename: Rename) -> pa.Table:
+    """Return a row for each line that is not empty, with the names that *rename* gives."""
 
     def objects() -> Iterator[tuple[str, Any]]:
         for number, line in enumerate(lines, 1):
@@ -41,10 +43,10 @@ def from_lines(lines: Iterable[bytes], kind: Kind) -> pa.Table:
             if line.strip():
                 yield f"line {number}", _loaded(line, f"line {number}: ")
 
-    return _table(objects(), kind)
+    return _table(objects(), kind, rename)
 
 
-def from_document(content: bytes, kind: Kind) -> pa.Table:
+def from_document(content: bytes, kind: Kind, rename: Rename) -> pa.Table:
     """Return a row for each feature of a FeatureCollection, for each object of an array, or for a single object."""
     document = _loaded(content)
     if isinstance(document, Mapping) and document.get("type") == "FeatureCollection":
@@ -54,7 +56,7 @@ def from_document(content: bytes, kind: Kind) -> pa.Table:
             raise ModelError(f"the features of a FeatureCollection are {shown(members)}; give an array")
     else:
         members, name = document if isinstance(document, list) else [document], "object"
-    return _table(((f"{name} {number}", member) for number, member in enumerate(members)), kind)
+    return _table(((f"{name} {number}", member) for number, member in enumerate(members)), kind, rename)
 
 
 def _check_crs(collection: Mapping[str, Any]) -> None:
@@ -65,28 +67,38 @@ def _check_crs(collection: Mapping[str, Any]) -> None:
         require_wgs84(properties.get("name"))
 
 
-def _table(objects: Iterable[tuple[str, Any]], kind: Kind) -> pa.Table:
+def _table(objects: Iterable[tuple[str, Any]], kind: Kind, rename: Rename) -> pa.Table:
     """Return labelled objects as a table; an error begins with the label."""
     labels: list[str] = []
-    rows: list[dict[str, Any]] = []
+    members: list[dict[str, Any]] = []
     for label, value in objects:
-        try:
-            rows.append(_flat(value, kind))
-        except InputError as error:
-            raise type(error)(f"{label}: {error}") from None
+        with _about(label):
+            fields = _fields(value, kind)
+            members.append(_with_attributes(fields) if kind == "message" else fields)
         labels.append(label)
+    given = list(dict.fromkeys(name for fields in members for name in fields))
+    ours = (
+        dict(zip(given, rename(given))) if given else {}
+    )  # an empty file has no column that could be missing
+    rows: list[dict[str, Any]] = []
+    for label, fields in zip(labels, members):
+        with _about(label):
+            rows.append(_flat({ours[name]: member for name, member in fields.items()}, kind))
     names = dict.fromkeys(name for row in rows for name in row)
     return pa.table({name: _column(name, [row.get(name) for row in rows], labels) for name in names})
 
 
-def _flat(value: Any, kind: Kind) -> dict[str, Any]:
-    """Return an object as flat columns."""
-    fields = _fields(value, kind)
-    if kind == "message" and isinstance(fields.get("attributes"), Mapping):
-        attributes = fields.pop("attributes")
-        if taken := [name for name in attributes if name in fields or name in MESSAGE_COLUMNS]:
-            raise ModelError(f"an attribute cannot have the name {shown(taken[0])} in a file; rename it")
-        fields |= attributes
+@contextmanager
+def _about(label: str) -> Iterator[None]:
+    """Begin errors with a label."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{label}: {error}") from None
+
+
+def _flat(fields: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """Return the members of an object as flat columns."""
     if isinstance(fields.get("bbox"), list):
         fields |= zip(BOX, _corners(fields.pop("bbox")))
     geometry = fields.pop("geometry", None)
@@ -118,6 +130,17 @@ def _fields(value: Any, kind: Kind) -> dict[str, Any]:
     if _WHERE[kind] in fields and not any(name in fields for name in _PLACES):
         fields["geometry"] = fields.pop(_WHERE[kind])
     return fields
+
+
+def _with_attributes(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a message with its attributes, which a document has in an object of their own."""
+    attributes = fields.get("attributes")
+    if not isinstance(attributes, Mapping):
+        return fields
+    del fields["attributes"]
+    if taken := [name for name in attributes if name in fields or name in MESSAGE_COLUMNS]:
+        raise ModelError(f"an attribute cannot have the name {shown(taken[0])} in a file; rename it")
+    return {**fields, **attributes}
 
 
 def place_columns(place: Place | Region) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from numba.core.serialize import dumps
 from nearcast import config
 from nearcast.kernels.fingerprint import fingerprint
 
-__all__ = ["SHIPPED", "KernelCache", "directory", "shipped_directory"]
+__all__ = ["SHIPPED", "KernelCache", "directory", "private_directory", "shipped_directory"]
 
 _MAGIC = b"nearcast kernel 1\n"
 _ENDING = ".kernel"
@@ -184,7 +184,8 @@ def _write(path: Path, key: bytes, payload: bytes) -> None:
 @cache
 def _prune(place: Path) -> None:
     """Remove the files that have not been used for the longest time, if there are too many; once per process."""
-    files = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in place.iterdir()), reverse=True)
+    kernels = [file for file in place.iterdir() if file.is_file()]
+    files = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in kernels), reverse=True)
     total, oldest = 0, time.time() - config.KERNEL_UNUSED_S
     for used, size, file in files:
         total += size
@@ -195,9 +196,18 @@ def _prune(place: Path) -> None:
 @cache
 def directory() -> Path | None:
     """Return the directory of the user's compiled kernels; None if there cannot be one."""
-    temporary = Path(tempfile.gettempdir()) / f"nearcast-kernels-{getattr(os, 'getuid', int)()}"
+    return private_directory("kernels")
+
+
+def private_directory(kind: str) -> Path | None:
+    """Return a directory of this user's cache, in which only this user can write; None if there cannot be one.
+
+    ``NEARCAST_CACHE_DIR`` is the directory of kernels; other kinds have subdirectories there.
+    """
+    temporary = Path(tempfile.gettempdir()) / f"nearcast-{kind}-{getattr(os, 'getuid', int)()}"
     chosen = os.environ.get("NEARCAST_CACHE_DIR")
-    for place in [Path(chosen)] if chosen else [_user_cache() / "nearcast" / "kernels", temporary]:
+    named = [] if not chosen else [Path(chosen) if kind == "kernels" else Path(chosen) / kind]
+    for place in named or [_user_cache() / "nearcast" / kind, temporary]:
         with contextlib.suppress(OSError, RuntimeError):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_private(place):

@@ -48,6 +48,7 @@ from nearcast.matching.messages.store import MessageStore
 from nearcast.matching.moving import MOVING, MovingIndex
 from nearcast.matching.structure import ClauseStructure, Progress
 from nearcast.registry import Registry
+from nearcast.storage.places import Place
 
 __all__ = [
     "INDEXES",
@@ -136,6 +137,6 @@ def build_index(
     return Index.built(structure(ClauseStore(table), **parameters), sample, progress)
 
 
-def open_one(directory: Path, *, verify: bool = False) -> Index:
+def open_one(directory: Path | Place, *, verify: bool = False) -> Index:
     """Open the directory of one index."""
     return Index.opened(directory, INDEXES, verify=verify)

@@ -21,6 +21,7 @@ from nearcast.matching.structure import Progress, Structure, View, silent
 from nearcast.matching.succession import Succession
 from nearcast.registry import Registry
 from nearcast.storage.directory import read, restoring, write
+from nearcast.storage.places import Place
 
 __all__ = ["Holder"]
 
@@ -84,7 +85,9 @@ class Holder(Generic[_Rows]):
         return holder
 
     @classmethod
-    def opened(cls: type[_Self], directory: str | Path, structures: Registry[Any], *, verify: bool) -> _Self:
+    def opened(
+        cls: type[_Self], directory: str | Path | Place, structures: Registry[Any], *, verify: bool
+    ) -> _Self:
         """Open a directory that :meth:`save` wrote; the structure in it is one of *structures*."""
         document, arrays = read(directory, cls.kind, verify=verify)
         with restoring(directory):
@@ -94,8 +97,8 @@ class Holder(Generic[_Rows]):
             coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
             return cls.restored(structures[name], coding, arrays)
 
-    def save(self, directory: str | Path) -> Path:
-        """Write everything to a new directory of flat arrays that any number of processes can map; return its path.
+    def save(self, directory: str | Path) -> Path | str:
+        """Write everything to a new directory that any number of processes can map; return its path or URI.
 
         The directory appears whole or not at all. An existing one is never overwritten.
         """

@@ -28,6 +28,7 @@ import base64
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +45,8 @@ from nearcast.columns.from_arrow import (
     messages_from_arrow,
     subscriptions_from_arrow,
 )
-from nearcast.columns.from_arrow.names import BOX, check_messages, read_columns, require
+from nearcast.columns.from_arrow.names import BOX, TIMES, check_messages, read_columns, require
+from nearcast.columns.from_arrow.renaming import Columns, Renaming
 from nearcast.columns.from_arrow.source import is_number, is_text
 from nearcast.columns.ragged import code_sets, ragged_take
 from nearcast.errors import ColumnError, InputError, shown
@@ -77,8 +79,6 @@ _CASTS = {
     "text": casting.texts,
     "expression": casting.texts,
     "keywords": casting.words,
-    "published_at": casting.times,
-    "expires_at": casting.times,
     "geometry": casting.wkb,
     **dict.fromkeys(_NUMBERS, casting.numbers),
 }
@@ -98,6 +98,11 @@ class Preparation:
         Attributes that are numbers, although the raw table has them as strings.
     keep_text
         Whether messages keep their ``text`` in addition to the keywords.
+    timezone
+        The time zone of timestamps without one, such as ``Europe/Lisbon``. Without it, such a column is an error.
+    columns
+        Our names of columns that have others in the raw table (:mod:`nearcast.columns.from_arrow.renaming`). Originals
+        keep the names of the raw table.
 
     Raises ColumnError if no row with these columns can be a message or subscription.
 
@@ -108,17 +113,28 @@ class Preparation:
     """
 
     def __init__(
-        self, schema: pa.Schema, kind: Kind, *, numbers: Collection[str] = (), keep_text: bool = False
+        self,
+        schema: pa.Schema,
+        kind: Kind,
+        *,
+        numbers: Collection[str] = (),
+        keep_text: bool = False,
+        timezone: str | None = None,
+        columns: Columns | None = None,
     ) -> None:
         if kind not in _COLUMNS:
             raise InputError(f"kind must be 'messages' or 'subscriptions', not {shown(kind)}")
         self.kind = kind
         self.left_out: dict[str, str] = {}  # columns that are not used, each with the reason
         self._keep_text = keep_text
+        self._timezone = None if timezone is None else _known_zone(timezone)
         self._numbers = tuple(numbers)
         self._attributes: dict[str, bool] = {}  # name: whether it is a column of strings
-        self._check_names(schema)
-        for field in schema:
+        self._names = Renaming(columns, kind).apply(kind, schema.names)
+        #: The names in the raw table of the columns that have other names there.
+        self.theirs = {ours: name for ours, name in zip(self._names, schema.names) if ours != name}
+        self._check_names()
+        for field in map(pa.Field.with_name, schema, self._names):
             if field.name not in (*_COLUMNS[kind], MALFORMED):
                 self._take_attribute(field)
         if missing := [name for name in numbers if name not in self._attributes]:
@@ -129,8 +145,8 @@ class Preparation:
         nothing = self.apply(schema.empty_table())  # raises if a whole column is wrong
         self.schema = nothing.schema
 
-    def _check_names(self, schema: pa.Schema) -> None:
-        names = schema.names
+    def _check_names(self) -> None:
+        names = self._names
         if twice := [name for name in names if names.count(name) > 1]:
             raise ColumnError(f"the {self.kind} have two columns {shown(twice[0])}; leave one of them out")
         require(["id"], names, self.kind)
@@ -170,6 +186,7 @@ class Preparation:
 
     def _apply(self, batch: pa.RecordBatch | pa.Table, latest: list[Any] | None = None) -> pa.Table:
         raw = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch.combine_chunks()
+        original, raw = raw, raw.rename_columns(self._names)
         refusals: Refusals = {}  # a row keeps its first refusal
         if MALFORMED in raw.column_names:
             for row, line in enumerate(_values(_array(raw, MALFORMED))):
@@ -187,7 +204,7 @@ class Preparation:
             # A bad row is null except for its id.
             done = done.take(pa.array(np.arange(len(raw)), mask=~good))
             done = done.set_column(0, "id", typed["id"])
-        for name, column in zip(VERDICT, _verdicts(raw, refusals)):
+        for name, column in zip(VERDICT, _verdicts(original, refusals)):
             done = done.append_column(name, column)
         return done
 
@@ -264,7 +281,8 @@ class Preparation:
 
         for name in _COLUMNS[self.kind]:
             if name in raw.column_names and name not in ("bbox", "geometry"):
-                cast(name, _array(raw, name), _CASTS[name])
+                in_zone = partial(casting.times, timezone=self._timezone)
+                cast(name, _array(raw, name), in_zone if name in TIMES else _CASTS[name])
         if "bbox" in raw.column_names:
             box = _array(raw, "bbox")
             if not pa.types.is_struct(box.type) or not {field.name for field in box.type} >= set(BOX):
@@ -286,6 +304,17 @@ class Preparation:
             for row, sentence in wrong.items():
                 refusals.setdefault(row, ("place", sentence))
         return pa.table(columns)
+
+
+def _known_zone(name: str) -> str:
+    """Return the name of a time zone; raise if there is none."""
+    try:
+        pc.assume_timezone(pa.array([0], pa.timestamp("us")), name)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"there is no time zone {shown(name)}; give one such as UTC or Europe/Lisbon"
+        ) from None
+    return name
 
 
 def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:

@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.columns.from_arrow.declared import foreign_crs, is_spark_geometry, spark_crs
 from nearcast.columns.from_arrow.source import is_list, is_number, is_text
 from nearcast.errors import ColumnError, InputError, shown
 from nearcast.files.columnar import number_in, time_in
 from nearcast.files.documents import place_columns
 from nearcast.geometry import as_place, as_region
+from nearcast.geometry.crs import require_wgs84
 
 __all__ = [
     "TIME",
@@ -92,15 +94,25 @@ def numbers(column: pa.Array, name: str) -> Cells:
     return Cells(pc.if_else(pc.is_nan(values), None, values), wrong)
 
 
-def times(column: pa.Array, name: str) -> Cells:
-    """Return a column of times: timestamps with a zone, microseconds since 1970, or either as a string."""
+def times(column: pa.Array, name: str, timezone: str | None = None) -> Cells:
+    """Return a column of times: timestamps with a zone, microseconds since 1970, or either as a string.
+
+    Timestamps without a zone are read in *timezone*; without it they are an error. Of an hour that comes twice when
+    clocks are set back, the first is meant; a time that clocks skip is the end of what they skip.
+    """
     kind = column.type
+    if timezone is not None and pa.types.is_timestamp(kind) and kind.tz is None:
+        column = pc.assume_timezone(column, timezone, ambiguous="earliest", nonexistent="latest")
+        kind = column.type
     if is_text(kind):
         strings, wrong = texts(column, name)
         values, more = _each(strings, name, _time, pa.int64())
         return Cells(values.cast(TIME), wrong | more)
     if pa.types.is_timestamp(kind) and kind.tz is None:
-        raise ColumnError(f"{name} has no time zone; cast it to a timestamp with one, such as UTC")
+        raise ColumnError(
+            f"{name} has no time zone; name the one that is meant (timezone='UTC', --timezone UTC), "
+            "or cast it to a timestamp with one"
+        )
     if not (pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
         raise ColumnError(
             f"{name} must be timestamps with a zone, integers of microseconds or ISO 8601 strings, not {kind}"
@@ -141,9 +153,13 @@ def words(column: pa.Array, name: str) -> Cells:
 
 
 def wkb(column: pa.Array, name: str) -> Cells:
-    """Return a column of WKB unchanged."""
+    """Return a column of WKB unchanged, and Spark's geometries as WKB."""
     types = pa.types
     kind = column.type
+    if is_spark_geometry(kind):
+        require_wgs84(spark_crs(kind))
+        wrong = {row: _foreign(crs) for row, crs in foreign_crs(column).items()}
+        return Cells(pc.struct_field(column, "wkb"), wrong)
     if not (
         types.is_binary(kind)
         or types.is_large_binary(kind)
@@ -152,6 +168,14 @@ def wkb(column: pa.Array, name: str) -> Cells:
     ):
         raise ColumnError(f"{name} must be a column of WKB or WKT, not of {kind}")
     return Cells(column.cast(pa.binary()), {})
+
+
+def _foreign(crs: str) -> str:
+    try:
+        require_wgs84(crs)
+    except InputError as error:
+        return str(error)
+    raise AssertionError(f"{crs} is WGS84")
 
 
 def geometries(column: pa.Array, kind: str) -> tuple[pa.Array, dict[str, pa.Array], dict[int, str]]:

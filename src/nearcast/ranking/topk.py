@@ -354,8 +354,8 @@ class TopK:
 
     # --- At rest ---------------------------------------------------------------------------------------------------
 
-    def save(self, directory: str | Path) -> Path:
-        """Write everything to a new directory of flat arrays, which appears whole or not at all; return its path.
+    def save(self, directory: str | Path) -> Path | str:
+        """Write everything to a new directory, which appears whole or not at all; return its path or URI.
 
         Subscriptions, messages, results and indexes are saved; the clock, the threads and the figures are not.
         """

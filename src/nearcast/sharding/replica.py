@@ -1,20 +1,21 @@
 """A version of an index and the changes since, in this process.
 
 Changes come as *deltas*. A delta is a Parquet file that never changes: rows of subscriptions with the columns of the
-version's ``subscriptions.parquet``, each id once, and the column ``_change`` with the last change of each subscription.
-``unsubscribe`` means that it is gone.
+version, each id once, as they are after the last of its micro-batches, and the column ``_change`` with the last change
+of each subscription. ``unsubscribe`` means that it is gone. The name of a delta begins with the first and the last
+micro-batch that it covers (:func:`delta_range`). Several deltas may be merged into one that covers them all.
 
 A :class:`Replica` holds one shard, a :class:`Router` the distribution. Both follow a list of deltas: the same version
-and the same deltas give the same answers, in every process and every time. A delta does not say which shards store its
-subscriptions, because that depends on the version that it is applied to.
+and the same micro-batches give the same answers, in every process and every time, however the deltas were merged. A
+delta does not say which shards store its subscriptions, because that depends on the version that it is applied to.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,21 +23,36 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns.growable import GrowableArray
 from nearcast.columns.ragged import ragged_take
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.sharding.distribution import Routes, keep_delivered
-from nearcast.sharding.version import ROW, SHARDS, ShardedVersion
+from nearcast.sharding.version import ShardedVersion
+from nearcast.storage.places import place_at
 
-__all__ = ["CHANGE", "Replica", "Router", "subscribed_rows", "subscriptions_of"]
+__all__ = ["CHANGE", "CHANGED_AT", "Replica", "Router", "delta_range", "subscribed_rows", "subscriptions_of"]
 
-CHANGE = "_change"  # the column of a delta with the last change of each subscription
+# Columns of a delta: the last change of each subscription, and its time.
+CHANGE, CHANGED_AT = "_change", "_changed_at"
+_NONE = -1  # the micro-batch before the first one; the row of a subscription that is not here
+
+
+def delta_range(uri: str) -> tuple[int, int]:
+    """Return the first and the last micro-batch that a delta covers.
+
+    >>> delta_range("file:///live/deltas/000000000003-000000000005-1f.parquet")
+    (3, 5)
+    """
+    first, last = uri.rpartition("/")[2].split("-")[:2]
+    return int(first), int(last)
 
 
 def subscriptions_of(rows: pa.Table, like: Any) -> SubscriptionTable:
     """Return rows of a version or a delta as subscriptions."""
     return SubscriptionTable.from_arrow(
-        rows.drop([name for name in (ROW, SHARDS, CHANGE) if name in rows.column_names]), like=like
+        rows.drop([name for name in (CHANGE, CHANGED_AT) if name in rows.column_names]), like=like
     )
 
 
@@ -49,111 +65,184 @@ class _DeltaFollower(ABC):
     """The state of a version after a list of deltas."""
 
     def __init__(self) -> None:
-        self._applied: list[Path] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._applied = _NONE  # the last micro-batch
+        self._names: dict[tuple[int, int], str] = {}
         self._start()
 
-    def follow(self, deltas: Sequence[Path]) -> None:
-        """Apply the deltas that are missing; start again if others than these were applied."""
-        known = len(self._applied)
-        if list(deltas[:known]) != self._applied:
-            self._applied, known = [], 0
-            self._start()
-        for delta in deltas[known:]:
-            self._apply(delta)
-            self._applied.append(delta)
+    def follow(self, deltas: Sequence[str]) -> None:
+        """Apply the deltas whose last micro-batches are missing; start again if later ones, or others, were applied.
+
+        They come in the order of their micro-batches. A merged delta may repeat some that were applied: its rows are
+        what became of the subscriptions, so nothing is lost.
+        """
+        ranges = [delta_range(delta) for delta in deltas]
+        others = any(self._names.get(each, delta) != delta for each, delta in zip(ranges, deltas))
+        if others or max((last for _, last in ranges), default=_NONE) < self._applied:
+            self._begin()
+        for delta, (first, last) in zip(deltas, ranges):
+            if last > self._applied:
+                self._apply(delta)
+                self._applied = last
+                self._names[first, last] = delta
 
     @abstractmethod
     def _start(self) -> None:
         """Go back to the version without any delta."""
 
     @abstractmethod
-    def _apply(self, path: Path) -> None:
+    def _apply(self, delta: str) -> None:
         """Apply one delta."""
 
 
+class _Change(NamedTuple):
+    """A delta that has been read."""
+
+    ids: pa.Array  # of all subscriptions that changed
+    table: SubscriptionTable  # those that exist after it
+    routes: Routes  # the shards that store them
+
+
 class Router(_DeltaFollower):
-    """The shards that messages are sent to, and those that store subscriptions."""
+    """The shards that messages are sent to, and those that store subscriptions.
+
+    The coding of the version grows by the words of deltas. It stays grown when the router starts again: nobody asks for
+    the words in excess.
+    """
 
     def __init__(self, version: ShardedVersion) -> None:
         self._version = version
+        self.coding = version.coding
+        self._read: OrderedDict[str, _Change] = OrderedDict()
         super().__init__()
 
     def _start(self) -> None:
-        self.distribution, self.coding = self._version.open_distribution()
-        self.stored: dict[Path, Routes] = {}  # for each delta, the shards of its subscribed rows
+        self.distribution = self._version.distribution
 
-    def _apply(self, path: Path) -> None:
-        delta = pq.read_table(path)
-        table = subscriptions_of(subscribed_rows(delta), self.coding)
-        self.distribution = self.distribution.grown(table, np.arange(len(table.owners)))
-        self.stored[path] = self.distribution.route_subscriptions(table)
+    def _apply(self, delta: str) -> None:
+        self.change(delta)
 
-    def route_messages(self, batch: pa.RecordBatch | pa.Table) -> Routes:
-        """Return the shards that each message is sent to."""
-        return self.distribution.route_messages(MessageBatch.from_arrow(batch, like=self.coding))
+    def change(self, delta: str) -> _Change:
+        """Return a delta, and route its subscriptions; replicas ask for it one after the other."""
+        if delta not in self._read:
+            home, _, name = delta.rpartition("/")
+            with place_at(home).open(name) as file:
+                rows = pq.read_table(file)
+            table = subscriptions_of(subscribed_rows(rows).select(self._version.schema.names), self.coding)
+            self.distribution = self.distribution.grown(table, np.arange(len(table.owners)))
+            routes = self.distribution.route_subscriptions(table)
+            self._read[delta] = _Change(rows["id"].combine_chunks(), table, routes)
+            while len(self._read) > config.SHARD_OPEN_DELTAS:
+                self._read.popitem(last=False)
+        return self._read[delta]
+
+    def messages(self, batch: pa.RecordBatch | pa.Table) -> MessageBatch:
+        """Return messages in the coding of the version and its deltas."""
+        return MessageBatch.from_arrow(batch, like=self.coding)
 
 
 class Replica(_DeltaFollower):
     """One shard of a version with the changes since.
 
-    Each subscription that was ever stored here has an *entry*: a number that only grows, and that :attr:`ids` and
-    the routes are listed by. The index numbers subscriptions by rows, and may give the row of a removed one to a
-    newcomer; ``_entries`` translates.
+    Each subscription that was ever stored here has an *entry*: a number that only grows. The index numbers
+    subscriptions by rows, and may give the row of a removed one to a newcomer. Without deltas, rows and entries are the
+    same, and nothing is kept beside the mapped files.
     """
 
     def __init__(self, version: ShardedVersion, number: int, router: Router) -> None:
         self._version, self._number, self._router = version, number, router
         super().__init__()
 
-    def follow(self, deltas: Sequence[Path]) -> None:
+    def follow(self, deltas: Sequence[str]) -> None:
         """Apply the deltas that are missing, to the router first."""
         self._router.follow(deltas)
         super().follow(deltas)
 
     def _start(self) -> None:
-        self._index, rows, self._stored = self._version.open_shard(self._number)
-        self.ids = self._version.ids.take(pa.array(rows))
-        self._codes = Vocabulary()  # of ids
-        self._row_of = np.empty(0, np.int64)  # the row of each code, or -1
-        self._entries = np.empty(0, np.int32)  # the entry of each row
-        self._note(self.ids, np.arange(len(rows)), 0)
+        self._index, self._ids, self._stored = self._version.open_shard(self._number)
+        self._later = self._ids.slice(0, 0)  # the ids of entries that deltas brought
+        self._changes: _Entries | None = None
+        self._grown: tuple[GrowableArray, ...] | None = None  # the arrays of the routes, once they grow
 
-    def _note(self, ids: pa.Array, rows: NDArray[Any], first: int) -> None:
-        """Note the rows of subscriptions, whose entries are numbered from *first*."""
-        codes = self._codes.add(ids.cast(pa.string()))
-        self._row_of = _padded(self._row_of, len(self._codes))
-        self._row_of[codes] = rows
-        self._entries = _padded(self._entries, int(rows.max(initial=-1)) + 1)
-        self._entries[rows] = np.arange(first, first + len(rows))
-
-    def _apply(self, path: Path) -> None:
-        delta = pq.read_table(path)
-        codes = self._codes.encode(delta["id"].combine_chunks().cast(pa.string()))
-        old = self._row_of[codes[codes >= 0]]
-        self._index.remove(old[old >= 0])
-        self._row_of[codes[codes >= 0]] = -1
-        routes = self._router.stored[path]
+    def _apply(self, delta: str) -> None:
+        if self._changes is None:
+            self._changes = _Entries(self._ids)
+        ids, table, routes = self._router.change(delta)
+        self._index.remove(self._changes.forget(ids))
         mine = routes.rows[routes.shards == self._number]
         if not len(mine):
             return
-        added = subscribed_rows(delta).take(mine)
-        rows = self._index.insert(subscriptions_of(added, self._index))
-        ids = added["id"].combine_chunks().cast(self.ids.type)
-        self._note(ids, rows, len(self.ids))
-        self.ids = pa.concat_arrays([self.ids, ids])
-        offsets, shards = ragged_take(*routes, mine)
-        self._stored = Routes(
-            np.concatenate([self._stored.offsets, self._stored.offsets[-1] + offsets[1:]]),
-            np.concatenate([self._stored.shards, shards]),
-        )
+        added = table.take(mine)
+        assert added.ids is not None
+        new = added.ids.cast(self._ids.type)
+        entries = len(self._ids) + len(self._later)
+        self._changes.add(new, self._index.insert(added), entries)
+        self._later = pa.concat_arrays([self._later, new])
+        self._store(Routes(*ragged_take(*routes, mine)), entries)
 
-    def match(self, batch: pa.RecordBatch | pa.Table, sent: Routes) -> Matches:
-        """Return the entries that this shard delivers each message to; *sent* lists the shards of each message."""
-        found = self._index.match(MessageBatch.from_arrow(batch, like=self._index))
-        entries = Matches(found.offsets, self._entries[found.rows])
-        return keep_delivered(entries, self._number, self._stored, sent)
+    def _store(self, routes: Routes, before: int) -> None:
+        """Note the shards of new entries, if any entry has several; *before* is how many entries there were."""
+        if self._stored is None:
+            if len(routes.shards) == len(routes.offsets) - 1:
+                return
+            self._stored = Routes.single(np.full(before, self._number, np.int32))
+        if self._grown is None:
+            self._grown = tuple(GrowableArray(array, spare=0.5) for array in self._stored)
+        offsets, shards = self._grown
+        offsets.extend(offsets.values[-1] + routes.offsets[1:])
+        shards.extend(routes.shards)
+        self._stored = Routes(offsets.values, shards.values)
+
+    def match(self, batch: MessageBatch, sent: Routes | None) -> Matches:
+        """Return the entries that this shard delivers each message to.
+
+        *sent* lists the shards of each message; it may be None if no subscription is stored in several shards.
+        """
+        found = self._index.match(batch)
+        if self._changes is not None:
+            found = Matches(found.offsets, self._changes.entries.values[found.rows])
+        if self._stored is None:
+            return found
+        assert sent is not None, "messages come with their shards if subscriptions have copies"
+        return keep_delivered(found, self._number, self._stored, sent)
+
+    def ids_of(self, entries: NDArray[Any]) -> pa.Array:
+        """Return the ids of entries."""
+        size = len(self._ids)
+        later = entries >= size
+        if not later.any():
+            return self._ids.take(pa.array(entries))
+        order = np.empty(len(entries), np.int64)
+        order[~later] = np.arange(np.count_nonzero(~later))
+        order[later] = np.arange(np.count_nonzero(~later), len(entries))
+        parts = [self._ids.take(pa.array(entries[~later])), self._later.take(pa.array(entries[later] - size))]
+        return pa.concat_arrays(parts).take(pa.array(order))
 
 
-def _padded(values: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return *values* with -1 behind them, up to *size*, or as they are if there are as many already."""
-    return np.concatenate([values, np.full(max(size - len(values), 0), -1, values.dtype)])
+class _Entries:
+    """The rows of subscriptions by id, and their entries, once deltas change them."""
+
+    def __init__(self, ids: pa.Array) -> None:
+        self._codes = Vocabulary()  # of ids
+        self._row_of = GrowableArray(np.empty(0, np.int64), spare=0.5)  # the row of each code, or _NONE
+        self.entries = GrowableArray(np.empty(0, np.int32), spare=0.5)  # the entry of each row
+        self.add(ids, np.arange(len(ids)), 0)
+
+    def add(self, ids: pa.Array, rows: NDArray[Any], first: int) -> None:
+        """Note the rows of subscriptions, whose entries are numbered from *first*."""
+        codes = self._codes.add(ids.cast(pa.string()))
+        self._row_of.fill(max(len(self._codes) - len(self._row_of.values), 0), _NONE)
+        self._row_of.own()[codes] = rows
+        self.entries.fill(max(int(rows.max(initial=_NONE)) + 1 - len(self.entries.values), 0), _NONE)
+        self.entries.own()[rows] = np.arange(first, first + len(rows))
+
+    def forget(self, ids: pa.Array) -> NDArray[np.int64]:
+        """Return the rows of those of the given ids that are here, and forget them."""
+        codes = self._codes.encode(ids.cast(pa.string()))
+        codes = codes[codes >= 0]
+        rows: NDArray[np.int64] = self._row_of.values[codes]
+        self._row_of.own()[codes] = _NONE
+        here: NDArray[np.int64] = rows[rows != _NONE]
+        return here

@@ -1,22 +1,23 @@
-"""A sharded version: subscriptions divided by a distribution, one index for each shard, in one directory.
+"""A sharded version: subscriptions divided by a distribution, one index for each shard, in one place.
 
-===========================  =================================================================================
-``manifest.json``            index, distribution, shards, counts; checksums of the file and the manifests below
-``subscriptions.parquet``    all subscriptions, in the order of their ids; later versions are made from it
-``distribution``             the distribution, and the coding of messages before they are sent
-``shard-0000`` …             the index of each shard; for each subscription its row among all, and its shards
-===========================  =================================================================================
+==========================  ==================================================================================
+``manifest.json``           index, distribution, shards, counts, columns; the names of the parts and checksums
+``distribution-…``          the distribution, and the coding of words that all shards share
+``shard-0000-…`` …          the index of each shard, with the ids of its subscriptions; which other shards have them
+``rows-0000-….parquet`` …   each subscription once, in the file of its first shard, in the order of ids
+==========================  ==================================================================================
 
-Like every saved directory, it never changes, and appears whole or not at all. Its parts are written in parallel (by the
-tasks of a Spark job, for example) into a draft; :func:`finish_version` checks that all of them are there.
+It never changes, and exists when its manifest does. Its parts are written by any number of processes, the tasks of a
+Spark job for example (:mod:`.building`). Later versions are made from the rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
+import base64
+from bisect import bisect_left
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,167 +25,210 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nearcast import config
-from nearcast.columns import Matches, MessageBatch, SubscriptionTable
+from nearcast.columns import Matches, MessageBatch
 from nearcast.columns.coding import Coding
-from nearcast.columns.parts import nested, part_of
-from nearcast.columns.ragged import offsets_of, ragged_take
+from nearcast.columns.ids import id_words
+from nearcast.columns.parts import part_of
+from nearcast.columns.ragged import ragged_take
+from nearcast.columns.vocabulary import Vocabulary
+from nearcast.columns.wire import Known
 from nearcast.errors import ColumnError, IndexFileError
-from nearcast.matching import INDEXES, Index, build_index
-from nearcast.sharding.distribution import Distribution, Routes, distribute, keep_delivered
-from nearcast.sharding.distribution.files import open_distribution, save_distribution
-from nearcast.storage.atomic import write_synced
-from nearcast.storage.directory import read, restoring, write
-from nearcast.storage.manifest import (
-    MANIFEST,
-    check_files,
-    file_entry,
-    mapped,
-    read_manifest,
-    write_manifest,
-)
+from nearcast.matching import INDEXES, Index
+from nearcast.sharding.distribution import Distribution, Routes, keep_delivered
+from nearcast.sharding.distribution.files import open_distribution
+from nearcast.storage.directory import read, restoring
+from nearcast.storage.manifest import file_entry, read_manifest
+from nearcast.storage.places import Place, place_at
 
-__all__ = [
-    "KIND",
-    "ROW",
-    "SHARDS",
-    "SUBSCRIPTIONS",
-    "Shard",
-    "ShardedVersion",
-    "build_shard",
-    "finish_version",
-    "start_version",
-]
+__all__ = ["KIND", "SHARD_KIND", "Shard", "ShardedVersion"]
 
 KIND = "shards"  # the kind of directory
-SUBSCRIPTIONS = "subscriptions.parquet"
-# Columns of that file: the row among all subscriptions, and the shards that store it.
-ROW, SHARDS = "_row", "_shards"
-_SHARD, _DISTRIBUTION = "shard", "distribution"  # the kinds of the directories inside
-
-
-def start_version(
-    draft: Path,
-    table: pa.Table,
-    *,
-    distribution: str,
-    shards: int,
-    messages: pa.Table | None = None,
-) -> None:
-    """Start a version in the directory *draft*: fit a distribution to the subscriptions, and write both."""
-    subscriptions = SubscriptionTable.from_arrow(table)
-    sample = None if messages is None else MessageBatch.from_arrow(messages, like=subscriptions)
-    fitted = distribute(distribution, subscriptions, shards, messages=sample)
-    stored = fitted.route_subscriptions(subscriptions)
-    draft.mkdir(mode=0o700, parents=True)
-    save_distribution(fitted, subscriptions.coding, draft / _DISTRIBUTION)
-    lists = pa.ListArray.from_arrays(stored.offsets.astype(np.int32), stored.shards)
-    table = table.append_column(ROW, pa.array(np.arange(len(table)))).append_column(SHARDS, lists)
-    with write_synced(draft / SUBSCRIPTIONS) as file:
-        pq.write_table(table, file, row_group_size=config.SHARD_ROW_GROUP)
-
-
-def build_shard(draft: Path, shard: int, rows: pa.Table, index: str) -> int:
-    """Build the index of one shard from its *rows* of ``subscriptions.parquet``; return how many there are."""
-    _, coding = open_distribution(draft / _DISTRIBUTION)
-    rows = rows.sort_by(ROW).combine_chunks()
-    lists = rows[SHARDS].combine_chunks()
-    built = build_index(index, SubscriptionTable.from_arrow(rows.drop([ROW, SHARDS]), like=coding))
-    stored = {
-        "rows": rows[ROW].to_numpy(),
-        "offsets": offsets_of(pc.list_value_length(lists).to_numpy()),
-        "shards": lists.flatten().to_numpy().astype(np.int32),
-    }
-    arrays = nested(index=built.arrays(), coding=built.coding.arrays(), stored=stored)
-    document = {"index": index, "coding": built.coding.document(), "subscriptions": len(rows)}
-    write(draft / _shard_name(shard), _SHARD, arrays, document)
-    return len(rows)
-
-
-def finish_version(draft: Path, index: str) -> None:
-    """Write the manifest of a draft, which makes it a version; raise if a shard has a wrong number of subscriptions.
-
-    :func:`build_shard` was not called for shards without subscriptions; they are built here. Every file is on disk when
-    this returns.
-    """
-    distribution, _ = open_distribution(draft / _DISTRIBUTION)
-    table = pq.read_table(draft / SUBSCRIPTIONS, columns=[SHARDS])
-    expected = np.bincount(table[SHARDS].combine_chunks().flatten().to_numpy(), minlength=distribution.shards)
-    files = [SUBSCRIPTIONS, f"{_DISTRIBUTION}/{MANIFEST}"]
-    for shard, count in enumerate(expected.tolist()):
-        name = _shard_name(shard)
-        if count == 0:
-            build_shard(draft, shard, pq.read_schema(draft / SUBSCRIPTIONS).empty_table(), index)
-        if read_manifest(draft / name, _SHARD).document["subscriptions"] != count:
-            raise IndexFileError(
-                f"shard {shard} of {draft} does not have the {count:,} subscriptions that belong to it"
-            )
-        files.append(f"{name}/{MANIFEST}")
-    document = {
-        "index": index,
-        "distribution": distribution.name,
-        "shards": distribution.shards,
-        "subscriptions": len(table),
-        "stored": int(expected.sum()),
-    }
-    write_manifest(draft, KIND, document, {name: file_entry(mapped(draft / name)) for name in files})
+SHARD_KIND = "shard"  # of those inside
 
 
 class Shard(NamedTuple):
     """An open shard."""
 
     matcher: Index
-    rows: NDArray[np.int64]  # the row of each of its subscriptions among all
-    stored: Routes  # the shards that store each of them
+    ids: pa.Array  # of its subscriptions, by row
+    stored: Routes | None  # the shards that store each of them; None if each is stored here alone
+
+
+class _RowGroups(NamedTuple):
+    """The first and the last id of each row group of a file; None if one is too long to be noted."""
+
+    firsts: list[Any]
+    lasts: list[Any]
+
+    @classmethod
+    def of(cls, file: pq.ParquetFile) -> _RowGroups:
+        column = file.schema_arrow.names.index("id")
+        groups = (file.metadata.row_group(group) for group in range(file.metadata.num_row_groups))
+        stats = [group.column(column).statistics for group in groups]
+        ends = [(each.min, each.max) if each and each.has_min_max else (None, None) for each in stats]
+        return cls([first for first, _ in ends], [last for _, last in ends])
+
+    def holding(self, keys: list[Any]) -> list[int]:
+        """Return the row groups that can have some of these ids."""
+        size = len(self.lasts)
+        if None in self.lasts:
+            return list(range(size))
+        at = {(bisect_left(self.lasts, key), key) for key in keys}
+        return sorted({group for group, key in at if group < size and self.firsts[group] <= key})
 
 
 class ShardedVersion:
-    """An open sharded version: it answers as one index over all subscriptions would; rows are in the order of ids.
+    """An open sharded version: it answers as one index over all subscriptions would. It cannot be changed.
 
-    It cannot be changed. Messages are coded by :attr:`coding`.
+    Messages are coded by :attr:`coding`. Subscription rows are numbered by their first shards, then by id.
     """
 
-    def __init__(self, directory: str | Path, *, verify: bool = False) -> None:
-        self.directory = Path(directory).absolute()
-        manifest = read_manifest(self.directory, KIND)
-        check_files(self.directory, manifest, verify=verify)
-        self.distribution, self.coding = open_distribution(self.directory / _DISTRIBUTION, verify=verify)
-        for name in map(_shard_name, range(self.distribution.shards)):
-            shard = self.directory / name
-            check_files(shard, read_manifest(shard, _SHARD), verify=verify)
-        with restoring(self.directory):
-            self._size, self._stored = manifest.document["subscriptions"], manifest.document["stored"]
+    def __init__(self, place: str | Path | Place, *, verify: bool = False) -> None:
+        self.place = place_at(place)
+        manifest = read_manifest(self.place, KIND)
+        self._files, self._told = manifest.files, manifest.document
+        self.digest = manifest.digest  # of the manifest, and so of everything
+        with restoring(self._shown):
+            self._parts: list[dict[str, Any]] = self._told["parts"]
+            self._size, self.shards = int(self._told["subscriptions"]), int(self._told["shards"])
+            self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._told["schema"])))
         self.shard = lru_cache(maxsize=None)(self.open_shard)
+        self._row_groups = lru_cache(maxsize=None)(self._read_row_groups)
+        if verify:
+            self._verify()
 
     def __len__(self) -> int:
-        return int(self._size)
+        return self._size
 
     def __repr__(self) -> str:
         return f"<ShardedVersion: {len(self):,} subscriptions in {self.distribution!r}>"
 
     @property
-    def ids(self) -> pa.Array:
-        """The ids of all subscriptions, by row."""
-        return pq.read_table(self.directory / SUBSCRIPTIONS, columns=["id"])["id"].combine_chunks()
+    def _shown(self) -> Any:
+        return self.place.local or self.place
 
     @property
     def has_copies(self) -> bool:
         """Whether some subscription is stored in several shards."""
-        return bool(self._stored > self._size)
+        return bool(self._told["stored"] > self._size)
 
-    def open_distribution(self) -> tuple[Distribution, Coding]:
-        """Open the distribution, and the coding of messages before they are sent; each call opens new ones."""
-        return open_distribution(self.directory / _DISTRIBUTION)
+    # --- Soundness -------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise if a file is missing, or has another size than it was written with."""
+        sizes: dict[str, int] = {}
+        for entry in self.place.entries():
+            for name in {entry.name, entry.name.partition("/")[0]}:
+                sizes[name] = sizes.get(name, 0) + entry.size
+        expected = {name: entry["bytes"] for name, entry in self._files.items()}
+        expected |= {part["directory"]: part["bytes"] for part in self._parts}
+        for name, size in expected.items():
+            if sizes.get(name, 0) != size:
+                raise IndexFileError(
+                    f"{self._shown}/{name} is missing, or a part of it is: there are {sizes.get(name, 0):,} bytes "
+                    f"of {size:,}; build it again"
+                )
+
+    def _verify(self) -> None:
+        """Raise unless all files are as they were written."""
+        self.check()
+        for name, entry in self._files.items():
+            if file_entry(np.frombuffer(self.place.read(name), np.uint8)) != entry:
+                raise IndexFileError(
+                    f"{self._shown}/{name} is damaged: its checksum differs from the manifest; build it again"
+                )
+        open_distribution(self.place / self._told["directory"], verify=True)
+        for part in self._parts:
+            read(self.place / part["directory"], SHARD_KIND, verify=True)
+
+    # --- Parts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def distribution(self) -> Distribution:
+        """Where subscriptions are stored, and messages are sent."""
+        return self._distribution[0]
+
+    @property
+    def coding(self) -> Coding:
+        """The coding of messages and subscriptions; all shards share it."""
+        return self._distribution[1]
+
+    @property
+    def known(self) -> Known:
+        """The codes that every process that opens this version has; :attr:`coding` may grow."""
+        return self._distribution[2]
+
+    @cached_property
+    def _distribution(self) -> tuple[Distribution, Coding, Known]:
+        distribution, coding = open_distribution(self.place / self._told["directory"])
+        return distribution, coding, Known.of(coding)
 
     def open_shard(self, number: int) -> Shard:
-        """Open a shard; each call opens a new one, so changes to it stay private."""
-        directory = self.directory / _shard_name(number)
-        document, arrays = read(directory, _SHARD)
-        with restoring(directory):
-            coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
-            index = Index.restored(INDEXES[document["index"]], coding, part_of(arrays, "index"))
+        """Open a shard, in the coding of this version; each call opens a new one, so changes to it stay private."""
+        place = self.place / self._parts[number]["directory"]
+        document, arrays = read(place, SHARD_KIND)
+        with restoring(place.local or place):
+            index = Index.restored(INDEXES[document["index"]], self.coding, part_of(arrays, "index"))
             stored = part_of(arrays, "stored")
-            return Shard(index, stored["rows"], Routes(stored["offsets"], stored["shards"]))
+            ids = index.store.ids
+            if ids is None:  # there is no subscription
+                ids = self.schema.empty_table()["id"].combine_chunks()
+            return Shard(index, ids, Routes(**stored) if stored else None)
+
+    @property
+    def row_files(self) -> dict[str, int]:
+        """The files with the rows of all subscriptions, each once, by URI; and how many rows each has."""
+        return {f"{self.place.uri}/{part['rows']}": part["own"] for part in self._parts if part["rows"]}
+
+    # --- Rows ------------------------------------------------------------------------------------------------------
+
+    def rows_with_ids(self, ids: pa.Array) -> pa.Table:
+        """Return the rows of the subscriptions with these ids; ids that there are none of are left out.
+
+        Only the row groups that can have them are read.
+        """
+        wanted = ids.cast(self.schema.field("id").type)
+        keys = wanted.to_pylist()
+        found = [self.schema.empty_table()]
+        for part in self._parts:
+            groups = self._row_groups(part["rows"]).holding(keys) if part["rows"] else []
+            if groups:
+                with self.place.open(part["rows"]) as opened, pq.ParquetFile(opened) as file:
+                    rows = file.read_row_groups(groups)
+                found.append(rows.filter(pc.is_in(rows["id"], wanted)).cast(self.schema))
+        return pa.concat_tables(found)
+
+    def _read_row_groups(self, name: str) -> _RowGroups:
+        with self.place.open(name) as opened, pq.ParquetFile(opened) as file:
+            return _RowGroups.of(file)
+
+    @property
+    def ids(self) -> pa.Array:
+        """The ids of all subscriptions, by row."""
+        own = [self.schema.empty_table()["id"].combine_chunks()]
+        for number in range(self.shards):
+            _, ids, stored = self.shard(number)
+            own.append(ids if stored is None else ids.filter(pa.array(_is_first(stored, number))))
+        return pa.concat_arrays([each.cast(own[0].type) for each in own])
+
+    @cached_property
+    def _rows(self) -> list[NDArray[np.int32]]:
+        """For each shard, the row of each of its subscriptions among all."""
+        copied, rows_of_copied, size, every = Vocabulary(), np.empty(0, np.int32), 0, []
+        for number in range(self.shards):
+            _, ids, stored = self.shard(number)
+            own = np.ones(len(ids), np.bool_) if stored is None else _is_first(stored, number)
+            rows = np.empty(len(ids), np.int32)
+            rows[own] = np.arange(size, size + np.count_nonzero(own))
+            size += int(np.count_nonzero(own))
+            if stored is not None:
+                # A first shard comes before the others, so all copies were seen there.
+                rows[~own] = rows_of_copied[copied.encode(_words(ids, ~own))]
+                several = own & (np.diff(stored.offsets) > 1)
+                copied.add(_words(ids, several))
+                rows_of_copied = np.concatenate([rows_of_copied, rows[several]])
+            every.append(rows)
+        return every
 
     def match(self, batch: MessageBatch, threads: int = 1) -> Matches:
         """Return the subscription rows that each message of *batch* matches, as :meth:`Index.match` does."""
@@ -194,30 +238,27 @@ class ShardedVersion:
             )
         sent = self.distribution.route_messages(batch)
         found = [np.empty((2, 0), np.int64)]
-        for number in range(self.distribution.shards):
+        for number in range(self.shards):
             messages = sent.rows[sent.shards == number]
             if len(messages):
-                routes = Routes(*ragged_take(*sent, messages))
-                here = self.match_shard(number, batch.take(messages), routes, threads)
-                rows = self.shard(number).rows[here.rows]
-                found.append(np.stack([messages[here.messages], rows]))
+                index, _, stored = self.shard(number)
+                here = index.match(batch.take(messages), threads=threads)
+                if stored is not None:
+                    here = keep_delivered(here, number, stored, Routes(*ragged_take(*sent, messages)))
+                found.append(np.stack([messages[here.messages], self._rows[number][here.rows]]))
         pairs = np.concatenate(found, axis=1)
         order = np.lexsort(pairs[::-1])
         offsets = np.searchsorted(pairs[0][order], np.arange(len(batch) + 1))
         return Matches(offsets.astype(np.int64), pairs[1][order].astype(np.int32))
 
-    def match_shard(self, number: int, batch: MessageBatch, sent: Routes | None, threads: int = 1) -> Matches:
-        """Return what one shard delivers of the messages that were sent to it, in rows of that shard.
 
-        *sent* lists all shards of each message; it may be None if no subscription is stored in several shards.
-        """
-        index, _, stored = self.shard(number)
-        # All shards share the words of the version, so the batch fits each of them.
-        found = index.match(replace(batch, coding=index.coding), threads=threads)
-        if sent is None or len(stored.shards) == len(stored.offsets) - 1:
-            return found
-        return keep_delivered(found, number, stored, sent)
+def _is_first(stored: Routes, number: int) -> NDArray[np.bool_]:
+    """Tell of which subscriptions of a shard it is the first."""
+    first: NDArray[np.bool_] = stored.shards[stored.offsets[:-1]] == number
+    return first
 
 
-def _shard_name(shard: int) -> str:
-    return f"shard-{shard:04}"
+def _words(ids: pa.Array, chosen: NDArray[np.bool_]) -> Any:
+    """Return the chosen ids as words of a vocabulary."""
+    words = ids.filter(pa.array(chosen))
+    return id_words(words) if len(words) else []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, NumericType, StringType
+from pyspark.sql.types import BooleanType, NumericType, StringType, UserDefinedType
 
 from nearcast import MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
@@ -19,7 +18,9 @@ from nearcast.columns.from_arrow.names import (
     require,
     tell_other_case,
 )
+from nearcast.columns.from_arrow.renaming import Columns, Kind, Renaming
 from nearcast.errors import ColumnError
+from nearcast.spark.compat import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["map_in_arrow", "message_columns", "quoted", "subscription_columns", "without_rows"]
+__all__ = [
+    "map_in_arrow",
+    "message_columns",
+    "quoted",
+    "refuse_unreadable",
+    "rename_columns",
+    "subscription_columns",
+    "without_rows",
+]
 
 
 def quoted(name: str) -> str:
@@ -58,9 +67,32 @@ def map_in_arrow(
     return frame.toDF(*(f"c{number}" for number in range(len(names)))).mapInArrow(renamed, schema)
 
 
+def rename_columns(
+    columns: Columns | None, *, messages: DataFrame | None = None, subscriptions: DataFrame | None = None
+) -> tuple[Any, Any]:
+    """Return the DataFrames of one call with our names of columns, by the mapping that the call was given."""
+    frames: dict[Kind, DataFrame | None] = {"messages": messages, "subscriptions": subscriptions}
+    given = {kind: frame for kind, frame in frames.items() if frame is not None}
+    renaming = Renaming(columns, *given)
+    for kind, frame in given.items() if renaming else ():
+        frames[kind] = frame.toDF(*renaming.apply(kind, frame.columns))
+    return frames["messages"], frames["subscriptions"]
+
+
+def refuse_unreadable(frame: DataFrame, geometry: str) -> None:
+    """Raise if the column of geometries has a user-defined type, such as Sedona's: its bytes are not WKB."""
+    found = next((field.dataType for field in frame.schema if field.name == geometry), None)
+    if isinstance(found, UserDefinedType):
+        raise ColumnError(
+            f"{geometry} is a column of {type(found).__name__}, whose bytes only its own library can read; give its "
+            f"WKB, which Sedona writes by ST_AsBinary({geometry})"
+        )
+
+
 def without_rows(frame: DataFrame) -> pa.Table:
     """Return the columns of *frame*, without any row, as workers will see them: they can be checked before a job."""
-    return to_arrow_schema(frame.schema, timezone="UTC").empty_table()
+    refuse_unreadable(frame, "geometry")
+    return arrow_schema(frame.schema).empty_table()
 
 
 def subscription_columns(subscriptions: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ __all__ = ["UTC_TIMES", "write_parquet"]
 UTC_TIMES = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 
-def write_parquet(frame: DataFrame, path: str, mode: str = "errorifexists") -> None:
+def write_parquet(frame: DataFrame, path: str, mode: str = "error") -> None:
     """Write *frame* to a directory; its times are microseconds in UTC, whatever the settings of the session.
 
     Spark has no such option for a single write: the setting of the session is changed, and restored afterwards.

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  its usual name
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
+from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.errors import InputError, NearcastError, shown
 from nearcast.preparation import Kind, Preparation
-from nearcast.spark.columns import map_in_arrow, quoted
+from nearcast.spark.columns import map_in_arrow, quoted, refuse_unreadable, without_rows
+from nearcast.spark.compat import spark_schema
 from nearcast.spark.parquet import write_parquet
-from nearcast.spark.reading import spark_path
+from nearcast.spark.paths import spark_path
 from nearcast.spark.session import quietly
 
 if TYPE_CHECKING:
@@ -29,7 +30,13 @@ __all__ = ["Prepared", "good_rows", "prepare", "quarantined_rows", "write_prepar
 
 
 def prepare(
-    raw: DataFrame, kind: Kind, *, numbers: Collection[str] = (), keep_text: bool = False
+    raw: DataFrame,
+    kind: Kind,
+    *,
+    numbers: Collection[str] = (),
+    keep_text: bool = False,
+    timezone: str | None = None,
+    columns: Columns | None = None,
 ) -> DataFrame:
     """Return *raw* with typed columns, and for each row whether it can be used.
 
@@ -59,10 +66,15 @@ def prepare(
         Attributes that are numbers although *raw* has them as strings, as CSV files do.
     keep_text
         Whether to keep the ``text`` of messages; otherwise only its keywords are kept.
+    timezone
+        The time zone of times of the type ``timestamp_ntz``, such as ``Europe/Lisbon``. Without it, they are an error.
+    columns
+        If *raw* has other names for the columns, a mapping from ours to theirs, such as ``{"lat": "latitude"}``
+        (:mod:`nearcast.columns.from_arrow.renaming`). Originals keep the names that *raw* has.
 
     Raises ColumnError before any job starts if a column is missing or has a type that cannot be read.
     """
-    return _prepare(raw, kind, numbers, keep_text)[0]
+    return _prepare(raw, kind, numbers, keep_text, timezone, columns)[0]
 
 
 def good_rows(prepared: DataFrame) -> DataFrame:
@@ -109,6 +121,8 @@ def write_prepared(
     *,
     numbers: Collection[str] = (),
     keep_text: bool = False,
+    timezone: str | None = None,
+    columns: Columns | None = None,
     overwrite: bool = False,
     progress: Callable[[str, float | None], None] | None = None,
 ) -> Prepared:
@@ -129,9 +143,9 @@ def write_prepared(
     directory = spark_path(directory)
     report = progress or (lambda step, share: None)
     started = time.perf_counter()
-    prepared, left_out = _prepare(raw, kind, numbers, keep_text)
+    prepared, left_out = _prepare(raw, kind, numbers, keep_text, timezone, columns)
     prepared = prepared.persist(StorageLevel.MEMORY_AND_DISK)
-    mode = "overwrite" if overwrite else "errorifexists"
+    mode = "overwrite" if overwrite else "error"
     spark = prepared.sparkSession
     try:
         report(f"preparing {kind}", None)
@@ -167,36 +181,50 @@ def write_prepared(
 
 
 def _prepare(
-    raw: DataFrame, kind: Kind, numbers: Collection[str], keep_text: bool
+    raw: DataFrame,
+    kind: Kind,
+    numbers: Collection[str],
+    keep_text: bool,
+    timezone: str | None,
+    columns: Columns | None,
 ) -> tuple[DataFrame, dict[str, str]]:
     """Return the prepared rows, and the columns that were left out."""
     if not isinstance(raw, DataFrame):
         raise InputError(f"{shown(raw)} is not a Spark DataFrame")
     with quietly():
-        schema = to_arrow_schema(raw.schema, timezone="UTC")
-        preparation = Preparation(schema, kind, numbers=numbers, keep_text=keep_text)
+        preparation = Preparation(
+            without_rows(raw).schema,
+            kind,
+            numbers=numbers,
+            keep_text=keep_text,
+            timezone=timezone,
+            columns=columns,
+        )
+        refuse_unreadable(raw, preparation.theirs.get("geometry", "geometry"))
         batch = not raw.isStreaming
-        rows = _by_id(raw) if batch else raw
+        rows = _by_id(raw, preparation.theirs) if batch else raw
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             tables = preparation.apply_by_id(batches) if batch else map(preparation.apply, batches)
             for table in tables:
                 yield from table.to_batches()
 
-        return map_in_arrow(rows, work, from_arrow_schema(preparation.schema)), preparation.left_out
+        return map_in_arrow(rows, work, spark_schema(preparation.schema)), preparation.left_out
 
 
-def _by_id(raw: DataFrame) -> DataFrame:
-    """Return the rows such that those with the same id are next to each other in one partition, in order."""
+def _by_id(raw: DataFrame, theirs: Mapping[str, str]) -> DataFrame:
+    """Return the rows such that those with the same id are next to each other in one partition, in order.
+
+    *theirs* has the names of columns that have others than ours.
+    """
     content = F.xxhash64(*(F.col(quoted(f.name)) for f in raw.schema if _hashable(f.dataType.simpleString())))
-    id = F.col("id").cast("string")
+    id = F.col(quoted(theirs.get("id", "id"))).cast("string")
     order: list[Column] = [id]
-    if "published_at" in raw.columns:
-        time = F.col("published_at")
-        if raw.schema["published_at"].dataType.simpleString() == "string":
-            time = F.coalesce(
-                F.try_to_timestamp(time), F.expr("timestamp_micros(try_cast(published_at AS BIGINT))")
-            )
+    published = theirs.get("published_at", "published_at")
+    if published in raw.columns:
+        time = F.col(quoted(published))
+        if raw.schema[published].dataType.simpleString() == "string":
+            time = F.coalesce(F.try_to_timestamp(time), F.timestamp_micros(time.try_cast("bigint")))
         order.append(time.asc_nulls_last())
     # Rows without an id are spread by their content, so that they are not all in one partition.
     key = F.coalesce(id, content.cast("string"))

@@ -1,7 +1,8 @@
 """Profiles: counts of messages and subscriptions, made by Spark and kept in versions that cost models read.
 
-A version is a directory: ``counts`` (Parquet), ``sample`` (Parquet), ``manifest.json``. Each row of the counts has a
-*side* (messages or subscriptions), a *kind*, a *key*, a *count*, and for attributes the range of values:
+A version is a directory of Parquet files, and a manifest that lists them; ``CURRENT`` beside the versions names the
+latest one. Each row of the counts has a *side* (messages or subscriptions), a *kind*, a *key*, a *count*, and for
+attributes the range of values:
 
 =============  ======================================  ==========================================================
 kind           key                                     count
@@ -20,24 +21,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import uuid
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions
+from pyspark.sql.types import StructType
 
-from nearcast import __version__, config
-from nearcast.errors import IndexFileError, InputError, UnknownError, shown
-from nearcast.spark.columns import map_in_arrow, message_columns, subscription_columns
+from nearcast import config
+from nearcast.errors import IndexFileError, InputError, StorageError
+from nearcast.spark.columns import map_in_arrow, message_columns, rename_columns, subscription_columns
+from nearcast.spark.parts import read_parts, write_parts
 from nearcast.spark.session import quietly
 from nearcast.spark.tally import MESSAGES, SUBSCRIPTIONS, count_partition
-from nearcast.storage.atomic import rename_durably, sync_tree
-from nearcast.storage.current import CURRENT, switch
+from nearcast.storage.current import CURRENT, current
+from nearcast.storage.manifest import MANIFEST, encode_manifest, read_manifest
+from nearcast.storage.places import Place, place_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,26 +47,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame, SparkSession
 
+    from nearcast.columns.from_arrow.renaming import Columns
+
 __all__ = ["Profile", "profile"]
 
-FORMAT = 1
+_KIND = "profile"  # of directory
 _SCHEMA = "side string, kind string, key string, count long, low double, high double"
 
 
 class Profile:
-    """One version of a profile, or the latest version in a directory."""
+    """One version of a profile, or the latest version at a path or URI."""
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        home = Path(directory).absolute()
-        latest = home / CURRENT
-        self.directory = home / latest.read_text(encoding="utf-8").strip() if latest.exists() else home
+    def __init__(self, directory: str | os.PathLike[str] | Place) -> None:
+        self.place = current(directory)
         try:
-            self.manifest: dict[str, Any] = json.loads((self.directory / "manifest.json").read_bytes())
-            version = self.manifest["format"]
-        except (OSError, ValueError, KeyError):
-            raise IndexFileError(f"{home} is no profile; make one with nearcast.spark.profile") from None
-        if version != FORMAT:
-            raise IndexFileError(f"{home} has format {shown(version)}; this version reads format {FORMAT}")
+            self.manifest = read_manifest(self.place, _KIND).document
+        except IndexFileError as error:
+            raise IndexFileError(
+                f"{directory} is no profile; make one with nearcast.spark.profile ({error})"
+            ) from None
 
     def __repr__(self) -> str:
         messages, subscriptions = self.count(MESSAGES), self.count(SUBSCRIPTIONS)
@@ -99,28 +100,54 @@ class Profile:
     @property
     def sample(self) -> pa.Table:
         """The sampled messages, with the columns that matching reads."""
-        return pq.read_table(self.directory / "sample")
+        return self._table("sample")
 
     def _counted(self, side: str, kind: str, most: int | None = None) -> pa.Table:
         chosen = (pc.field("side") == side) & (pc.field("kind") == kind)
         columns = ["key", "count", "low", "high"] if kind == "attribute" else ["key", "count"]
-        found = pq.read_table(self.directory / "counts", filters=chosen, columns=columns)
+        found = self._table("counts").filter(chosen).select(columns)
         found = found.sort_by([("count", "descending"), ("key", "ascending")]).slice(0, most)
         return found.rename_columns([kind if name == "key" else name for name in columns])
 
+    def files(self, part: str) -> dict[str, int]:
+        """Return the URIs of the files of ``counts`` or ``sample``, with the number of their rows."""
+        return {f"{self.place}/{name}": rows for name, rows in self.manifest[part].items()}
+
+    def _table(self, part: str) -> pa.Table:
+        tables = []
+        for name in self.manifest[part]:
+            with self.place.open(name) as file:
+                tables.append(pq.read_table(file))
+        return pa.concat_tables(tables, promote_options="default") if tables else _NONE[part].empty_table()
+
+
+_NONE = {  # the columns of parts without rows
+    "counts": pa.schema(
+        {
+            **dict.fromkeys(("side", "kind", "key"), pa.string()),
+            "count": pa.int64(),
+            **dict.fromkeys(("low", "high"), pa.float64()),
+        }
+    ),
+    "sample": pa.schema([("id", pa.string()), ("lon", pa.float64()), ("lat", pa.float64())]),
+}
+
 
 def profile(
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | Place,
     *,
     messages: DataFrame | None = None,
     subscriptions: DataFrame | None = None,
+    columns: Columns | None = None,
 ) -> Profile:
-    """Count *messages* and *subscriptions* into a new version of the profile in *directory*; return it.
+    """Count *messages* and *subscriptions* into a new version of the profile in *directory*, a path or URI; return it.
 
     The new version includes the counts of the latest one, so give each row only once. Both arguments are batch
-    DataFrames with the columns that :func:`nearcast.spark.match` describes. Older versions stay as they are;
-    ``CURRENT`` names the new one once it is complete.
+    DataFrames with the columns that :func:`nearcast.spark.match` describes, which may have other names by *columns*, as
+    there. Older versions stay as they are; ``CURRENT`` names the new one once it is complete. If two jobs add to the
+    same version at once, the second one is refused and leaves nothing behind.
     """
+    messages, subscriptions = rename_columns(columns, messages=messages, subscriptions=subscriptions)
     given = {MESSAGES: messages, SUBSCRIPTIONS: subscriptions}
     frames = {side: frame for side, frame in given.items() if frame is not None}
     if not frames:
@@ -131,49 +158,60 @@ def profile(
                 f"{side} are a streaming DataFrame, which has no end to count; read them with spark.read"
             )
         frames[side] = message_columns(frame) if side == MESSAGES else subscription_columns(frame)
-    home = Path(directory).absolute()
-    base = Profile(home) if (home / CURRENT).exists() else None
+    home = place_at(directory)
+    latest = home.read_tagged(CURRENT)
+    base = None if latest is None else Profile(home)
     number = 1 if base is None else base.version + 1
     spark = next(iter(frames.values())).sparkSession
-    version = home / f"profile-{number:06}"
-    if version.exists():
-        raise UnknownError(
-            f"{version} exists, but {home / CURRENT} does not name it: another job may be writing it; "
-            "if none is, remove the directory"
-        )
-    home.mkdir(parents=True, exist_ok=True)
-    draft = home / f".{version.name}.{uuid.uuid4().hex}"
+    place = home / f"profile-{number:06}-{uuid.uuid4().hex[:12]}"
     try:
         with quietly():
-            _write_counts(spark, frames, base, draft / "counts")
-            _write_sample(spark, frames.get(MESSAGES), base, draft / "sample")
-        rows = pq.read_table(draft / "counts", filters=pc.field("kind") == "rows", columns=["side", "count"])
-        manifest = {
-            "format": FORMAT,
-            "nearcast": __version__,
+            counts = write_parts(_counts(spark, frames, base), place, prefix="counts")
+            rows = _sample(spark, frames.get(MESSAGES), base)
+            sample = _WRITTEN_NOTHING if rows is None else write_parts(rows, place, prefix="sample")
+        document: dict[str, Any] = {
             "version": number,
-            "counted": dict(zip(rows["side"].to_pylist(), rows["count"].to_pylist())),
-            "base": base.directory.name if base else None,
+            "base": None if base is None else base.place.name,
+            "counts": dict(zip(counts["name"].to_pylist(), counts["rows"].to_pylist())),
+            "sample": dict(zip(sample["name"].to_pylist(), sample["rows"].to_pylist())),
+            "schema": None if rows is None else rows.schema.json(),
         }
-        (draft / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        sync_tree(draft)
-        rename_durably(draft, version)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    switch(home, version)
-    return Profile(home)
+        document["counted"] = _counted_rows(place, document["counts"])
+        place.write(MANIFEST, encode_manifest(_KIND, document, {}))
+        if not home.swap(CURRENT, f"{place.name}\n".encode(), None if latest is None else latest[1]):
+            raise StorageError(
+                f"another job has added to the profile at {home.local or home} meanwhile, so these counts "
+                "are not included; run this one again"
+            )
+    except BaseException:
+        place.clear()
+        raise
+    return Profile(place)
 
 
-def _write_counts(
-    spark: SparkSession, frames: dict[str, DataFrame], base: Profile | None, path: Path
-) -> None:
-    counts = [] if base is None else [spark.read.parquet(str(base.directory / "counts"))]
+_WRITTEN_NOTHING = pa.table({"name": pa.array([], pa.string()), "rows": pa.array([], pa.int64())})
+
+
+def _counted_rows(place: Place, files: Iterable[str]) -> dict[str, int]:
+    """Return how many messages and subscriptions these counts are of."""
+    counted: dict[str, int] = {}
+    for name in files:
+        with place.open(name) as file:
+            found = pq.read_table(file, filters=pc.field("kind") == "rows", columns=["side", "count"])
+        counted |= dict(zip(found["side"].to_pylist(), found["count"].to_pylist()))
+    return counted
+
+
+def _counts(spark: SparkSession, frames: dict[str, DataFrame], base: Profile | None) -> DataFrame:
+    """Return the counts of the frames, added to those of the base."""
+    fields = cast(StructType, StructType.fromDDL(_SCHEMA))
+    counts = [] if base is None else [read_parts(spark, base.files("counts"), fields)]
     for side, frame in frames.items():
         counts.append(map_in_arrow(frame, _counting_stage(side), _SCHEMA))
     together = counts[0]
     for more in counts[1:]:
         together = together.unionByName(more)
-    (
+    return (
         together.groupBy("side", "kind", "key")
         .agg(
             functions.sum("count").alias("count"),
@@ -181,22 +219,19 @@ def _write_counts(
             functions.max("high").alias("high"),
         )
         .sortWithinPartitions("side", "kind", functions.desc("count"))
-        .write.parquet(str(path))
     )
 
 
-def _write_sample(spark: SparkSession, rows: DataFrame | None, base: Profile | None, path: Path) -> None:
-    """Write the messages with the smallest hashes, from the sample of the base and from *rows*."""
-    if base is not None:
-        earlier = spark.read.parquet(str(base.directory / "sample"))
+def _sample(spark: SparkSession, rows: DataFrame | None, base: Profile | None) -> DataFrame | None:
+    """Return the messages with the smallest hashes, from the sample of the base and from *rows*."""
+    if base is not None and base.manifest["schema"] is not None:
+        fields = StructType.fromJson(json.loads(base.manifest["schema"]))
+        earlier = read_parts(spark, base.files("sample"), fields)
         rows = earlier if rows is None else rows.unionByName(earlier, allowMissingColumns=True)
     if rows is None:
-        empty = pa.schema([("id", pa.string()), ("lon", pa.float64()), ("lat", pa.float64())]).empty_table()
-        path.mkdir()
-        pq.write_table(empty, path / "none.parquet")
-        return
+        return None
     kept = rows.orderBy(functions.xxhash64(functions.col("id").cast("string"))).limit(config.PROFILE_SAMPLE)
-    kept.coalesce(1).write.parquet(str(path))
+    return kept.coalesce(1)
 
 
 def _counting_stage(side: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

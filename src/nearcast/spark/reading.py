@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812  its usual name
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DatetimeType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+)
 
+from nearcast import config
 from nearcast.columns.from_arrow.declared import geoparquet
-from nearcast.errors import ColumnError, InputError, shown
+from nearcast.errors import ColumnError, InputError, shown, warn
 from nearcast.files.compression import endings
 from nearcast.geometry.crs import require_wgs84
 from nearcast.preparation import MALFORMED
 from nearcast.spark.columns import quoted
+from nearcast.spark.paths import local_path, spark_path
 
 if TYPE_CHECKING:
+    import os
+
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 __all__ = [
     "FORMATS",
@@ -29,7 +42,6 @@ __all__ = [
     "other_fields",
     "parse_records",
     "read_raw",
-    "spark_path",
     "stream_objects",
     "stream_raw",
 ]
@@ -42,6 +54,8 @@ _ENDINGS = {
     ".parquet": "parquet",
     ".geoparquet": "geoparquet",
 }
+# Columns of these types cannot be GeoParquet's geometry.
+_NO_GEOMETRY = (NumericType, StringType, BooleanType, DatetimeType)
 
 
 def read_raw(spark: SparkSession, path: str | os.PathLike[str], format: str | None = None) -> DataFrame:
@@ -52,8 +66,8 @@ def read_raw(spark: SparkSession, path: str | os.PathLike[str], format: str | No
     spark
         The session.
     path
-        Anything that Spark can read: a file, a directory, a pattern, a URL. A relative path is relative to the working
-        directory of Python.
+        Anything that Spark can read: a file, a directory, a pattern, a URI. Without a scheme, it is a file of this
+        machine, and a relative path is relative to the working directory of Python.
     format
         ``"json"``
             One object per line. Spark reads all lines once to find the columns and their types.
@@ -83,20 +97,23 @@ def stream_raw(
     schema: StructType | None = None,
     *,
     empty: StructType | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of files as they arrive in a directory, or under a pattern, as a streaming DataFrame.
 
     The formats are those of :func:`read_raw`; by default :func:`format_of` chooses one. *schema* lists the columns;
     without it they are taken from the files that exist, and JSON files are read once for that. With a schema, columns
     of CSV have types, a cell that does not fit its type makes the line malformed, and GeoParquet metadata is ignored.
-    *empty* lists the columns to use if no file exists yet; without it, that is an error.
+    *empty* lists the columns to use if no file exists yet; without it, that is an error. *options* are more options of
+    Spark's source, such as ``maxFilesPerTrigger``.
     """
     where = spark_path(path)
     chosen = format or format_of(where)
     if chosen not in _STREAM_FORMATS:
         raise InputError(f"there is no format {shown(format)}; there are {', '.join(_STREAM_FORMATS)}")
+    reader = spark.readStream.options(**(options or {}))
     try:
-        return _STREAM_FORMATS[chosen](spark, where, schema)
+        return _STREAM_FORMATS[chosen](spark, reader, where, schema)
     except AnalysisException as error:
         if error.getCondition() not in ("UNABLE_TO_INFER_SCHEMA", "PATH_NOT_FOUND"):
             raise
@@ -104,7 +121,7 @@ def stream_raw(
         raise ColumnError(
             f"no file has arrived in {path} yet, so its columns are not known; give a schema (--schema)"
         )
-    return _STREAM_FORMATS[chosen](spark, where, empty)
+    return _STREAM_FORMATS[chosen](spark, reader, where, empty)
 
 
 def stream_objects(
@@ -143,18 +160,12 @@ def other_fields(fields: StructType) -> Column:
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return the format that the ending of *path* names, or else that of a file in it, or else Parquet."""
-    where = spark_path(path)
-    paths = [where]
-    if "://" not in where and Path(where).is_dir():
-        paths += sorted(file.name for file in Path(where).iterdir() if file.name[0] not in "._")
+    where = local_path(path)
+    paths = [spark_path(path)]
+    if where is not None and where.is_dir():
+        paths += sorted(file.name for file in where.iterdir() if file.name[0] not in "._")
     known = (_ENDINGS.get(endings(name)[0]) for name in paths)
     return next(filter(None, known), "parquet")
-
-
-def spark_path(path: str | os.PathLike[str]) -> str:
-    """Return a path for Spark: a relative one starts from the working directory of Python, not of the Java process."""
-    where = os.fspath(path)
-    return where if "://" in where else os.path.abspath(where)  # noqa: PTH100  it may be a pattern
 
 
 _JSON: Mapping[str, bool | str] = {"columnNameOfCorruptRecord": MALFORMED}
@@ -171,9 +182,11 @@ def _read_json(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.options(**_JSON).json(path)
 
 
-def _stream_json(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+def _stream_json(
+    spark: SparkSession, reader: DataStreamReader, path: str, schema: StructType | None
+) -> DataFrame:
     fields = _with_malformed(schema or _read_json(spark, path).schema)
-    return spark.readStream.options(**_JSON).schema(fields).json(path)
+    return reader.options(**_JSON).schema(fields).json(path)
 
 
 def _read_csv(spark: SparkSession, path: str) -> DataFrame:
@@ -181,9 +194,11 @@ def _read_csv(spark: SparkSession, path: str) -> DataFrame:
     return _strip_names(spark.read.options(**_CSV).schema(_with_malformed(names)).csv(path))
 
 
-def _stream_csv(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+def _stream_csv(
+    spark: SparkSession, reader: DataStreamReader, path: str, schema: StructType | None
+) -> DataFrame:
     fields = _with_malformed(schema or _csv_columns(spark, path))
-    return _strip_names(spark.readStream.options(**_CSV).schema(fields).csv(path))
+    return _strip_names(reader.options(**_CSV).schema(fields).csv(path))
 
 
 def _csv_columns(spark: SparkSession, path: str) -> StructType:
@@ -215,35 +230,71 @@ def _read_geoparquet(spark: SparkSession, path: str) -> DataFrame:
     return _rename_geometry(frame, _geometry_name(frame, required=True))
 
 
-def _stream_parquet(spark: SparkSession, path: str, schema: StructType | None) -> DataFrame:
+def _stream_parquet(
+    spark: SparkSession, reader: DataStreamReader, path: str, schema: StructType | None
+) -> DataFrame:
     if schema is not None:
-        return spark.readStream.schema(schema).parquet(path)
+        return reader.schema(schema).parquet(path)
     existing = spark.read.parquet(path)
     return _rename_geometry(
-        spark.readStream.schema(existing.schema).parquet(path), _geometry_name(existing, required=False)
+        reader.schema(existing.schema).parquet(path), _geometry_name(existing, required=False)
     )
 
 
 def _geometry_name(frame: DataFrame, *, required: bool) -> str | None:
-    """Return the primary geometry column that GeoParquet files name, if they name one."""
-    names = set()
-    for file in frame.inputFiles():
-        system, name = fs.FileSystem.from_uri(file)
-        try:
-            found = geoparquet(pq.read_metadata(name, filesystem=system).metadata or {})
-            if found is not None:
-                require_wgs84(found[1])
-            names.add(None if found is None else found[0])
-        except InputError as error:
-            raise type(error)(f"{file}: {error}") from None
+    """Return the primary geometry column that GeoParquet files name, if they name one.
+
+    Spark does not show the metadata of files, so Arrow reads it: of a bounded number of files, and only if a column
+    could be a geometry. Arrow does not know all file systems that Spark does; columns then keep their names.
+    """
+    if not required and all(isinstance(field.dataType, _NO_GEOMETRY) for field in frame.schema):
+        return None
+    files = sorted(frame.inputFiles())
+    files = files[:: -(-len(files) // config.SPARK_FOOTERS) or 1]
+    try:
+        names = {
+            _declared_geometry(file) for file in files[:1]
+        }  # alone: if it cannot be read, nor can the others
+        with ThreadPoolExecutor(config.SPARK_FOOTER_THREADS) as pool:
+            names.update(pool.map(_declared_geometry, files[1:]))
+    except (OSError, pa.ArrowException) as error:
+        _tell_unknown_geometry(frame, files[0], error, required=required)
+        return None
     if len(names) > 1:
         raise ColumnError(
-            f"the files name different geometry columns: {', '.join(map(str, names))}; read them one by one"
+            f"the files name different geometry columns: {', '.join(sorted(map(str, names)))}; read them one by one"
         )
     (name,) = names or {None}
     if name is None and required:
         raise ColumnError("the files have no GeoParquet metadata; read them with the format parquet")
     return name
+
+
+def _declared_geometry(file: str) -> str | None:
+    """Return the primary geometry column that the metadata of a file names."""
+    system, name = fs.FileSystem.from_uri(file)
+    try:
+        found = geoparquet(pq.read_metadata(name, filesystem=system).metadata or {})
+        if found is not None:
+            require_wgs84(found[1])
+    except InputError as error:
+        raise type(error)(f"{file}: {error}") from None
+    return None if found is None else found[0]
+
+
+def _tell_unknown_geometry(frame: DataFrame, file: str, error: Exception, *, required: bool) -> None:
+    """Say that the metadata of *file* cannot be read, if it matters."""
+    cause = str(error).partition("\n")[0]
+    if required:
+        raise InputError(
+            f"the GeoParquet metadata of {file} cannot be read ({cause}); name the column of WKB geometry, and read "
+            "the files with the format parquet"
+        )
+    if "geometry" not in frame.columns and any(isinstance(f.dataType, BinaryType) for f in frame.schema):
+        warn(
+            f"whether {file} is GeoParquet cannot be seen ({cause}); columns keep their names, so rename the one of "
+            "WKB geometry to geometry, if there is one"
+        )
 
 
 def _rename_geometry(frame: DataFrame, geometry: str | None) -> DataFrame:
@@ -259,7 +310,9 @@ FORMATS: Mapping[str, Callable[[SparkSession, str], DataFrame]] = {
     "parquet": _read_parquet,
     "geoparquet": _read_geoparquet,
 }
-_STREAM_FORMATS: Mapping[str, Callable[[SparkSession, str, StructType | None], DataFrame]] = {
+_STREAM_FORMATS: Mapping[
+    str, Callable[[SparkSession, DataStreamReader, str, StructType | None], DataFrame]
+] = {
     "json": _stream_json,
     "csv": _stream_csv,
     "parquet": _stream_parquet,

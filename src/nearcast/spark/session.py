@@ -1,9 +1,10 @@
-"""A well-configured local Spark session: one call, no noise, no network."""
+"""A well-configured Spark session: one call, no noise; without a cluster, no network."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from nearcast.errors import InputError, RuntimeUnavailableError, shown
 from nearcast.spark.java import find_java, wrap
+from nearcast.spark.launching import given_settings, is_submitted
 from nearcast.spark.parquet import UTC_TIMES
 
 if TYPE_CHECKING:
@@ -25,82 +27,137 @@ if TYPE_CHECKING:
 __all__ = ["active_session", "quietly", "require_pyspark", "session"]
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SQL_SETTINGS = {
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    **dict([UTC_TIMES]),
+}
 
 
 def session(
-    app: str = "nearcast",
+    app: str | None = None,
     cores: int | str = "*",
-    memory: str = "2g",
+    memory: str | None = None,
     config: Mapping[str, object] | None = None,
     *,
     master: str | None = None,
     packages: Collection[str] = (),
 ) -> SparkSession:
-    """Return the active Spark session, or start a local one.
+    """Return the active Spark session, or start one: where Spark is told to run, or else on this machine.
 
-    A session that is already active is returned as it is; then the arguments have no effect. A new one runs on this
-    machine alone, listens on the loopback address only, needs no network unless there are packages to fetch, logs
-    errors only, and runs its Python workers with this interpreter. Arrow is on, the web interface is off, the time zone
-    is UTC, and Parquet files get times in UTC.
+    A session that is already active is returned as it is; then the arguments have no effect. Otherwise Spark runs where
+    *master* says, or else where it was told to run already: by ``spark-submit``, by ``SPARK_REMOTE`` (a Spark Connect
+    server), by ``PYSPARK_SUBMIT_ARGS`` or in ``spark-defaults.conf``. Settings made there stay as they are, and Java
+    options are added to them.
+
+    If nothing says where, Spark runs on this machine alone, listens on the loopback address only, needs no network
+    unless there are packages to fetch, and has no web interface. Everywhere, Arrow is on, the time zone is UTC, Parquet
+    files get times in UTC, and the driver logs errors only.
 
     Parameters
     ----------
     app
-        The name of the application.
+        The name of the application; by default ``nearcast``.
     cores
-        How many tasks run at once; ``"*"`` means one per core.
+        How many tasks run at once on this machine; ``"*"`` means one per core.
     memory
-        The memory of the Java process, in Spark's notation: ``"2g"``, ``"512m"``. It need not hold indexes: Python
-        workers map them from files.
+        The memory of the Java process, in Spark's notation, ``"512m"``; by default ``"2g"``. It need not hold indexes:
+        Python workers map them from files.
     config
         Spark settings, which are added to these or replace them.
     master
-        The cluster to run on instead, in Spark's notation: ``"spark://host:7077"``, ``"yarn"``. Then the driver listens
-        where the cluster can reach it, and workers run the Python that they find under the path of this one, unless
+        Where to run, in Spark's notation: ``"spark://host:7077"``, ``"yarn"``. On a cluster the driver listens where
+        the cluster can reach it, and workers run the Python that they find under the path of this one, unless
         ``PYSPARK_PYTHON`` names another. ``"local[4]"`` means this machine, and takes precedence over *cores*.
     packages
         Maven coordinates (``group:artifact:version``) of libraries that Spark fetches first, such as those of
         :func:`nearcast.spark.kafka.packages`. Spark takes them from its cache, from ``~/.m2``, or from Maven Central,
         and says on stderr what it finds. If Maven Central cannot be reached, name another repository by
-        ``spark.jars.repositories`` or ``spark.jars.ivySettings``, in *config* or in ``spark-defaults.conf``.
+        ``spark.jars.repositories`` or ``spark.jars.ivySettings``, in *config* or in ``spark-defaults.conf``. A program
+        that ``spark-submit`` runs cannot fetch any: give them to ``spark-submit --packages``.
 
     Raises RuntimeUnavailableError, which names what to install, if PySpark or a Java that it supports is missing, or if
     the packages cannot be fetched.
     """
     require_pyspark()
-    if packages:
-        config = {"spark.jars.packages": ",".join(packages), **(config or {})}
     if cores != "*" and not (isinstance(cores, int) and cores >= 1):
         raise InputError(f'cores must be "*" or a whole number from 1, not {shown(cores)}')
     found = active_session()
     if found is not None:
         return found
-    master = master or f"local[{cores}]"
-    local = master.startswith("local")
-    with quietly(), tempfile.TemporaryDirectory(prefix="nearcast-java-") as directory:
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.sql import SparkSession
+    arguments = {
+        "spark.app.name": app,
+        "spark.driver.memory": memory,
+        "spark.jars.packages": ",".join(packages) or None,
+        **(config or {}),
+    }
+    asked = {name: str(value) for name, value in arguments.items() if value is not None}
+    if master is not None:
+        asked["spark.master"] = master
+    with quietly():
+        told = given_settings()
+        remote = None if "spark.master" in asked else asked.get("spark.remote", told.get("spark.remote"))
+        if remote is not None:
+            return _connect(remote, asked)
+        return _start(cores, asked, told, packages)
 
-        python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
-        variables = {"JAVA_HOME": str(wrap(find_java(), Path(directory))), "PYSPARK_PYTHON": python}
-        if local:
-            # Otherwise Spark asks the network for the name of this machine.
-            variables["SPARK_LOCAL_IP"] = "127.0.0.1"
-        settings = {**_settings(memory), **(_local_settings(cores) if local else {}), **(config or {})}
-        with _environment(variables):
-            builder = SparkSession.builder.master(master).appName(app)
-            for name, value in settings.items():
-                builder = builder.config(name, str(value))
-            try:
-                with _keep_interrupt_handler():
-                    return builder.getOrCreate()
-            except PySparkRuntimeError as error:
-                if not packages or error.getCondition() != "JAVA_GATEWAY_EXITED":
-                    raise
-                raise RuntimeUnavailableError(
-                    f"Spark did not start with the packages {', '.join(packages)}. Its output above names those that "
-                    "no repository has; name another repository by spark.jars.repositories in config"
-                ) from None
+
+def _connect(remote: str, asked: Mapping[str, str]) -> SparkSession:
+    """Return a session of a Spark Connect server; the memory and the master are those of the server."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(remote)
+    for name, value in {**_SQL_SETTINGS, **asked}.items():
+        if name not in ("spark.remote", "spark.driver.memory"):
+            builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _start(
+    cores: int | str, asked: Mapping[str, str], told: Mapping[str, str], packages: Collection[str]
+) -> SparkSession:
+    """Start a session: with the settings that were asked for, those that were made already, and ours, in that order."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    master = asked.get("spark.master") or told.get("spark.master") or f"local[{cores}]"
+    local = re.match(r"local(\[|$)", master) is not None
+    if master == "local[*]":  # spark-submit says so, too, if nobody told it where to run
+        master = f"local[{cores}]"
+    ours = _settings(cores, local=local)
+    settings = {**{name: value for name, value in ours.items() if name not in told}, **asked}
+    if not is_submitted():
+        quiet = f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"'
+        options = asked.get(_JAVA_OPTIONS, told.get(_JAVA_OPTIONS, ""))
+        settings[_JAVA_OPTIONS] = f"{quiet} {options}".strip()  # of two equal options, Java takes the last
+    with (
+        tempfile.TemporaryDirectory(prefix="nearcast-java-") as directory,
+        _environment(_variables(Path(directory), local=local)),
+        _keep_interrupt_handler(),
+    ):
+        builder = SparkSession.builder
+        for name, value in {**settings, "spark.master": master}.items():
+            builder = builder.config(name, value)
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError as error:
+            if not packages or error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            raise RuntimeUnavailableError(
+                f"Spark did not start with the packages {', '.join(packages)}. Its output above names those that "
+                "no repository has; name another repository by spark.jars.repositories in config"
+            ) from None
+
+
+def _variables(directory: Path, *, local: bool) -> dict[str, str]:
+    """Return the environment in which Spark starts; *directory* is for files that it needs meanwhile."""
+    if is_submitted():  # Java runs already
+        return {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    python = sys.executable if local else os.environ.get("PYSPARK_PYTHON", sys.executable)
+    variables = {"JAVA_HOME": str(wrap(find_java(), directory)), "PYSPARK_PYTHON": python}
+    # Otherwise Spark asks the network for the name of this machine.
+    return {**variables, "SPARK_LOCAL_IP": "127.0.0.1"} if local else variables
 
 
 def require_pyspark() -> None:
@@ -123,25 +180,22 @@ def active_session() -> SparkSession | None:
     return None
 
 
-def _local_settings(cores: int | str) -> dict[str, object]:
-    return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": (os.cpu_count() or 1) if cores == "*" else cores,
-    }
-
-
-def _settings(memory: str) -> dict[str, object]:
-    return {
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"',
+def _settings(cores: int | str, *, local: bool) -> dict[str, str]:
+    settings = {
+        "spark.app.name": "nearcast",
+        "spark.driver.memory": "2g",
+        **_SQL_SETTINGS,
         "spark.python.daemon.module": "nearcast.spark.daemon",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        **dict([UTC_TIMES]),
     }
+    if local:
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str((os.cpu_count() or 1) if cores == "*" else cores),
+        }
+    return settings
 
 
 @contextmanager

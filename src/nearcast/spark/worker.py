@@ -1,150 +1,187 @@
-"""The stages that run in Spark's Python workers: Arrow batches in, Arrow batches out."""
+"""The stages that run in Spark's Python workers: Arrow batches in, Arrow batches out.
+
+A version with one shard, or one index for all, is matched in one stage. With several shards there are two: the first
+reads each message, once, and sends it as codes to its shards; the second matches what was sent. Both follow the deltas
+of :class:`~nearcast.spark.Live`; a version whose subscriptions do not change has none.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast import Matches, MessageBatch, config, open_index
-from nearcast.columns.ragged import offsets_of
+from nearcast import Matches, MessageBatch, SubscriptionTable, config, open_index
+from nearcast.columns.coding import Coding
+from nearcast.columns.wire import Known, from_wire, pack, to_wire, unpack
+from nearcast.errors import InputError
 from nearcast.matching import Index
-from nearcast.sharding.distribution import Routes
-from nearcast.sharding.version import build_shard
+from nearcast.sharding.building import ShardBuilder
+from nearcast.sharding.distribution import Distribution, Routes
+from nearcast.sharding.distribution.files import open_distribution
+from nearcast.sharding.replica import Replica, Router
+from nearcast.sharding.version import ShardedVersion
+from nearcast.storage.places import place_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from nearcast.sharding.version import ShardedVersion
+    from numpy.typing import NDArray
 
 __all__ = [
     "SENT",
     "SHARD",
     "build_shards",
+    "collect_words",
     "delivery_rows",
+    "id_type",
     "match_in_portions",
     "match_messages",
     "match_sent",
     "open_version",
-    "send",
+    "route_subscriptions",
     "send_messages",
-    "sent_routes",
     "spark_ids",
-    "split_by_shard",
 ]
 
-# Columns of a message on its way to a shard: that shard, and all shards that the message is sent to.
+# Columns of what is on its way to a shard: that shard, and all shards that it is sent to.
 SHARD, SENT = "_shard", "_sent"
 
 
-@lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
-def open_version(version: str) -> tuple[Index | ShardedVersion, pa.Array]:
-    """Open the index in the directory *version*, once per process; return it with the ids of its subscriptions.
+class _Whole:
+    """One index for all subscriptions, with the methods of a replica that :func:`match_messages` needs."""
 
-    A version never changes, so it need not be checked again. Workers outlive a micro-batch, and share the pages of the
-    files with one another.
+    def __init__(self, index: Index) -> None:
+        self.version = index
+        self._ids = index.store.ids
+
+    def follow(self, deltas: Sequence[str]) -> None:
+        """Do nothing: only versions with shards have deltas."""
+        assert not deltas
+
+    def messages(self, batch: pa.RecordBatch) -> MessageBatch:
+        """Return messages in the coding of the index."""
+        return MessageBatch.from_arrow(batch, like=self.version)
+
+    def match(self, batch: MessageBatch, sent: None) -> Matches:
+        """Return the rows that each message matches."""
+        return self.version.match(batch)
+
+    def ids_of(self, rows: NDArray[np.int32]) -> pa.Array:
+        """Return the ids of rows; without ids, the rows are the ids."""
+        return pa.array(rows) if self._ids is None else self._ids.take(pa.array(rows))
+
+
+class _Sharded:
+    """The router of a version, and the replicas of the shards that this process was asked for."""
+
+    def __init__(self, version: ShardedVersion) -> None:
+        self.version = version
+        self.router = Router(version)
+        self._replicas: dict[int, Replica] = {}
+
+    def replica(self, number: int) -> Replica:
+        """Return a shard; it is opened when it is first asked for."""
+        if number not in self._replicas:
+            self._replicas[number] = Replica(self.version, number, self.router)
+        return self._replicas[number]
+
+
+@lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
+def _opened(version: str, digest: str) -> _Whole | _Sharded:
+    """Open the version whose manifest has this digest, once per process.
+
+    A version never changes, so it need not be checked again; one that was damaged and built anew has another digest.
+    Workers outlive a micro-batch, and share the pages of the files with one another.
     """
     index = open_index(version)
-    if isinstance(index, Index):
-        table = index.table  # has all rows, those of removed subscriptions included
-        return index, spark_ids(pa.array(np.arange(len(table))) if table.ids is None else table.ids)
-    return index, spark_ids(index.ids)
+    return _Whole(index) if isinstance(index, Index) else _Sharded(index)
 
 
-def _open_sharded(version: str) -> tuple[ShardedVersion, pa.Array]:
-    index, ids = open_version(version)
-    assert not isinstance(index, Index), f"{version} has no shards"
-    return index, ids
+def _sharded(version: str, digest: str) -> _Sharded:
+    found = _opened(version, digest)
+    assert isinstance(found, _Sharded), f"{version} has no shards"
+    return found
+
+
+def open_version(version: str) -> Index | ShardedVersion:
+    """Open a version, and check that no file of it is missing."""
+    found = open_index(version)
+    if isinstance(found, ShardedVersion):
+        found.check()
+    return found
+
+
+def id_type(version: Index | ShardedVersion) -> pa.DataType:
+    """Return the type that the ids of subscriptions have in deliveries."""
+    if isinstance(version, ShardedVersion):
+        ids = version.schema.empty_table()["id"].combine_chunks()
+    else:
+        ids = pa.array([], pa.int64()) if version.store.ids is None else version.store.ids.slice(0, 0)
+    return spark_ids(ids).type
 
 
 def spark_ids(ids: pa.Array) -> pa.Array:
     """Return ids in a type that Spark has: it has no unsigned integers, and only one type of string."""
-    if pa.types.is_signed_integer(ids.type):
-        return ids
     return ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
 
 
-# --- Stages ----------------------------------------------------------------------------------------------------------
+# --- Matching --------------------------------------------------------------------------------------------------------
 
 
-def match_messages(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
-    """Match messages against the index in *version*; yield the ids of each delivery."""
-    index, ids = open_version(version)
+def match_messages(
+    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Match messages against a version of one index or one shard; yield the ids of each delivery."""
+    opened = _opened(version, digest)
+    reader: _Whole | Router = opened if isinstance(opened, _Whole) else opened.router
+    replica: _Whole | Replica = opened if isinstance(opened, _Whole) else opened.replica(0)
+    replica.follow(deltas)
+    for part, found in match_in_portions(batches, lambda part: replica.match(reader.messages(part), None)):
+        yield from delivery_rows(found, _ids_of(replica), {"message_id": part["id"]})
 
-    def match(part: pa.RecordBatch) -> Matches:
-        return index.match(MessageBatch.from_arrow(part, like=index))
 
-    for part, found in match_in_portions(batches, match):
-        yield from delivery_rows(found, {"subscription_id": ids}, {"message_id": part["id"]})
+def _ids_of(replica: Replica | _Whole) -> Callable[[NDArray[np.int32]], dict[str, pa.Array]]:
+    return lambda rows: {"subscription_id": spark_ids(replica.ids_of(rows))}
 
 
-def send_messages(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
-    """Yield each message once for each shard that it is sent to.
+def send_messages(
+    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield each message, as codes, once for each shard that it is sent to.
 
     If some subscriptions are stored in several shards, each row also lists all shards of its message.
     """
-    index, _ = _open_sharded(version)
+    opened = _sharded(version, digest)
+    opened.router.follow(deltas)
+    lists = opened.version.has_copies or bool(deltas)
+    known = opened.version.known if deltas else None
     for batch in batches:
-        routes = index.distribution.route_messages(MessageBatch.from_arrow(batch, like=index))
-        yield send(batch, routes, list_shards=index.has_copies)
+        messages = opened.router.messages(batch)
+        routes = opened.router.distribution.route_messages(messages)
+        coded = pa.RecordBatch.from_pydict({"id": batch["id"], **to_wire(messages, known)})
+        yield _send(coded, routes, list_shards=lists)
 
 
-def match_sent(batches: Iterable[pa.RecordBatch], version: str) -> Iterator[pa.RecordBatch]:
+def match_sent(
+    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
     """Match messages in the shards that they were sent to; yield the ids of the deliveries of these shards."""
-    index, ids = _open_sharded(version)
+    opened = _sharded(version, digest)
+    coding = opened.version.coding
     for batch in batches:
-        for number, here in split_by_shard(batch):
-            for part, found in match_in_portions([here], partial(_match_shard, index, number)):
-                in_all = Matches(found.offsets, index.shard(number).rows[found.rows].astype(np.int32))
-                yield from delivery_rows(in_all, {"subscription_id": ids}, {"message_id": part["id"]})
+        for number, here in _split_by_shard(batch):
+            replica = opened.replica(number)
+            replica.follow(deltas)
 
+            def match(part: pa.RecordBatch, replica: Replica = replica) -> Matches:
+                return replica.match(from_wire(part, coding), _sent_routes(part))
 
-def _match_shard(index: ShardedVersion, number: int, sent: pa.RecordBatch) -> Matches:
-    """Return what a shard delivers of the messages that were sent to it."""
-    messages = sent.drop_columns([name for name in (SHARD, SENT) if name in sent.schema.names])
-    routes = sent_routes(sent) if index.has_copies else None
-    return index.match_shard(number, MessageBatch.from_arrow(messages, like=index), routes)
-
-
-def build_shards(batches: Iterable[pa.RecordBatch], draft: str, index: str) -> Iterator[pa.RecordBatch]:
-    """Build the indexes of the shards that the rows of *batches* belong to; yield the size of each."""
-    gathered = list(batches)
-    if not gathered:
-        return
-    for number, rows in split_by_shard(pa.Table.from_batches(gathered)):
-        count = build_shard(Path(draft), number, rows.drop_columns([SHARD]), index)
-        yield pa.RecordBatch.from_pydict(
-            {"shard": pa.array([number], pa.int32()), "subscriptions": pa.array([count], pa.int64())}
-        )
-
-
-# --- Steps that stages share -----------------------------------------------------------------------------------------
-
-
-def send(batch: pa.RecordBatch, routes: Routes, *, list_shards: bool) -> pa.RecordBatch:
-    """Return a row for each message and each of its shards; with *list_shards*, it lists the other shards too."""
-    rows = pa.array(routes.rows)
-    sent = batch.take(rows).append_column(SHARD, pa.array(routes.shards))
-    if list_shards:
-        lists = pa.ListArray.from_arrays(routes.offsets.astype(np.int32), routes.shards)
-        sent = sent.append_column(SENT, lists.take(rows))
-    return sent
-
-
-def sent_routes(sent: pa.RecordBatch) -> Routes:
-    """Return all shards of each message, as :func:`send` listed them."""
-    lists = sent[SENT]
-    return Routes(offsets_of(pc.list_value_length(lists).to_numpy()), lists.flatten().to_numpy())
-
-
-def split_by_shard(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[int, pa.RecordBatch | pa.Table]]:
-    """Yield each shard in the column ``_shard``, with the rows that it gets."""
-    for number in pc.unique(rows[SHARD]).to_pylist():
-        yield number, rows.filter(pc.equal(rows[SHARD], number))
+            for part, found in match_in_portions([here], match):
+                yield from delivery_rows(found, _ids_of(replica), {"message_id": part["id"]})
 
 
 def match_in_portions(
@@ -157,19 +194,132 @@ def match_in_portions(
         while start < len(batch):
             part = batch.slice(start, size)
             found = match(part)
+            count = len(found.rows)
             yield part, found
+            del found  # before the next portion is matched
             start += len(part)
-            fitting = config.SPARK_MATCHES * len(part) // max(len(found.rows), 1)
-            size = max(1, min(fitting, config.SPARK_GROWTH * size))
+            fitting = config.SPARK_MATCHES * len(part) // max(count, 1)
+            size = max(1, min(fitting, config.SPARK_GROWTH * size, config.SPARK_MOST_MESSAGES))
 
 
 def delivery_rows(
-    found: Matches, subscriptions: Mapping[str, pa.Array], messages: Mapping[str, pa.Array]
+    found: Matches,
+    subscriptions: Callable[[NDArray[np.int32]], Mapping[str, pa.Array]],
+    messages: Mapping[str, pa.Array],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each match, in batches of bounded size: columns of its subscription and of its message."""
+    """Yield a row for each match, in batches of bounded size: columns of its subscription and of its message.
+
+    *subscriptions* returns those of subscriptions, given their rows.
+    """
     for start in range(0, len(found.rows), config.SPARK_OUTPUT_ROWS):
-        part = slice(start, start + config.SPARK_OUTPUT_ROWS)
-        columns: dict[str, pa.Array] = {}
-        for owners, rows in ((subscriptions, found.rows[part]), (messages, found.messages[part])):
-            columns |= {name: column.take(pa.array(rows)) for name, column in owners.items()}
+        stop = min(start + config.SPARK_OUTPUT_ROWS, len(found.rows))
+        first = int(np.searchsorted(found.offsets, start, side="right")) - 1
+        last = int(np.searchsorted(found.offsets, stop, side="left"))
+        ends = np.clip(found.offsets[first : last + 1], start, stop)
+        owners = pa.array(np.repeat(np.arange(first, last), ends[1:] - ends[:-1]))
+        columns = dict(subscriptions(found.rows[start:stop]))
+        columns |= {name: column.take(owners) for name, column in messages.items()}
         yield pa.RecordBatch.from_pydict(columns)
+
+
+# --- Building --------------------------------------------------------------------------------------------------------
+
+
+def collect_words(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the words, strings and attributes that subscriptions ask for, each once: its kind, and the word itself."""
+    coding = Coding.new()
+    for batch in batches:
+        SubscriptionTable.from_arrow(batch, like=coding)
+    vocabulary, attributes = coding.words()
+    kinds = {
+        "word": vocabulary.words,
+        "string": attributes.strings.words,
+        "number": pa.array([name for name, text in attributes if not text], pa.string()),
+        "text": pa.array([name for name, text in attributes if text], pa.string()),
+    }
+    for kind, words in kinds.items():
+        for start in range(0, len(words), config.SPARK_OUTPUT_ROWS):
+            part = words.slice(start, config.SPARK_OUTPUT_ROWS).cast(pa.string())
+            yield pa.RecordBatch.from_pydict({"kind": pa.array([kind] * len(part)), "word": part})
+
+
+@lru_cache(maxsize=1)
+def _draft(uri: str) -> tuple[Distribution, Coding, Known]:
+    """Open the distribution that a build has fitted, once per process."""
+    distribution, coding = open_distribution(uri)
+    return distribution, coding, Known.of(coding)
+
+
+def _read_subscriptions(rows: pa.RecordBatch, draft: str) -> SubscriptionTable:
+    """Return rows as subscriptions, in the coding of a build."""
+    _, coding, known = _draft(draft)
+    table = SubscriptionTable.from_arrow(rows, like=coding)
+    if Known.of(coding) != known:
+        raise InputError(
+            "the subscriptions have words that they did not have a moment ago: they changed while they were read; "
+            "write them to a table first, and build from it"
+        )
+    return table
+
+
+def route_subscriptions(batches: Iterable[pa.RecordBatch], draft: str) -> Iterator[pa.RecordBatch]:
+    """Yield each subscription once for each shard that stores it, with all of its shards."""
+    distribution = _draft(draft)[0]
+    for batch in batches:
+        table = _read_subscriptions(batch, draft)
+        distribution = distribution.grown(table, np.arange(len(table.owners)))
+        yield _send(batch, distribution.route_subscriptions(table), list_shards=True)
+
+
+def build_shards(
+    batches: Iterable[pa.RecordBatch], version: str, build: str, draft: str, index: str
+) -> Iterator[pa.RecordBatch]:
+    """Build the shards of the subscriptions that were sent to them, in the order of shards and ids; yield each."""
+    place, (distribution, coding, _) = place_at(version), _draft(draft)
+    builder: ShardBuilder | None = None
+    current = -1
+
+    def finished(builder: ShardBuilder) -> pa.RecordBatch:
+        with builder:
+            built = builder.finish(index)
+        return pa.RecordBatch.from_pydict({"built": [built.to_json()], "added": [built.added.tobytes()]})
+
+    for batch in batches:
+        for number, here in _split_by_shard(batch):
+            rows = pa.Table.from_batches([here.drop_columns([SHARD, SENT])])
+            if number != current:
+                if builder is not None:
+                    yield finished(builder)
+                current = number
+                schema = rows.schema.remove_metadata()
+                builder = ShardBuilder(place, build, number, schema, distribution, coding)
+            assert builder is not None
+            routes = _sent_routes(here)
+            assert routes is not None
+            builder.add(rows, _read_subscriptions(rows, draft), routes)
+    if builder is not None:
+        yield finished(builder)
+
+
+# --- Sending ---------------------------------------------------------------------------------------------------------
+
+
+def _send(batch: pa.RecordBatch, routes: Routes, *, list_shards: bool) -> pa.RecordBatch:
+    """Return a row for each row and each of its shards; with *list_shards*, it lists the other shards too."""
+    rows = pa.array(routes.rows)
+    sent = batch.take(rows).append_column(SHARD, pa.array(routes.shards))
+    if list_shards:
+        sent = sent.append_column(SENT, pack(*routes).take(rows))
+    return sent
+
+
+def _sent_routes(sent: pa.RecordBatch) -> Routes | None:
+    """Return all shards of each row, as :func:`_send` listed them; None if it did not."""
+    return Routes(*unpack(sent[SENT], np.int32)) if SENT in sent.schema.names else None
+
+
+def _split_by_shard(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield each shard in the column ``_shard``, with the rows that it gets."""
+    numbers = pc.unique(rows[SHARD]).to_pylist()
+    for number in numbers:
+        yield number, rows if len(numbers) == 1 else rows.filter(pc.equal(rows[SHARD], number))

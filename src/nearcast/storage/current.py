@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from nearcast.errors import IndexFileError, shown
-from nearcast.storage.atomic import write_durably
+from nearcast.storage.places import Place, place_at
 
 __all__ = ["CURRENT", "current", "switch"]
 
 CURRENT = "CURRENT"
 
 
-def current(directory: Path) -> Path:
+def current(directory: str | os.PathLike[str] | Place) -> Place:
     """Return the version that the file ``CURRENT`` in *directory* names or, without that file, *directory* itself."""
+    home = place_at(directory)
     try:
-        content = (directory / CURRENT).read_bytes()
-    except OSError:
-        return directory
+        content = home.read(CURRENT)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return home
     name = content.decode(errors="replace").strip()
-    if name in ("", "..") or name != Path(name).name or "\0" in name:
+    if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise IndexFileError(
-            f"{directory / CURRENT} names {shown(name)}, which is not a version beside it; save it again"
+            f"{home.local or home}/{CURRENT} names {shown(name)}, which is not a version beside it; save it again"
         )
-    return directory / name
+    return home / name
 
 
-def switch(directory: Path, version: Path) -> None:
-    """Make the existing *version* the current one of *directory*, in one step."""
-    with write_durably(directory / CURRENT) as file:
-        file.write(f"{version.name}\n".encode())
+def switch(directory: str | os.PathLike[str] | Place, version: str) -> None:
+    """Make the existing version with this name the current one of *directory*, in one step."""
+    place_at(directory).write(CURRENT, f"{version}\n".encode())

@@ -20,7 +20,8 @@ any other number or string             an attribute; null where absent
 =====================================  ==========================================================================
 
 Subscriptions must say what they ask for: by an ``expression`` (``*`` for every message) or by ``keywords``. Their other
-columns are left out, with a warning. :mod:`~nearcast.columns.from_arrow.names` decides which names must be a mistake.
+columns are left out, with a warning. :mod:`~nearcast.columns.from_arrow.names` decides which names must be a mistake,
+and :mod:`~nearcast.columns.from_arrow.renaming` reads tables whose columns have other names.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from nearcast.columns.from_arrow.names import (
     tell_other_case,
 )
 from nearcast.columns.from_arrow.places import places, regions
+from nearcast.columns.from_arrow.renaming import Columns, Renaming, rename_table
 from nearcast.columns.from_arrow.source import Refusals, Source, arrow_table, is_number, is_text
 from nearcast.columns.from_arrow.words import message_words, subscription_words, text_codes
 from nearcast.columns.from_objects import expression_of, region_of, rows_by_owner
@@ -74,9 +76,10 @@ def subscriptions_from_arrow(
     *,
     like: Any = None,
     space: Space = WGS84,
+    columns: Columns | Renaming | None = None,
     refusals: Refusals | None = None,
 ) -> SubscriptionTable:
-    """Read subscriptions; see the module's list of columns.
+    """Read subscriptions; see the module's list of columns, which may have other names by *columns*.
 
     A row that cannot be used is an error. With *refusals* it is noted there instead, and has no meaning in the result.
 
@@ -84,6 +87,7 @@ def subscriptions_from_arrow(
     ...     "lat": [0, 1], "radius_m": [500, 800]})
     <SubscriptionTable of 2 subscriptions in 3 clause rows>
     """
+    table = rename_table(arrow_table(table), columns, "subscriptions")
     source = Source(table, "subscription", refusals)
     read_columns(source.names)
     coding = coding_or_new(like, space)
@@ -102,15 +106,20 @@ def subscriptions_from_arrow(
 
 
 def messages_from_arrow(
-    table: Any, *, like: Any, learn: bool = False, refusals: Refusals | None = None
+    table: Any,
+    *,
+    like: Any,
+    learn: bool = False,
+    columns: Columns | Renaming | None = None,
+    refusals: Refusals | None = None,
 ) -> MessageBatch:
-    """Read messages in the coding of *like*; see the module's list of columns.
+    """Read messages in the coding of *like*; see the module's list of columns, which may have other names by *columns*.
 
     Words and attributes that no subscription asks for are left out, or, with *learn*, get codes. Columns of other types
     are left out. A row that cannot be used is an error. With *refusals* it is noted there instead, and has no meaning
     in the result.
     """
-    source = Source(table, "message", refusals)
+    source = Source(rename_table(arrow_table(table), columns, "messages"), "message", refusals)
     check_messages(tuple(source.names))
     coding = coding_of(like)
     vocabulary, attributes = coding.words()
@@ -132,12 +141,12 @@ def messages_from_arrow(
             if name not in MESSAGE_COLUMNS and (is_text(source[name].type) or _is_value(source[name].type)):
                 attributes.add(name, text=is_text(source[name].type))
     code_string = attributes.strings.add if learn else attributes.strings.encode
-    columns: dict[int, NDArray[np.float64]] = {}
+    found: dict[int, NDArray[np.float64]] = {}
     for name in source.names:
         number = attributes.find(name, text=is_text(source[name].type))
         if number is not None and name not in MESSAGE_COLUMNS:
-            columns[number] = _attribute_values(source, name, code_string)
-    probes, owners = probe_rows(placed, offsets, codes, _values(m, columns))
+            found[number] = _attribute_values(source, name, code_string)
+    probes, owners = probe_rows(placed, offsets, codes, _values(m, found))
     return MessageBatch(
         probes,
         owners,

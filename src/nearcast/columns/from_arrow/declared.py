@@ -1,6 +1,8 @@
 """What a table declares about its geometry: which column it is, and in which coordinate system.
 
 GeoParquet declares it in the metadata of the table; GeoArrow, which GeoPandas writes, in the metadata of the column.
+Spark's own types ``GEOMETRY`` and ``GEOGRAPHY`` are structs of ``srid`` and ``wkb`` in Arrow: the type of a column may
+declare one coordinate system for all rows, or each row has its own.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.columns.from_arrow.names import PLACE
 from nearcast.errors import ColumnError, shown
 
-__all__ = ["geoparquet", "under_geometry", "with_geometry"]
+__all__ = ["foreign_crs", "geoparquet", "is_spark_geometry", "spark_crs", "under_geometry", "with_geometry"]
 
+_SRIDS = (0, 4326)  # not declared, and WGS84
 _NAME, _METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
 
 
@@ -73,6 +77,27 @@ def _geoarrow(field: pa.Field) -> dict[str, Any]:
     except ValueError:
         declared = {}
     return {"name": name, **(declared if isinstance(declared, dict) else {})}
+
+
+def is_spark_geometry(kind: pa.DataType) -> bool:
+    """Tell whether a type is that of Spark's geometries in Arrow."""
+    if not pa.types.is_struct(kind) or [field.name for field in kind] != ["srid", "wkb"]:
+        return False
+    return bool(pa.types.is_integer(kind.field("srid").type) and pa.types.is_binary(kind.field("wkb").type))
+
+
+def spark_crs(kind: pa.DataType) -> str | None:
+    """Return the coordinate system that the type of a column declares, None if it is not declared or WGS84."""
+    written = (kind.field("wkb").metadata or {}).get(b"srid", b"0").decode()
+    return None if not written.isdecimal() or int(written) in _SRIDS else f"EPSG:{written}"
+
+
+def foreign_crs(column: pa.Array) -> dict[int, str]:
+    """Return the coordinate systems of the rows that have another than WGS84."""
+    srids = pc.fill_null(pc.struct_field(column, "srid"), 0)
+    known = pc.is_in(srids, pa.array(_SRIDS, srids.type))
+    rows = pc.indices_nonzero(pc.invert(known)).to_pylist()
+    return {row: f"EPSG:{srids[row].as_py()}" for row in rows}
 
 
 def under_geometry(table: pa.Table, name: str) -> pa.Table:

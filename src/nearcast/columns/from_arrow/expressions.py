@@ -49,7 +49,7 @@ def expression_clauses(
     rest = code_clauses([*parsed, ()], vocabulary, attributes)
     lists = ClauseLists(
         offsets_of(np.concatenate([counts[known], np.diff(rest.offsets)])),
-        concat_clauses(code_string_clauses(clauses, vocabulary, attributes), rest.clauses),
+        concat_clauses([code_string_clauses(clauses, vocabulary, attributes), rest.clauses]),
     )
     place_of = np.empty(len(distinct) + 1, np.int64)
     place_of[np.concatenate([known, others, [len(distinct)]])] = np.arange(len(distinct) + 1)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from nearcast.columns.clause_rows import Placement
 from nearcast.columns.from_arrow.names import check_moves, require
 from nearcast.columns.from_arrow.places import CIRCLE, given_regions, regions
-from nearcast.columns.from_arrow.source import Source
+from nearcast.columns.from_arrow.renaming import Columns, rename_table
+from nearcast.columns.from_arrow.source import Source, arrow_table
 from nearcast.errors import ColumnError
 from nearcast.geometry import Space
 
@@ -24,8 +25,9 @@ __all__ = ["MoveTable"]
 class MoveTable:
     """A table of moves. Its regions are laid out by :meth:`placed`, once the radii that it lacks are known."""
 
-    def __init__(self, table: Any, space: Space) -> None:
-        self._source, self._space = Source(table, "move"), space
+    def __init__(self, table: Any, space: Space, columns: Columns | None = None) -> None:
+        self._source = Source(rename_table(arrow_table(table), columns, "moves"), "move")
+        self._space = space
         require(("id",), self._source.names, "moves")
         check_moves(tuple(self._source.names))
         self.ids: pa.Array = self._source.ids

@@ -31,6 +31,7 @@ __all__ = [
     "TIMES",
     "check_messages",
     "check_moves",
+    "message_column_meant",
     "read_columns",
     "require",
     "tell_other_case",
@@ -59,6 +60,7 @@ _WORD_NAMES = {
     **dict.fromkeys(("words", "tags", "terms", "topics"), "keywords"),
 }
 _TEXT_NAMES = {"txt": "text", "tex": "text"}
+_KEPT = ("_changed_at",)  # what the pipeline keeps with subscriptions, and nobody needs to be told of
 _LOOSE = 0.6  # how similar a name must be to be suggested for a column that is missing
 
 
@@ -76,8 +78,7 @@ def read_columns(names: Sequence[str], about: str = "") -> list[str]:
 expression? For every message, write * as the expression
     """
     read, others = _split(tuple(names))
-    if others:
-        left = ", ".join(map(repr, others))
+    if left := ", ".join(repr(name) for name in others if name not in _KEPT):
         warn(f"{about}left out {left}; a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}")
     return list(read)
 
@@ -90,7 +91,7 @@ def _split(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if meant is not None:
             raise ColumnError(
                 f"a table of subscriptions has no column {shown(name)}; did you mean {meant}? "
-                "Rename it, or leave it out"
+                f"{_rename_it(name, meant)}, or leave it out"
             )
     if names and not set(_WORDS) & set(names):  # a table without columns has no rows
         suggested = [(name, _find_intended(name, _WORDS, _WORD_NAMES, _LOOSE)) for name in others]
@@ -111,14 +112,16 @@ def check_moves(names: tuple[str, ...]) -> None:
     >>> check_moves(("id", "lon", "latitude"))
     Traceback (most recent call last):
         ...
-    nearcast.errors.ColumnError: a table of moves has no column 'latitude'; did you mean lat? Rename it, or leave it out
+    nearcast.errors.ColumnError: a table of moves has no column 'latitude'; did you mean lat? Rename it \
+(columns={'lat': 'latitude'} or --rename lat=latitude), or leave it out
     """
     others = [name for name in names if name not in MOVE_COLUMNS]
     for name in others:
         meant = _find_intended(name, MOVE_COLUMNS, _PLACE_NAMES)
         if meant is not None:
             raise ColumnError(
-                f"a table of moves has no column {shown(name)}; did you mean {meant}? Rename it, or leave it out"
+                f"a table of moves has no column {shown(name)}; did you mean {meant}? "
+                f"{_rename_it(name, meant)}, or leave it out"
             )
     if others:
         warn(f"left out {', '.join(map(repr, others))}; a move has {', '.join(MOVE_COLUMNS)}")
@@ -143,16 +146,31 @@ def check_messages(names: tuple[str, ...]) -> None:
         if not any(there & set(other) for other in PLACES if other is not way):
             missing += [name for name in way if name not in there and name != "radius_m"]
     for name in names:
-        meant = (
-            None
-            if name in MESSAGE_COLUMNS
-            else _find_intended(name, missing, {**_TEXT_NAMES, **_PLACE_NAMES})
-        )
+        own = name in MESSAGE_COLUMNS
+        meant = None if own else _find_intended(name, missing, {**_TEXT_NAMES, **_PLACE_NAMES})
         if meant is not None:
             raise ColumnError(
                 f"messages have a column {shown(name)} and no {meant}; did you mean {meant}? "
-                "Rename it; an attribute needs a name that is less like a column's"
+                f"{_rename_it(name, meant)}; an attribute needs a name that is less like a column's"
             )
+
+
+def message_column_meant(name: str) -> str | None:
+    """Return the column of messages that *name* is a misspelling of, or another common name for; None for one of ours.
+
+    >>> message_column_meant("lng"), message_column_meant("price"), message_column_meant("lon")
+    ('lon', None, None)
+    """
+    if name in MESSAGE_COLUMNS:
+        return None
+    return _find_intended(name, MESSAGE_COLUMNS, {**_TEXT_NAMES, **_PLACE_NAMES})
+
+
+def _rename_it(theirs: str, ours: str) -> str:
+    """Return the way out for a column that has another name than ours."""
+    if theirs == "radius_km":
+        return f"Convert it to metres, as {ours}"
+    return f"Rename it (columns={{{ours!r}: {theirs!r}}} or --rename {ours}={theirs})"
 
 
 def _find_intended(name: str, known: Sequence[str], others: dict[str, str], near: float = NEAR) -> str | None:

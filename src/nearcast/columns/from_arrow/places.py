@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nearcast.columns.circles import circle_boxes, good_points
 from nearcast.columns.clause_rows import Placement, place
+from nearcast.columns.from_arrow.declared import foreign_crs, is_spark_geometry, spark_crs
 from nearcast.columns.from_arrow.names import BOX
 from nearcast.columns.from_arrow.source import Source, is_text
 from nearcast.columns.ragged import offsets_of
@@ -211,6 +212,8 @@ def _geometry(source: Source, space: Space) -> pa.Array:
     if not isinstance(space, Planar):
         require_wgs84(source.crs)
     column = source["geometry"]
+    if is_spark_geometry(column.type):
+        return _checked_wkb(source, column, space)
     kind = column.type
     if is_text(kind):
         return column.cast(pa.large_string())
@@ -221,6 +224,15 @@ def _geometry(source: Source, space: Space) -> pa.Array:
             f"geometry must be a column of WKB or WKT, not of {kind}; to_wkb() of GeoPandas writes WKB"
         )
     return column
+
+
+def _checked_wkb(source: Source, column: pa.Array, space: Space) -> pa.Array:
+    """Return the WKB of Spark's geometries; one in another coordinate system is refused."""
+    if not isinstance(space, Planar):
+        require_wgs84(spark_crs(column.type))
+        for row, crs in foreign_crs(column).items():
+            source.at("place", row, require_wgs84, crs)
+    return pc.struct_field(column, "wkb")
 
 
 def _wkb_points(geometry: pa.Array) -> NDArray[np.float64]:

@@ -156,8 +156,8 @@ class MovingIndex:
 
     # --- At rest ---------------------------------------------------------------------------------------------------
 
-    def save(self, directory: str | Path) -> Path:
-        """Write everything to a new directory of flat arrays; return its path."""
+    def save(self, directory: str | Path) -> Path | str:
+        """Write everything to a new directory of flat arrays; return its path or URI."""
         coding = self._pair.index.coding
         document = {"moving": self.name, "coding": coding.document()}
         arrays = self._pair.arrays() | nested(coding=coding.arrays())

@@ -49,6 +49,7 @@ __all__ = [
     "Figures",
     "Routes",
     "Sample",
+    "check_choice",
     "compare",
     "delivering_shards",
     "distribute",
@@ -66,7 +67,12 @@ DISTRIBUTIONS: dict[str, type[Distribution]] = {
 
 
 def distribute(
-    name: str, table: SubscriptionTable, shards: int, *, messages: MessageBatch | None = None
+    name: str,
+    table: SubscriptionTable,
+    shards: int,
+    *,
+    messages: MessageBatch | None = None,
+    weight: float = 1.0,
 ) -> Distribution:
     """Return the distribution of this name over *shards* shards, fitted to *table*.
 
@@ -75,13 +81,16 @@ def distribute(
     name
         One of :data:`DISTRIBUTIONS`, or ``auto``.
     table
-        All subscriptions.
+        All subscriptions, or a sample of them; a distribution that was fitted to a sample has to grow
+        (:meth:`~Distribution.grown`) before it routes the others.
     shards
         How many, from 1 to 1,024.
     messages
         A sample of the messages to come, coded like *table*; without it, messages are made from the subscriptions.
+    weight
+        How many subscriptions each one in *table* stands for.
     """
-    sample = draw_sample(table, messages)
+    sample = draw_sample(table, messages, weight)
     if name == "auto":
         name = compare(sample, shards)[0].distribution
     return fit(name, sample, shards)
@@ -99,6 +108,12 @@ def preference(figures: Figures) -> tuple[bool, float]:
 
 def fit(name: str, sample: Sample, shards: int) -> Distribution:
     """Return the distribution of this name, fitted to *sample*."""
+    check_choice(name, shards)
+    return DISTRIBUTIONS[name].fit(sample, shards)
+
+
+def check_choice(name: str, shards: int) -> None:
+    """Raise unless there is a distribution of this name, and this may be its number of shards."""
     if name not in DISTRIBUTIONS:
         raise UnknownError(
             f"there is no distribution {shown(name)}; there are {', '.join(DISTRIBUTIONS)}, auto"
@@ -107,11 +122,12 @@ def fit(name: str, sample: Sample, shards: int) -> Distribution:
         raise InputError(
             f"shards must be a whole number from 1 to {config.SHARDS_MOST:,}, not {shown(shards)}"
         )
-    return DISTRIBUTIONS[name].fit(sample, shards)
 
 
-def draw_sample(table: SubscriptionTable, messages: MessageBatch | None = None) -> Sample:
-    """Return what distributions are fitted to: all subscriptions, and a limited number of messages.
+def draw_sample(
+    table: SubscriptionTable, messages: MessageBatch | None = None, weight: float = 1.0
+) -> Sample:
+    """Return what distributions are fitted to: subscriptions of this weight, and a limited number of messages.
 
     Without messages, some are made from clauses: each has the words of a clause and lies in the middle of its box.
     """
@@ -124,7 +140,7 @@ def draw_sample(table: SubscriptionTable, messages: MessageBatch | None = None) 
         messages = replace(messages, coding=table.coding)
     else:
         messages = messages.take(_spread_rows(len(messages)))
-    return Sample(table, messages)
+    return Sample(table, messages, weight)
 
 
 def _spread_rows(size: int) -> NDArray[np.int64]:

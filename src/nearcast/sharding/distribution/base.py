@@ -25,10 +25,13 @@ __all__ = ["Distribution", "Sample"]
 
 
 class Sample:
-    """Data that a distribution is fitted to: clause rows of a table, and probe rows of messages."""
+    """Data that a distribution is fitted to: clause rows of a table, and probe rows of messages.
 
-    def __init__(self, table: SubscriptionTable, batch: MessageBatch) -> None:
-        self.table, self.batch = table, batch
+    If the table is a sample of the subscriptions, each stands for *weight* of them.
+    """
+
+    def __init__(self, table: SubscriptionTable, batch: MessageBatch, weight: float = 1.0) -> None:
+        self.table, self.batch, self.weight = table, batch, weight
         self.clauses, self.probes = np.arange(len(table.owners)), np.arange(len(batch.owners))
 
     def part(self, clauses: NDArray[np.int64], probes: NDArray[np.int64]) -> Sample:
@@ -45,13 +48,14 @@ class Sample:
     @cached_property
     def costs(self) -> NDArray[np.float64]:
         """The cost of matching the message of each probe row in one shard, in nanoseconds."""
-        costs: NDArray[np.float64] = config.SHARD_DELIVERY_NS * self.found.counts.astype(np.float64)
+        costs = config.SHARD_DELIVERY_NS * self.weight * self.found.counts.astype(np.float64)
         return (config.SHARD_MESSAGE_NS + costs)[self.batch.owners]
 
     @cached_property
-    def deliveries(self) -> NDArray[np.int64]:
-        """For each clause row, how many messages its subscription matches."""
-        return np.bincount(self.found.rows, minlength=len(self.table))[self.table.owners]
+    def deliveries(self) -> NDArray[np.float64]:
+        """For each clause row, how many messages its subscription matches, times its weight."""
+        counts = np.bincount(self.found.rows, minlength=len(self.table)).astype(np.float64)
+        return self.weight * counts[self.table.owners]
 
 
 class Distribution(ABC):
@@ -81,7 +85,19 @@ class Distribution(ABC):
         """Return the distribution over *shards* shards that suits *sample*."""
 
     def grown(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Self:
-        """Return a distribution that can route these clause rows too; it routes all others as before."""
+        """Return a distribution that can route these clause rows too; it routes all others as before.
+
+        Where a clause is sent depends on the clause and on what the distribution was fitted to, on nothing else. So
+        distributions that grew apart, in any order and by any codes of new words, agree on what both can route.
+        """
+        return self
+
+    def added(self, since: Self) -> NDArray[np.int64]:
+        """Return what this distribution can route and *since*, from which it grew, cannot: for :meth:`joined`."""
+        return np.empty(0, np.int64)
+
+    def joined(self, added: NDArray[np.int64]) -> Self:
+        """Return a distribution that can also route what others, which grew from this one, have added."""
         return self
 
     @abstractmethod

@@ -58,9 +58,8 @@ def measure(distribution: Distribution, sample: Sample) -> Figures:
     if (delivering < 0).any():
         raise AssertionError(f"{distribution!r} does not bring a message to a subscription that it matches")
     messages = np.bincount(sent.shards, minlength=shards)
-    loads = config.SHARD_MESSAGE_NS * messages + config.SHARD_DELIVERY_NS * np.bincount(
-        delivering, minlength=shards
-    )
+    deliveries = sample.weight * np.bincount(delivering, minlength=shards)
+    loads = config.SHARD_MESSAGE_NS * messages + config.SHARD_DELIVERY_NS * deliveries
     loads = loads / max(len(batch), 1)
     subscriptions = np.bincount(stored.shards, minlength=shards)
     return Figures(

@@ -9,14 +9,17 @@ from nearcast.columns.parts import nested, part_of
 from nearcast.errors import UnknownError, shown
 from nearcast.sharding.distribution import DISTRIBUTIONS, Distribution
 from nearcast.storage.directory import read, restoring, write
+from nearcast.storage.places import Place
 
 __all__ = ["open_distribution", "save_distribution"]
 
 _KIND = "distribution"  # the kind of directory
 
 
-def save_distribution(distribution: Distribution, coding: Coding, directory: str | Path) -> Path:
-    """Write *distribution* and the *coding* of its subscriptions to a new directory; return its path."""
+def save_distribution(
+    distribution: Distribution, coding: Coding, directory: str | Path | Place
+) -> Path | str:
+    """Write *distribution* and the *coding* of its subscriptions to a new directory; return its path or URI."""
     document = {
         "distribution": distribution.name,
         "shards": distribution.shards,
@@ -26,7 +29,7 @@ def save_distribution(distribution: Distribution, coding: Coding, directory: str
     return write(directory, _KIND, arrays, document)
 
 
-def open_distribution(directory: str | Path, *, verify: bool = False) -> tuple[Distribution, Coding]:
+def open_distribution(directory: str | Path | Place, *, verify: bool = False) -> tuple[Distribution, Coding]:
     """Map what :func:`save_distribution` wrote; return the distribution, and the coding for messages."""
     document, arrays = read(directory, _KIND, verify=verify)
     with restoring(directory):

@@ -22,6 +22,8 @@ from nearcast.sharding.distribution.routes import Routes
 
 __all__ = ["KeywordLocation", "LocationKeyword"]
 
+_PART = 48  # the bit from which on an addition has the number of its part
+
 
 class Hybrid(Distribution):
     """A distribution *outer* over groups, and ``inner[g]`` over the shards of group g; groups number theirs in turn.
@@ -61,6 +63,19 @@ class Hybrid(Distribution):
             part.grown(table, rows[stored.rows[stored.shards == group]])
             for group, part in enumerate(self._inner)
         ]
+        return type(self)(outer, inner)
+
+    def added(self, since: Self) -> NDArray[np.int64]:
+        """Return what all parts have added, with the number of the part in the upper bits: 0 for the groups."""
+        parts = zip([self._outer, *self._inner], [since._outer, *since._inner])
+        return np.concatenate([part.added(old) | number << _PART for number, (part, old) in enumerate(parts)])
+
+    def joined(self, added: NDArray[np.int64]) -> Self:
+        """Return the same groups with what others have added to each part."""
+        outer, *inner = (
+            part.joined(added[added >> _PART == number] & ((1 << _PART) - 1))
+            for number, part in enumerate([self._outer, *self._inner])
+        )
         return type(self)(outer, inner)
 
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:

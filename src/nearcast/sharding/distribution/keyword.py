@@ -22,13 +22,17 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.ragged import ragged_take, runs_take
+from nearcast.columns.vocabulary import string_buffers
 from nearcast.errors import UnknownError
+from nearcast.kernels.hashing import hash_integers, hash_strings
 from nearcast.sharding.distribution.base import Distribution, Sample
 from nearcast.sharding.distribution.routes import Routes
 
 __all__ = ["Keyword"]
 
 _NOWHERE = -1  # the shard of a word that is not the rarest of any clause
+_HASH_BITS = 44  # of the hash of a word, where equally rare words are ranked;
+_MOST_SEEN = (1 << 64 - _HASH_BITS) - 1  # the other bits count the messages that have the word
 
 
 class Keyword(Distribution):
@@ -51,7 +55,7 @@ class Keyword(Distribution):
         _, words = ragged_take(probes.keyword_offsets, probes.keywords, sample.probes)
         size = max(int(clauses.keywords.max(initial=-1)), int(words.max(initial=-1))) + 1
         frequencies = np.bincount(words, minlength=size)
-        keys = _rarest(clauses.keyword_runs, clauses.keywords, sample.clauses, frequencies) + 1
+        keys = _rarest(sample.table, sample.clauses, frequencies) + 1
         deliveries = np.bincount(keys, sample.deliveries[sample.clauses], minlength=size + 1)
         # A word that no sampled message has may still come: it costs as if one had it.
         messages = np.append(len(sample.probes), frequencies) + 1
@@ -66,26 +70,43 @@ class Keyword(Distribution):
         return cls(shards, homes, frequencies)
 
     def grown(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Self:
-        """Return a distribution with shards for those of the rarest words of these clause rows that have none."""
-        clauses = table.clauses
-        size = max(int(clauses.keywords.max(initial=-1)) + 1, len(self._frequencies))
-        more = np.zeros(size - len(self._frequencies), np.int64)
-        frequencies = np.concatenate([self._frequencies, more])
-        homes = np.concatenate([self._homes, np.full(size + 1 - len(self._homes), _NOWHERE, np.int32)])
-        keys = np.unique(_rarest(clauses.keyword_runs, clauses.keywords, rows, frequencies) + 1)
+        """Return a distribution with shards for those of the rarest words of these clause rows that have none.
+
+        The shard of such a word follows from its letters, so all who need it find the same one.
+        """
+        keys = np.unique(_rarest(table, rows, self._frequencies) + 1)
+        homes = self._reaching(int(keys.max(initial=-1)) + 1)
         homeless = keys[homes[keys] == _NOWHERE]
-        homes[homeless] = homeless % self.shards
-        return type(self)(self.shards, homes, frequencies)
+        if not len(homeless):
+            return self
+        homes[homeless] = np.where(
+            homeless == 0, 0, _hashes(table, homeless - 1) % np.uint64(self.shards)
+        ).astype(np.int32)
+        return type(self)(self.shards, homes, self._frequencies)
+
+    def added(self, since: Self) -> NDArray[np.int64]:
+        """Return the words that got shards, and these shards in the upper half."""
+        before = since._reaching(len(self._homes))
+        keys = np.flatnonzero(self._homes != before)
+        return keys | self._homes[keys].astype(np.int64) << 32
+
+    def joined(self, added: NDArray[np.int64]) -> Self:
+        """Return a distribution that also has the shards that these words got elsewhere."""
+        keys = added & 0xFFFFFFFF
+        homes = self._reaching(int(keys.max(initial=-1)) + 1)
+        homes[keys] = added >> 32
+        return type(self)(self.shards, homes, self._frequencies)
+
+    def _reaching(self, size: int) -> NDArray[np.int32]:
+        """Return a copy of the homes, for *size* keys at least."""
+        more = np.full(max(size - len(self._homes), 0), _NOWHERE, np.int32)
+        return np.concatenate([self._homes, more])
 
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
         """Send each row to the shard of its rarest word."""
-        clauses = table.clauses
-        _, words = runs_take(clauses.keyword_runs, clauses.keywords, rows)
-        known = words.max(initial=-1) < len(self._frequencies)
-        homes = self._homes[
-            _rarest(clauses.keyword_runs, clauses.keywords, rows, self._frequencies) + 1 if known else []
-        ]
-        if not known or (homes == _NOWHERE).any():
+        keys = _rarest(table, rows, self._frequencies) + 1
+        homes = self._homes[keys] if keys.max(initial=-1) < len(self._homes) else np.array([_NOWHERE])
+        if (homes == _NOWHERE).any():
             raise UnknownError(
                 "these subscriptions have words that no shard was given; let the distribution grow first (grown)"
             )
@@ -95,7 +116,7 @@ class Keyword(Distribution):
         """Send each row to the shards of its words, and to the shard of the clauses without words."""
         offsets, words = ragged_take(batch.probes.keyword_offsets, batch.probes.keywords, rows)
         owners = np.repeat(np.arange(len(rows)), np.diff(offsets))
-        known = words < len(self._frequencies)  # a later word is not the rarest of any clause
+        known = words < len(self._homes) - 1  # a later word is not the rarest of any clause
         owners = np.concatenate([owners[known], np.arange(len(rows))])
         homes = np.concatenate([self._homes[words[known] + 1], np.full(len(rows), self._homes[0])])
         used = homes != _NOWHERE
@@ -112,17 +133,41 @@ class Keyword(Distribution):
 
 
 def _rarest(
-    runs: NDArray[np.int32],
-    words: NDArray[np.int32],
-    rows: NDArray[np.int64],
-    frequencies: NDArray[np.int64],
+    table: SubscriptionTable, rows: NDArray[np.int64], frequencies: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the code of each row's rarest word (of equally rare ones the greatest code), -1 if it has no words."""
-    starts, codes = runs_take(runs, words, rows)
+    """Return the code of each clause row's rarest word, -1 if it has no words.
+
+    Of equally rare words, their letters decide and not their codes, which may differ from process to process.
+    """
+    starts, codes = runs_take(table.clauses.keyword_runs, table.clauses.keywords, rows)
     out = np.full(len(rows), -1, np.int64)
-    worded = np.diff(starts) > 0
-    if worded.any():
-        size = len(frequencies)
-        ranks = np.minimum.reduceat(frequencies[codes] * size + (size - 1 - codes), starts[:-1][worded])
-        out[worded] = size - 1 - ranks % size
+    counts = np.diff(starts)
+    worded = counts > 0
+    if not worded.any():
+        return out
+    distinct, which = np.unique(codes, return_inverse=True)
+    seen = np.zeros(len(distinct), np.uint64)
+    known = distinct < len(frequencies)
+    seen[known] = np.minimum(frequencies[distinct[known]], _MOST_SEEN)
+    ranks = (seen << np.uint64(_HASH_BITS) | _hashes(table, distinct) >> np.uint64(64 - _HASH_BITS))[which]
+    begins = starts[:-1][worded]
+    least = np.repeat(np.minimum.reduceat(ranks, begins), counts[worded]) == ranks
+    owners = np.repeat(np.flatnonzero(worded), counts[worded])
+    out[owners[least]] = codes[least]
+    if np.count_nonzero(least) > len(begins):  # two hashes agree: compare the words themselves
+        for row in np.flatnonzero(np.bincount(owners[least]) > 1).tolist():
+            tied = codes[least & (owners == row)]
+            words = tied.tolist() if table.vocabulary is None else table.vocabulary.decode(tied)
+            out[row] = min(zip(words, tied.tolist()))[1]
+    return out
+
+
+def _hashes(table: SubscriptionTable, codes: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a hash of the letters of each word or, where the caller works with codes, of the code."""
+    out = np.empty(len(codes), np.uint64)
+    if table.vocabulary is None:
+        hash_integers(codes.astype(np.int64), out)
+    else:
+        data, offsets, _ = string_buffers(table.vocabulary.take(codes))
+        hash_strings(data, offsets, out)
     return out

@@ -66,8 +66,9 @@ def keep_delivered(found: Matches, number: int, stored: Routes, sent: Routes) ->
 
     *stored* lists the shards of each subscription row, *sent* those of each message.
     """
-    mine = delivering_shards(stored, sent, found.rows, found.messages) == number
-    return Matches(offsets_of(np.bincount(found.messages[mine], minlength=len(found))), found.rows[mine])
+    offsets, rows = np.zeros_like(found.offsets), np.empty_like(found.rows)
+    _keep(*stored, *sent, found.offsets, found.rows, np.int32(number), offsets, rows)
+    return Matches(offsets, rows[: offsets[-1]])
 
 
 @kernel
@@ -81,20 +82,53 @@ def _first_common(
     out: NDArray[np.int32],
 ) -> None:
     for k in range(out.size):
-        i, last = a_offsets[rows[k]], a_offsets[rows[k] + 1]
-        j, end = b_offsets[others[k]], b_offsets[others[k] + 1]
-        out[k] = -1
-        while i < last and j < end:
-            if a[i] < b[j]:
-                i += 1
-            elif a[i] > b[j]:
-                high = end  # a message may go to many shards, a subscription to one: use binary search
-                while j < high:
-                    middle = (j + high) >> 1
-                    if b[middle] < a[i]:
-                        j = middle + 1
-                    else:
-                        high = middle
-            else:
-                out[k] = a[i]
-                break
+        out[k] = _first(a_offsets, a, b_offsets, b, rows[k], others[k])
+
+
+@kernel
+def _keep(
+    a_offsets: NDArray[np.int64],
+    a: NDArray[np.int32],
+    b_offsets: NDArray[np.int64],
+    b: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    rows: NDArray[np.int32],
+    number: np.int32,
+    out_offsets: NDArray[np.int64],
+    out: NDArray[np.int32],
+) -> None:
+    filled = np.int64(0)
+    for message in range(offsets.size - 1):
+        for k in range(offsets[message], offsets[message + 1]):
+            if _first(a_offsets, a, b_offsets, b, np.int64(rows[k]), np.int64(message)) == number:
+                out[filled] = rows[k]
+                filled += 1
+        out_offsets[message + 1] = filled
+
+
+@kernel
+def _first(
+    a_offsets: NDArray[np.int64],
+    a: NDArray[np.int32],
+    b_offsets: NDArray[np.int64],
+    b: NDArray[np.int32],
+    row: np.int64,
+    other: np.int64,
+) -> np.int32:
+    """Return the first shard that both lists have, -1 if there is none."""
+    i, last = a_offsets[row], a_offsets[row + 1]
+    j, end = b_offsets[other], b_offsets[other + 1]
+    while i < last and j < end:
+        if a[i] < b[j]:
+            i += 1
+        elif a[i] > b[j]:
+            high = end  # a message may go to many shards, a subscription to one: use binary search
+            while j < high:
+                middle = (j + high) >> 1
+                if b[middle] < a[i]:
+                    j = middle + 1
+                else:
+                    high = middle
+        else:
+            return np.int32(a[i])
+    return np.int32(-1)

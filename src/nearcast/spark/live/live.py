@@ -11,18 +11,17 @@ index, the deltas, the valid messages and the time. A repeat, after any failure,
 ``valid/``           valid messages, for later subscriptions: :mod:`nearcast.spark.live.message_store`
 ===================  ================================================================================================
 
-When there are many deltas, a new version is made in the background from the old one and the deltas; a later micro-batch
-starts with it. Files that no micro-batch will need again are removed.
+When there are many deltas, Spark's tasks make a new version in the background from the old one and the deltas; a later
+micro-batch starts with it. Files that no micro-batch will need again are removed.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
-import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+import uuid
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,17 +35,28 @@ from nearcast.columns.from_arrow.names import BOX, TIMES, tell_other_case
 from nearcast.errors import ColumnError, InputError, shown
 from nearcast.sharding.replica import subscriptions_of
 from nearcast.sharding.version import ShardedVersion
-from nearcast.spark.columns import map_in_arrow, message_columns, quoted, subscription_columns
+from nearcast.spark.columns import (
+    map_in_arrow,
+    message_columns,
+    quoted,
+    subscription_columns,
+    without_rows,
+)
 from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.live import worker
-from nearcast.spark.live.changes import check_columns
-from nearcast.spark.live.deltas import Deltas, subscription_schema
-from nearcast.spark.live.message_store import MARKS, ORDER, Snapshot, ValidMessageStore
-from nearcast.spark.live.states import State, States
-from nearcast.spark.matching import sent_schema
+from nearcast.spark.live.compaction import Compaction
+from nearcast.spark.live.deltas import subscription_schema
+from nearcast.spark.live.journal import Journal
+from nearcast.spark.live.message_store import MARKS, ORDER, ValidMessageStore
+from nearcast.spark.live.records import RECORD_COLUMNS, check_columns
+from nearcast.spark.live.states import Run, State, States, segment_name
+from nearcast.spark.live.subscriptions import current_subscriptions
+from nearcast.spark.matching import match_version
+from nearcast.spark.parts import read_parts, write_parts
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import ensure_sharded_version, version_name
-from nearcast.spark.worker import SHARD, spark_ids
+from nearcast.spark.worker import spark_ids
+from nearcast.storage.places import place_at, uri_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,6 +65,10 @@ if TYPE_CHECKING:
 __all__ = ["Live"]
 
 Write = Callable[["DataFrame", int], None]
+
+
+def _clock() -> int:
+    return time.time_ns() // 1000
 
 
 class Live:
@@ -67,10 +81,10 @@ class Live:
     Parameters
     ----------
     home
-        Where versions, deltas, states and valid messages are kept: storage that the driver and every worker see under
-        the same path. It belongs to one query and its checkpoint.
+        Where versions, deltas, states and valid messages are kept, as a path or a URI: storage that the driver and
+        every worker see. It belongs to one query and its checkpoint; another one is refused.
     subscriptions
-        The first subscriptions: a batch DataFrame. Only the first start reads it.
+        The first subscriptions: a batch DataFrame. Only the first start reads it, several times.
     index, distribution, shards
         As :func:`nearcast.spark.build` takes them.
     valid_messages
@@ -89,25 +103,30 @@ class Live:
         distribution: str = "auto",
         shards: int = 1,
         valid_messages: int = config.LIVE_VALID_MESSAGES,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        clock: Callable[[], int] = _clock,
     ) -> None:
         subscriptions = subscription_columns(subscriptions)
         if isinstance(valid_messages, bool) or not isinstance(valid_messages, int) or valid_messages < 0:
             raise InputError(f"valid_messages must be a whole number from 0, not {shown(valid_messages)}")
-        self._home = Path(home).absolute()
-        self._spark: SparkSession = subscriptions.sparkSession
+        self._home = place_at(home)
+        self._spark = subscriptions.sparkSession
         self._form = {"index": index, "distribution": distribution, "shards": shards}
         self._clock = clock
-        self._compacting: threading.Thread | None = None
-        self._states, self._deltas = States(self._home), Deltas(self._home)
-        self._valid = ValidMessageStore(self._spark, self._home / "valid", valid_messages)
-        if not self._states.numbers():
-            version = self._build(_with_all_regions(subscriptions.toArrow()))
-            self._states.write(-1, State(version, -1, (), 0, Snapshot((), 0)))
+        self._opened: dict[str, ShardedVersion] = {}
+        self._journal = Journal(self._home, self._open)
+        self._valid = ValidMessageStore(self._home / "valid", valid_messages)
+        self._compaction = Compaction(self._home)
+        last = self._journal.states.last
+        if last is None:
+            self._journal.start(self._build(_with_all_regions(subscriptions)))
             return
-        version, _ = self._states.next_version(self._last())
+        version, *_ = self._journal.states.next_version(last)
         if version.rpartition("-")[0] != version_name(**self._form):  # type: ignore[arg-type]
-            self._compact(self._last())
+            self._compact(subscriptions.sparkSession, last)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # On a Connect server the micro-batches bring their session; files that are mapped stay in their process.
+        return self.__dict__ | {"_spark": None, "_opened": {}}
 
     # --- The query -------------------------------------------------------------------------------------------------
 
@@ -118,6 +137,8 @@ class Live:
         write: Write,
         *,
         checkpoint: str | os.PathLike[str],
+        query_name: str | None = None,
+        options: Mapping[str, str] | None = None,
         **trigger: Any,
     ) -> StreamingQuery:
         """Start the query; *write* is called with the deliveries of each micro-batch, and its number.
@@ -130,175 +151,240 @@ class Live:
         ``published_at`` counts, or else the last one that was read.
 
         A micro-batch that did not finish is repeated, with the same number and the same deliveries: *write* must keep
-        one copy for each number. *trigger* has the arguments of Spark's ``trigger``.
+        one copy for each number. *query_name* and *options* are those of Spark's writer, *trigger* has the arguments of
+        its ``trigger``.
         """
         for name, frame in (("messages", messages), ("changes", changes)):
             if not frame.isStreaming:
                 raise InputError(f"{name} must be a streaming DataFrame; read them with spark.readStream")
-        version = self._path(self._last().version)
-        check_columns(changes.columns, subscription_schema(version).names)
-        tell_other_case(messages.columns, ShardedVersion(version).coding.words()[1])
+        last = self._journal.states.last
+        assert last is not None
+        version = self._open(last.version)
+        check_columns(without_rows(changes).schema, subscription_schema(version))
+        tell_other_case(messages.columns, version.coding.words()[1])
         needed = map(quoted, message_columns(messages).columns)
         times = [_micros(messages, name).alias(name) for name in TIMES if name in messages.columns]
+        read = [name for name in RECORD_COLUMNS if name in changes.columns]
         sides = {
             "message": messages.select(functions.struct(*needed, *times).alias("message")),
-            "record": changes.select(functions.struct("*").alias("record")),
+            "record": changes.select(functions.struct(*read).alias("record")),
         }
         both = sides["message"].unionByName(sides["record"], allowMissingColumns=True)
-        writer = both.writeStream.foreachBatch(lambda frame, number: self.process(frame, number, write))
+        where = _checkpoint_uri(checkpoint)
+        writer = both.writeStream.foreachBatch(_MicroBatches(self, write, where)).options(**options or {})
+        if query_name is not None:
+            writer = writer.queryName(query_name)
         if trigger:
             writer = writer.trigger(**trigger)
         with quietly():
-            return writer.option("checkpointLocation", os.fspath(checkpoint)).start()
+            return writer.option("checkpointLocation", where).start()
 
-    def process(self, frame: DataFrame, number: int, write: Write) -> None:
-        """Deliver one micro-batch."""
-        frame = frame.persist()
+    def process(self, frame: DataFrame, number: int, write: Write, run: Run) -> None:
+        """Deliver one micro-batch of a run of the query."""
+        spark = frame.sparkSession
+        kept = [frame.persist()]
         try:
-            state = self._states.read(number) or self._advance(frame, number)
             messages = frame.where("message IS NOT NULL").select("message.*")
+            adding = "expires_at" in messages.columns
             with quietly():
+                records = frame.where("record IS NOT NULL").select("record.*").toArrow()
+                state = self._journal.begin(
+                    number,
+                    records,
+                    run,
+                    self._clock,
+                    lambda last, now: self._valid.after(spark, last.valid, last.number, now, adding),
+                )
                 deliveries = self._match_published(messages, state)
-                late = self._match_earlier(number, state)
-                write(deliveries if late is None else deliveries.unionByName(late), number)
+                late = self._match_earlier(spark, state)
+                if late is not None:
+                    kept.append(late.persist())
+                    late = as_deliveries(self._valid.latest(late, state.valid, "message_id"))
+                    deliveries = deliveries.unionByName(late)
+                write(deliveries, number)
                 self._valid.add(messages, number, state.valid, state.now)
         finally:
-            frame.unpersist()
-        self._tidy(number, state)
-        self._compact_if_grown(state)
+            for each in kept:
+                each.unpersist()
+        self._tidy(number)
+        if self._journal.is_grown(state, len(self._open(state.version))):
+            self._compaction.start(lambda: self._compact(spark, state))
+
+    # --- Looking at it ---------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Return plain figures about the last micro-batch that was started.
 
         They are the number of the ``batch``, its ``version``, the number of later ``deltas`` and their ``delta_rows``,
-        the ``valid_messages`` (counted by a job) and the ``valid_directories`` that hold them, and, since the
-        beginning, the messages ``dropped`` because of the limit and the records ``refused``.
+        the ``valid_messages`` (counted by a job) and the ``valid_segments`` that hold them; since the beginning, the
+        messages ``dropped`` because of the limit and the records ``refused``; and, since a new version was last made,
+        the attempts that failed (``compaction_failures``) and the last error (``compaction_error``).
         """
-        number, last = self._states.numbers()[-1], self._last()
-        snapshot = self._valid.added(last.valid, number)
+        last, failed = self._last(), self._compaction.failed()
+        # The micro-batch has added its messages if it is finished.
+        added = not last.valid.adding or (self._home / "valid").exists(f"{segment_name(last.number)}.json")
+        segments = self._valid.added(last.valid, last.number) if added else last.valid.segments
         with quietly():
-            count = self._valid.count(snapshot, max(last.now, self._clock()))
+            snapshot = last.valid._replace(segments=segments)
+            count = self._valid.count(self._spark, snapshot, max(last.now, self._clock()))
         return {
-            "batch": number,
+            "batch": last.number,
             "version": last.version,
             "deltas": len(last.deltas),
-            "delta_rows": self._deltas.rows(last.deltas),
+            "delta_rows": sum(delta.rows for delta in last.deltas),
             "valid_messages": count,
-            "valid_directories": len(snapshot.segments),
+            "valid_segments": len(segments),
             "dropped": last.valid.dropped,
-            "refused": self._deltas.refused(),
+            "refused": last.refused,
+            "compaction_failures": failed["failures"],
+            "compaction_error": failed["error"],
         }
 
-    # --- What a micro-batch sees -----------------------------------------------------------------------------------
-
     def _last(self) -> State:
-        state = self._states.read(self._states.numbers()[-1])
-        assert state is not None
-        return state
+        last = States(self._home).last  # whichever process wrote it
+        assert last is not None
+        return last
 
-    def _advance(self, frame: DataFrame, number: int) -> State:
-        """Apply the changes of a micro-batch at its first attempt; write its state, and return it."""
-        last, before = self._last(), self._states.numbers()[-1]
-        if number <= before:
-            raise InputError(
-                f"{self._home} has processed micro-batch {before}, but has no state of micro-batch {number}: it "
-                "belongs to another checkpoint; continue with that one, or start in another directory"
-            )
-        now = max(last.now, self._clock())
-        version, upto = self._states.next_version(last)
-        deltas = tuple(delta for delta in last.deltas if delta > upto)
-        records = frame.where("record IS NOT NULL").select("record.*").toArrow()
-        if len(records) and self._deltas.apply(records, number, self._path(version), deltas):
-            deltas += (number,)
-        with quietly():
-            snapshot = self._valid.after(last.valid, before, now)
-        return self._states.write(number, State(version, upto, deltas, now, snapshot))
+    @property
+    def refused_records(self) -> int:
+        """How many records of change could not be applied since the beginning, as far as this process knows."""
+        last = self._journal.states.last
+        return 0 if last is None else last.refused
 
-    def _path(self, version: str) -> Path:
-        return self._home / "versions" / version
+    def refused(self) -> pa.Table:
+        """Return the last records of change that could not be applied: id, change, reason, detail and micro-batch."""
+        return self._journal.deltas.refused(self._last().refusals)
 
     # --- Deliveries ------------------------------------------------------------------------------------------------
 
     def _match_published(self, messages: DataFrame, state: State) -> DataFrame:
         """Return the deliveries of the messages of this micro-batch."""
-        version = str(self._path(state.version))
-        deltas = [str(path) for path in self._deltas.paths(state.deltas)]
         if "expires_at" in messages.columns:
             messages = messages.where(f"expires_at IS NULL OR expires_at > {state.now}")
-        needed = messages.drop(*TIMES)
-        shards = ShardedVersion(version).distribution.shards
-        columns = sent_schema(needed.schema, list_shards=True)
-        sent = map_in_arrow(needed, worker.sending_stage(version, deltas), columns)
-        divided = sent.repartitionById(shards, SHARD) if shards > 1 else sent
-        schema = "subscription_id {}, message_id {}".format(*self._id_types(needed, state))
-        return as_deliveries(map_in_arrow(divided, worker.matching_stage(version, deltas), schema))
+        version, deltas = self._open(state.version), list(self._journal.deltas.files(state.deltas))
+        return match_version(messages.drop(*TIMES), version.place.uri, version, deltas)
 
-    def _match_earlier(self, number: int, state: State) -> DataFrame | None:
-        """Return the deliveries of earlier messages to subscriptions that came or changed in this micro-batch."""
-        if number not in state.deltas:
+    def _match_earlier(self, spark: SparkSession, state: State) -> DataFrame | None:
+        """Return what earlier messages match subscriptions that came or changed in this micro-batch.
+
+        Messages that were published again since are among them.
+        """
+        if not state.changed or state.before is None:
             return None
-        rows = self._deltas.subscribed(number)
-        boxes = subscriptions_of(rows, Coding.new()).clauses.boxes
-        near = self._valid.near(state.valid, boxes, state.now)
+        own = state.deltas[-1]
+        boxes = subscriptions_of(self._journal.deltas.subscribed(own), Coding.new()).clauses.boxes
+        near = self._valid.near(spark, state.valid, boxes, state.now)
         if near is None:
             return None
-        files = [str(*self._deltas.paths([number], part)) for part in ("deltas", "before")]
-        schema = "subscription_id {}, reason string, message_id {}".format(*self._id_types(near, state))
+        ids = subscription_schema(self._open(state.version)).field("id").type
+        subscription_id = from_arrow_type(spark_ids(pa.array([], ids)).type).simpleString()
+        message_id = near.schema["id"].dataType.simpleString()
+        schema = f"subscription_id {subscription_id}, reason string, message_id {message_id}"
         schema += "".join(f", {name} long" for name in ORDER)
-        found = map_in_arrow(near.drop(*(set(MARKS) - set(ORDER))), worker.joining_stage(*files), schema)
-        return as_deliveries(self._valid.latest(found, state.valid, "message_id"))
-
-    def _id_types(self, messages: DataFrame, state: State) -> tuple[str, str]:
-        """Return the types of the ids of subscriptions and of messages, as Spark names them."""
-        ids = subscription_schema(self._path(state.version)).field("id").type
-        subscription_type = from_arrow_type(spark_ids(pa.array([], ids)).type).simpleString()
-        return subscription_type, messages.schema["id"].dataType.simpleString()
+        stage = worker.joining_stage(
+            self._journal.deltas.uri("deltas", own.name), self._journal.deltas.uri("before", state.before)
+        )
+        return map_in_arrow(near.drop(*(set(MARKS) - set(ORDER))), stage, schema)
 
     # --- Upkeep ----------------------------------------------------------------------------------------------------
 
-    def _tidy(self, number: int, state: State) -> None:
-        """Remove files that no micro-batch will need again: this one may be repeated, earlier ones will not."""
-        self._states.forget(number - 1)
-        kept = [each for at in self._states.numbers() if (each := self._states.read(at)) is not None]
-        self._deltas.forget(min(each.upto for each in kept))
-        self._valid.tidy({name for each in kept for name in each.valid.segments}, number)
-        # While a compaction runs, its version is not named by any state yet.
-        if self._compacting is None or not self._compacting.is_alive():
-            needed = self._states.versions()
-            for path in (self._home / "versions").iterdir():
-                if path.name not in needed:
-                    shutil.rmtree(path)
+    def _tidy(self, number: int) -> None:
+        """Remove what no micro-batch will need again."""
+        versions, segments = self._journal.finish(number)
+        self._valid.remove(segments)
+        for name in versions:
+            self._opened.pop(name, None)
+            (self._home / "versions" / name).clear()
 
-    def _compact_if_grown(self, state: State) -> None:
-        """Make a new version in the background if the deltas are large in comparison with the version."""
-        if self._states.next_version(state) != (state.version, state.upto):
-            return
-        if self._compacting is not None and self._compacting.is_alive():
-            return
-        rows = self._deltas.rows(state.deltas)
-        whole = len(ShardedVersion(self._path(state.version)))
-        if rows > max(config.LIVE_DELTA_ROWS, config.LIVE_DELTA_SHARE * whole):
-            self._compacting = threading.Thread(target=self._compact, args=(state,), daemon=True)
-            self._compacting.start()
+    def sweep(self) -> None:
+        """Remove what interrupted drivers have left."""
+        before = time.time() - config.LIVE_ORPHAN_SECONDS
+        self._journal.sweep(before)
+        versions, segments = self._journal.needed()
+        self._valid.sweep(segments, before)
+        for part, named in (("versions", versions), ("compacting", set())):
+            for name in set((self._home / part).children()) - named:
+                place = self._home / part / name
+                if all(entry.modified < before for entry in place.entries()):
+                    place.clear()
 
-    def _compact(self, state: State) -> None:
-        """Make a new version from the version of *state* and its deltas."""
-        rows = self._deltas.subscriptions(self._path(state.version), state.deltas)
-        self._states.set_next_version(self._build(rows), max(state.deltas, default=state.upto))
+    def _compact(self, spark: SparkSession, state: State) -> None:
+        """Make a new version from the version of *state* and its deltas, by tasks."""
+        deltas, upto = self._journal.deltas, state.deltas[-1].last if state.deltas else state.upto
+        scratch = self._home / "compacting" / uuid.uuid4().hex[:12]
+        with quietly():
+            rows, ended = current_subscriptions(
+                spark,
+                self._open(state.version),
+                deltas.files(state.deltas),
+                {} if state.gone is None else {deltas.uri("gone", state.gone.name): state.gone.rows},
+                state.now,
+            )
+            try:
+                # Building reads them several times.
+                parts = write_parts(rows, scratch)
+                names = [f"{scratch.uri}/{name}" for name in parts["name"].to_pylist()]
+                files = dict(zip(names, parts["rows"].to_pylist()))
+                version = self._build(read_parts(spark, files, rows.schema))
+            finally:
+                scratch.clear()
+            gone = deltas.write_gone(ended, upto) if len(ended) else None
+        self._journal.states.set_next_version(version, upto, gone)
 
-    def _build(self, rows: pa.Table) -> str:
+    def _build(self, rows: DataFrame) -> str:
         """Build a version in the form of this query; return its name."""
         versions = self._home / "versions"
-        return ensure_sharded_version(self._spark, rows, versions, sample=None, **self._form).name  # type: ignore[arg-type]
+        return ensure_sharded_version(rows, versions, sample=None, **self._form).name  # type: ignore[arg-type]
+
+    def _open(self, name: str) -> ShardedVersion:
+        if name not in self._opened:
+            self._opened[name] = ShardedVersion(self._home / "versions" / name)
+        return self._opened[name]
 
 
-def _with_all_regions(rows: pa.Table) -> pa.Table:
+class _MicroBatches:
+    """What Spark calls for each micro-batch of one start of a query; it can be sent to another process."""
+
+    def __init__(self, live: Live, write: Write, checkpoint: str) -> None:
+        self._live, self._write, self._checkpoint = live, write, checkpoint
+        self._run: Run | None = None
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        if self._run is None:
+            query = _query_id(frame.sparkSession, self._checkpoint)
+            self._run = Run(query, self._checkpoint, uuid.uuid4().hex)
+            self._live.process(frame, number, self._write, self._run)
+            self._live.sweep()
+            return
+        self._live.process(frame, number, self._write, self._run)
+
+
+def _checkpoint_uri(checkpoint: str | os.PathLike[str]) -> str:
+    """Return the checkpoint with a scheme: a path is on the disk, whatever Spark's default file system is.
+
+    Other URIs stay as they are: they are for Spark, which knows more of them than Nearcast does.
+    """
+    text = os.fspath(checkpoint)
+    return text if ":" in text.partition("/")[0] else uri_of(checkpoint)
+
+
+def _query_id(spark: SparkSession, checkpoint: str) -> str:
+    """Return the id of the query of a checkpoint, as Spark keeps it there.
+
+    It is written when the query starts, survives restarts, and is new if the checkpoint is. Spark reads the file, since
+    it wrote it: wherever a checkpoint can be, and also where a micro-batch is processed on a Connect server, which
+    tells its functions nothing about their query.
+    """
+    with quietly():
+        (line,) = spark.read.text(f"{checkpoint}/metadata").collect()
+    return str(json.loads(line[0])["id"])
+
+
+def _with_all_regions(rows: DataFrame) -> DataFrame:
     """Return subscriptions with all columns of regions: later subscriptions may have regions of another kind."""
-    kinds = {"geometry": pa.binary(), **dict.fromkeys(("lon", "lat", "radius_m", *BOX), pa.float64())}
-    for name, kind in kinds.items():
-        if name not in rows.column_names:
-            rows = rows.append_column(name, pa.nulls(len(rows), kind))
-    return rows
+    kinds = {"geometry": "binary", **dict.fromkeys(("lon", "lat", "radius_m", *BOX), "double")}
+    missing = [name for name in kinds if name not in rows.columns]
+    return rows.select("*", *(functions.lit(None).cast(kinds[name]).alias(name) for name in missing))
 
 
 def _micros(messages: DataFrame, name: str) -> Column:

@@ -1,8 +1,8 @@
 """A bounded store, on shared storage, of messages that are still valid, for subscriptions that come or change later.
 
-It consists of *segments*: directories of Parquet files that never change. Each micro-batch adds one; when there are too
-many, the newest are merged. The state of a micro-batch names the segments that it sees, so a repeat sees the same
-messages. A segment is removed when no state names it.
+It consists of *segments*: Parquet files that never change, and a description that counts their rows. Each micro-batch
+adds one; when there are too many, the newest are merged. The state of a micro-batch names the segments that it sees, so
+a repeat sees the same messages. A segment is removed when no state names it.
 
 - A row holds a message, its place as a box, and the time when it expires. Rows are sorted by a coarse cell, and the
   driver knows the box of each file, so a new subscription reads only the files near its region.
@@ -11,22 +11,25 @@ messages. A segment is removed when no state names it.
   as there are older segments.
 - The store has a limit. When it holds a quarter more messages than that, all segments are merged, and the messages that
   expire soonest are dropped, and counted.
+- A segment exists when its description does, also if it is empty: a micro-batch that has added messages, but whose
+  segment is not there, is an error, not a micro-batch without messages. A file with another number of rows than the
+  tasks have counted is one, too.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache, reduce
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, reduce
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import Window, functions
@@ -34,14 +37,17 @@ from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
 from nearcast import MessageBatch, config
 from nearcast.columns.coding import Coding
+from nearcast.errors import StorageError
 from nearcast.spark.columns import map_in_arrow, quoted
 from nearcast.spark.live.boxes import bounding_boxes, cells, touching
-from nearcast.storage.atomic import rename_durably, sync_tree, write_durably
+from nearcast.spark.live.states import Snapshot, segment_name
+from nearcast.spark.parts import read_parts, write_parts
+from nearcast.storage.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MARKS", "ORDER", "Snapshot", "ValidMessageStore"]
+__all__ = ["MARKS", "ORDER", "ValidMessageStore"]
 
 # When the message expires, in microseconds; null if the row only cancels earlier rows with its id.
 ENDS = "_ends"
@@ -50,14 +56,6 @@ ORDER = ("_batch", "_at", "_position")
 CELL = "_cell"
 BOX = ("_xmin", "_ymin", "_xmax", "_ymax")
 MARKS = (ENDS, *ORDER, CELL, *BOX)  # the columns that the store adds to those of messages
-_ABOUT = "_about.json"  # Spark ignores files whose names begin with an underscore
-
-
-class Snapshot(NamedTuple):
-    """The content of the store that a micro-batch sees."""
-
-    segments: tuple[str, ...]  # from the oldest to the newest
-    dropped: int  # how many messages were dropped because of the limit since the beginning
 
 
 class _File(NamedTuple):
@@ -85,23 +83,22 @@ class _Segment(NamedTuple):
 
 
 class ValidMessageStore:
-    """The store in the directory *home*, for *limit* messages, and up to a quarter more."""
+    """The store in a place, for *limit* messages, and up to a quarter more."""
 
-    def __init__(self, spark: SparkSession, home: Path, limit: int) -> None:
-        self._spark, self._home, self._limit = spark, home, limit
-        self._segment = lru_cache(maxsize=4 * config.LIVE_VALID_SEGMENTS)(self._open_segment)
-        home.mkdir(parents=True, exist_ok=True)
+    def __init__(self, place: Place, limit: int) -> None:
+        self._place, self._limit = place, limit
+        self._opened: dict[str, _Segment] = {}  # those that are in use
 
     # --- Adding and merging ----------------------------------------------------------------------------------------
 
     def add(self, messages: DataFrame, number: int, snapshot: Snapshot, now: int) -> None:
         """Keep the messages of a micro-batch that expire after *now*. A repeat adds nothing.
 
-        ``expires_at`` and ``published_at``, if they exist, are in microseconds. The messages are on disk when this
+        ``expires_at`` and ``published_at``, if they exist, are in microseconds. The messages are durable when this
         returns.
         """
-        name = _name(number)
-        if (self._home / name).exists() or "expires_at" not in messages.columns:
+        name = segment_name(number)
+        if not snapshot.adding or self._place.exists(f"{name}.json"):
             return
         ends = functions.col("expires_at")
         at = functions.col("published_at") if "published_at" in messages.columns else functions.lit(0)
@@ -119,18 +116,23 @@ class ValidMessageStore:
                 *(StructField(side, DoubleType()) for side in BOX),
             ]
         )
-        rows = map_in_arrow(_without_content(marked), _add_places, placed).sortWithinPartitions(CELL)
+        rows = map_in_arrow(_without_content(marked), _add_places, placed)
+        rows = rows.coalesce(config.LIVE_VALID_WRITERS).sortWithinPartitions(CELL)
         self._write(rows, name, distinct=False, needed=bool(snapshot.segments))
 
-    def added(self, snapshot: Snapshot, number: int) -> Snapshot:
-        """Return the content after micro-batch *number*, which saw *snapshot*."""
-        if not (self._home / _name(number)).exists():
-            return snapshot
-        return Snapshot((*snapshot.segments, _name(number)), snapshot.dropped)
+    def added(self, snapshot: Snapshot, number: int) -> tuple[str, ...]:
+        """Return the segments after micro-batch *number*, which saw *snapshot*."""
+        if not snapshot.adding:
+            return snapshot.segments
+        name = segment_name(number)
+        return (*snapshot.segments, name) if self._segment(name).files else snapshot.segments
 
-    def after(self, snapshot: Snapshot, number: int, now: int) -> Snapshot:
-        """Return what the micro-batch after *number*, which saw *snapshot*, will see; merge segments if need be."""
-        names = list(self.added(snapshot, number).segments)
+    def after(self, spark: SparkSession, snapshot: Snapshot, number: int, now: int, adding: bool) -> Snapshot:
+        """Return what the micro-batch after *number*, which saw *snapshot*, will see; merge segments if need be.
+
+        *adding* tells whether that micro-batch will add messages.
+        """
+        names = list(self.added(snapshot, number))
         while names and self._segment(names[0]).ends <= now:
             del names[0]  # its rows could only replace older ones, and there are none
         rows = [self._segment(name).rows for name in names]
@@ -141,22 +143,24 @@ class ValidMessageStore:
             while start and rows[start - 1] <= sum(rows[start:]):  # so that each message is seldom rewritten
                 start -= 1
         else:
-            return Snapshot(tuple(names), snapshot.dropped)
-        merged, dropped = self._merge(names[start:], now, whole=start == 0)
+            return Snapshot(tuple(names), snapshot.dropped, adding)
+        merged, dropped = self._merge(spark, names[start:], now, whole=start == 0)
         if dropped:
             logging.getLogger(__name__).warning(
                 "%d valid messages were dropped, those that expire soonest, because more than %d are valid",
                 dropped,
                 self._limit,
             )
-        return Snapshot((*names[:start], *merged), snapshot.dropped + dropped)
+        return Snapshot((*names[:start], *merged), snapshot.dropped + dropped, adding)
 
-    def _merge(self, names: Sequence[str], now: int, whole: bool) -> tuple[list[str], int]:
+    def _merge(
+        self, spark: SparkSession, names: Sequence[str], now: int, whole: bool
+    ) -> tuple[list[str], int]:
         """Merge segments; return the name of the new one, if any message is left, and how many messages were dropped.
 
         Unless they are the *whole* store, ids of messages that are not kept stay: they cancel rows of older segments.
         """
-        rows = self._read(names)
+        rows = self._read(spark, names)
         assert rows is not None
         newest = Window.partitionBy("id").orderBy(*(functions.desc(name) for name in ORDER))
         rows = rows.withColumn("_rank", functions.row_number().over(newest)).where("_rank = 1").drop("_rank")
@@ -164,95 +168,112 @@ class ValidMessageStore:
         rows = rows.where(functions.col(ENDS).isNotNull()) if whole else _without_content(rows)
         files = 1 + sum(self._segment(name).rows for name in names) // config.LIVE_VALID_FILE_ROWS
         rows = rows.repartitionByRange(files, CELL) if files > 1 else rows.coalesce(1)
-        name = f"{names[-1].partition('-')[0]}-{uuid.uuid4().hex}"
-        return self._write(rows.sortWithinPartitions(CELL), name, distinct=True, needed=not whole, cut=whole)
+        name = f"{names[-1].partition('-')[0]}-{uuid.uuid4().hex[:12]}"
+        written = self._write(
+            rows.sortWithinPartitions(CELL), name, distinct=True, needed=not whole, cut=whole
+        )
+        return [name] if written.files else [], written.dropped
 
     def _write(
         self, rows: DataFrame, name: str, *, distinct: bool, needed: bool, cut: bool = False
-    ) -> tuple[list[str], int]:
-        """Write a segment, which appears whole; return its name, and how many of its messages do not count.
+    ) -> _Segment:
+        """Write a segment and return it. Without messages it has no files, unless they are *needed*.
 
-        Without messages it is written only if it is *needed*. With *cut*, the limit applies.
+        With *cut*, the limit applies.
         """
-        draft = self._home / f".{name}.{uuid.uuid4().hex}"
-        try:
-            rows.write.parquet(f"file://{draft}")
-            files = [_describe(path) for path in sorted(draft.glob("*.parquet"))]
-            files = [file for file in files if file.rows]
-            if not files or not (needed or any(file.ends is not None for file in files)):
-                return [], 0
-            dropped = max(sum(file.rows for file in files) - self._limit, 0) if cut else 0
-            about = {
-                "schema": rows.schema.json(),
-                "files": files,
-                "distinct": distinct,
-                "dropped": dropped,
-                "floor": _floor([draft / file.name for file in files], dropped) if dropped else None,
-            }
-            with write_durably(draft / _ABOUT) as file:
-                file.write(json.dumps(about).encode())
-            sync_tree(draft)
-            rename_durably(draft, self._home / name)
-            return [name], dropped
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        written = write_parts(rows, self._place, prefix=name).to_pylist()
+        with ThreadPoolExecutor(config.LIVE_VALID_WRITERS) as pool:
+            files = list(pool.map(lambda file: self._describe(file["name"], file["rows"]), written))
+        if not (needed or any(file.ends is not None for file in files)):
+            self._place.remove([file.name for file in files])
+            files = []
+        dropped = max(sum(file.rows for file in files) - self._limit, 0) if cut else 0
+        floor = self._floor(files, dropped) if dropped else None
+        segment = _Segment(name, rows.schema.json(), tuple(files), distinct, dropped, floor)
+        if not self._place.create(f"{name}.json", json.dumps(segment._asdict()).encode()):
+            self._place.remove([file.name for file in files])  # another driver was faster
+            return self._segment(name)
+        self._opened[name] = segment
+        return segment
+
+    def _describe(self, name: str, rows: int) -> _File:
+        """Return what the footer of a file says about its messages; it must have the rows that its task has counted."""
+        with self._place.open(name) as opened, pq.ParquetFile(opened) as file:
+            about = file.metadata
+        if about.num_rows != rows:
+            raise StorageError(f"{self._place}/{name} has {about.num_rows:,} rows, but {rows:,} were written")
+        return _described(name, about)
+
+    def _floor(self, files: Sequence[_File], dropped: int) -> tuple[int, ...]:
+        """Return expiry and order of the last message to drop: those that expire soonest go first, then the oldest."""
+        names, parts = [ENDS, *ORDER], []
+        for file in files:
+            with self._place.open(file.name) as opened:
+                parts.append(pq.read_table(opened, columns=names))
+        columns = [pa.concat_tables(parts)[name].to_numpy() for name in names]
+        last = np.lexsort(columns[::-1])[dropped - 1]
+        return tuple(int(column[last]) for column in columns)
 
     # --- Reading ---------------------------------------------------------------------------------------------------
 
-    def near(self, snapshot: Snapshot, boxes: NDArray[np.float64], now: int) -> DataFrame | None:
+    def near(
+        self, spark: SparkSession, snapshot: Snapshot, boxes: NDArray[np.float64], now: int
+    ) -> DataFrame | None:
         """Return the rows that are valid after *now* and may touch one of the boxes, with :data:`MARKS`, if any can.
 
         Messages that were published again occur more than once: :meth:`latest` removes the earlier rows.
         """
         few = bounding_boxes(boxes, config.LIVE_VALID_BOXES)
-
-        def relevant(file: _File) -> bool:
-            if file.ends is None or file.ends <= now:
-                return False
-            return file.box is None or bool(touching(few, file.box).any())
-
-        rows = self._read(snapshot.segments, relevant)
-        if rows is None or not len(few):
+        if not len(few):
             return None
-        return rows.where(f"{ENDS} > {now}").where(_touches(few))
+        rows = self._read(spark, snapshot.segments, partial(_is_relevant, few, now))
+        return None if rows is None else rows.where(f"{ENDS} > {now}").where(_touches(few))
 
     def latest(self, rows: DataFrame, snapshot: Snapshot, key: str = "id") -> DataFrame:
-        """Return those of *rows* whose message, with its id in the column *key*, was not published again."""
-        if len(snapshot.segments) == 1 and self._segment(snapshot.segments[0]).distinct:
+        """Return those of *rows* whose message, with its id in the column *key*, was not published again.
+
+        *rows* is read twice. If they are of few messages, only those are looked for in the store.
+        """
+        names = snapshot.segments
+        if names and self._segment(names[0]).distinct:
+            names = names[1:]  # it replaces nothing: it is the oldest, and has each id once
+        if not names:
             return rows
-        everything = self._read(snapshot.segments)
-        assert everything is not None
-        later = everything.select(functions.col("id").alias("_id"), functions.struct(*ORDER).alias("_later"))
+        later = self._read(rows.sparkSession, names)
+        assert later is not None
+        later = later.select(functions.col("id").alias("_id"), *ORDER)
+        found = rows.select(quoted(key)).distinct().limit(config.LIVE_VALID_FOUND + 1).toArrow()[key]
+        if len(found) <= config.LIVE_VALID_FOUND:
+            later = map_in_arrow(later, _with_ids(found.combine_chunks()), later.schema)
+        later = later.select("_id", functions.struct(*ORDER).alias("_later"))
         replaced = (rows[key] == later["_id"]) & (
             functions.struct(*(rows[name] for name in ORDER)) < later["_later"]
         )
         return rows.join(later, replaced, "left_anti")
 
-    def count(self, snapshot: Snapshot, now: int) -> int:
+    def count(self, spark: SparkSession, snapshot: Snapshot, now: int) -> int:
         """Return how many messages are valid after *now*."""
-        rows = self._read(snapshot.segments)
+        rows = self._read(spark, snapshot.segments)
         return 0 if rows is None else self.latest(rows.where(functions.col(ENDS) > now), snapshot).count()
 
-    def tidy(self, named: Collection[str], number: int) -> None:
-        """Remove the segments that are not *named*, except those that micro-batches from *number* on have added."""
-        for path in self._home.iterdir():
-            added = path.name.isdecimal() and int(path.name) >= number
-            if path.name not in named and not added:
-                shutil.rmtree(path)
-
-    def _read(self, names: Iterable[str], relevant: Any = lambda file: True) -> DataFrame | None:
+    def _read(
+        self,
+        spark: SparkSession,
+        names: Iterable[str],
+        relevant: Callable[[_File], bool] = lambda file: True,
+    ) -> DataFrame | None:
         """Return the rows of the relevant files of segments, or None if there are none."""
         frames = []
         segments = map(self._segment, names)
         for (schema, floor), group in groupby(segments, lambda segment: (segment.schema, segment.floor)):
-            paths = [
-                f"file://{self._home / segment.name / file.name}"
+            files = {
+                f"{self._place.uri}/{file.name}": file.rows
                 for segment in group
                 for file in segment.files
                 if relevant(file)
-            ]
-            if paths:
-                frame = self._spark.read.schema(StructType.fromJson(json.loads(schema))).parquet(*paths)
+            }
+            if files:
+                frame = read_parts(spark, files, StructType.fromJson(json.loads(schema)))
                 if floor is not None:
                     limits = functions.struct(*(functions.lit(value).cast("long") for value in floor))
                     frame = frame.where(functions.struct(ENDS, *ORDER) > limits)
@@ -263,15 +284,57 @@ class ValidMessageStore:
             else None
         )
 
-    def _open_segment(self, name: str) -> _Segment:
-        about = json.loads((self._home / name / _ABOUT).read_bytes())
-        files = tuple(_File(file[0], file[1], file[2], file[3] and tuple(file[3])) for file in about["files"])
-        floor = None if about["floor"] is None else tuple(about["floor"])
-        return _Segment(name, about["schema"], files, about["distinct"], about["dropped"], floor)
+    def _segment(self, name: str) -> _Segment:
+        if name not in self._opened:
+            try:
+                about = json.loads(self._place.read(f"{name}.json"))
+            except FileNotFoundError:
+                raise StorageError(
+                    f"{self._place}/{name}.json is missing, so the valid messages of a micro-batch are lost; restore "
+                    "it, or start in another home"
+                ) from None
+            files = tuple(_File(*file[:3], file[3] and tuple(file[3])) for file in about["files"])
+            floor = None if about["floor"] is None else tuple(about["floor"])
+            self._opened[name] = _Segment(**about | {"files": files, "floor": floor})
+        return self._opened[name]
+
+    # --- Upkeep ----------------------------------------------------------------------------------------------------
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove segments that no state names."""
+        for name in names:
+            try:
+                files = [file.name for file in self._segment(name).files]
+            except StorageError:  # it is gone already
+                continue
+            self._place.remove([f"{name}.json"])
+            if files:
+                self._place.remove(files)
+            self._opened.pop(name, None)
+
+    def sweep(self, named: Collection[str], before: float) -> None:
+        """Remove the files of interrupted drivers: those of no segment that is *named*, written before a time."""
+        needed = {f"{name}.json" for name in named}
+        needed |= {file.name for name in named for file in self._segment(name).files}
+        old = [entry.name for entry in self._place.entries() if entry.modified < before]
+        self._place.remove([name for name in old if name not in needed])
 
 
-def _name(number: int) -> str:
-    return f"{number:012}"
+def _is_relevant(few: NDArray[np.float64], now: int, file: _File) -> bool:
+    """Tell whether a file may have messages that are valid after *now* and touch one of the boxes."""
+    if file.ends is None or file.ends <= now:
+        return False
+    return file.box is None or bool(touching(few, file.box).any())
+
+
+def _with_ids(ids: pa.Array) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the stage that keeps the rows with one of these ids in the column ``_id``."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.filter(pc.is_in(batch["_id"], ids.cast(batch["_id"].type)))
+
+    return run
 
 
 def _without_content(rows: DataFrame) -> DataFrame:
@@ -311,28 +374,17 @@ def _add_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([*rows.columns, cell, *sides], [*rows.schema.names, CELL, *BOX])
 
 
-def _describe(path: Path) -> _File:
-    """Return what the footer of a Parquet file says about its messages."""
-    about = pq.read_metadata(path)
+def _described(name: str, about: pq.FileMetaData) -> _File:
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     for group in range(about.num_row_groups):
         for column in map(about.row_group(group).column, range(about.num_columns)):
-            name, found = column.path_in_schema, column.statistics
-            if name in (ENDS, *BOX) and found is not None and found.has_min_max:
-                least[name] = min(found.min, least.get(name, found.min))
-                most[name] = max(found.max, most.get(name, found.max))
+            side, found = column.path_in_schema, column.statistics
+            if side in (ENDS, *BOX) and found is not None and found.has_min_max:
+                least[side] = min(found.min, least.get(side, found.min))
+                most[side] = max(found.max, most.get(side, found.max))
     if ENDS not in most:
-        return _File(path.name, about.num_rows, None, None)
-    known = all(name in most for name in BOX)
+        return _File(name, about.num_rows, None, None)
+    known = all(side in most for side in BOX)
     box = (least[BOX[0]], least[BOX[1]], most[BOX[2]], most[BOX[3]]) if known else None
-    return _File(path.name, about.num_rows, most[ENDS], box)
-
-
-def _floor(files: Sequence[Path], dropped: int) -> tuple[int, ...]:
-    """Return expiry and order of the last message to drop; those that expire soonest go first, then the oldest."""
-    names = [ENDS, *ORDER]
-    rows = pa.concat_tables([pq.read_table(file, columns=names) for file in files])
-    columns = [rows[name].to_numpy() for name in names]
-    last = np.lexsort(columns[::-1])[dropped - 1]
-    return tuple(int(column[last]) for column in columns)
+    return _File(name, about.num_rows, most[ENDS], box)

@@ -1,0 +1,160 @@
+"""A place in an object store: Amazon S3 and what speaks its language, Google Cloud Storage, Azure.
+
+Credentials, region and endpoint come from the environment or the machine's role, as the tools of each provider read
+them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_KEY``, …)
+on every machine that reads or writes. Conditional writes need a store that has them; all three providers do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    NotFoundError,
+    NotSupportedError,
+    PreconditionError,
+)
+from obstore.store import from_url
+
+from nearcast import config
+from nearcast.errors import StorageError
+from nearcast.storage.places import Entry, Place
+from nearcast.storage.reader import buffered
+
+__all__ = ["ObjectStore"]
+
+
+class ObjectStore(Place):
+    """A prefix of the names of objects in a bucket or container."""
+
+    @property
+    def _store(self) -> Any:
+        return _connect(self.uri, os.getpid())
+
+    def read(self, name: str) -> bytes:
+        """Return the content of an object."""
+        try:
+            return bytes(obstore.get(self._store, name).bytes())
+        except (NotFoundError, FileNotFoundError):
+            raise self._missing(name) from None
+
+    def read_tagged(self, name: str) -> tuple[bytes, str] | None:
+        """Return the content of an object, with its ETag."""
+        try:
+            found = obstore.get(self._store, name)
+        except (NotFoundError, FileNotFoundError):
+            return None
+        return bytes(found.bytes()), str(found.meta["e_tag"])
+
+    def open(self, name: str) -> BinaryIO:
+        """Open an object for reading: what is not in the buffer is requested."""
+        try:
+            reader = obstore.open_reader(self._store, name)
+        except (NotFoundError, FileNotFoundError):
+            raise self._missing(name) from None
+        return buffered(reader, reader.size)
+
+    def download(self, name: str, path: Path) -> None:
+        """Copy an object to a file, piece by piece."""
+        try:
+            found = obstore.get(self._store, name)
+        except (NotFoundError, FileNotFoundError):
+            raise self._missing(name) from None
+        with path.open("wb") as file:
+            for piece in found.stream(min_chunk_size=config.STORAGE_PIECE):
+                file.write(piece)
+
+    def write(self, name: str, content: bytes | memoryview | Path) -> None:
+        """Put an object."""
+        obstore.put(self._store, name, content)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Put an object on condition that there is none."""
+        try:
+            obstore.put(self._store, name, content, mode="create")
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except NotSupportedError as error:
+            raise self._unconditional(error) from error
+        return True
+
+    def swap(self, name: str, content: bytes, tag: str | None) -> bool:
+        """Put an object on condition that its ETag is *tag*."""
+        if tag is None:
+            return self.create(name, content)
+        try:
+            obstore.put(self._store, name, content, mode={"e_tag": tag})
+        except (PreconditionError, AlreadyExistsError, NotFoundError, FileNotFoundError):
+            return False
+        except NotSupportedError as error:
+            raise self._unconditional(error) from error
+        return True
+
+    def entries(self, prefix: str = "") -> list[Entry]:
+        """Return all objects whose names begin with *prefix*."""
+        # The store lists whole directories only.
+        listed = obstore.list(self._store, prefix.rpartition("/")[0] or None)
+        found = (
+            Entry(meta["path"], meta["size"], meta["last_modified"].timestamp())
+            for chunk in listed
+            for meta in chunk
+        )
+        return sorted(entry for entry in found if entry.name.startswith(prefix))
+
+    def children(self) -> list[str]:
+        """Return the first parts of the names of all objects."""
+        listed = obstore.list_with_delimiter(self._store)
+        names = [meta["path"] for meta in listed["objects"]] + list(listed["common_prefixes"])
+        return sorted(name.rstrip("/").rpartition("/")[2] for name in names)
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is such an object."""
+        try:
+            obstore.head(self._store, name)
+        except (NotFoundError, FileNotFoundError):
+            return False
+        return True
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete objects."""
+        try:
+            obstore.delete(self._store, list(names))
+        except (NotFoundError, FileNotFoundError):
+            for name in names if len(names) > 1 else ():  # some stores stop at the first that does not exist
+                self.remove([name])
+
+    def clear(self) -> None:
+        """Delete all objects."""
+        self.remove([entry.name for entry in self.entries()])
+
+    def _missing(self, name: str) -> FileNotFoundError:
+        return FileNotFoundError(f"{self.uri}/{name} does not exist")
+
+    def _unconditional(self, error: Exception) -> StorageError:
+        return StorageError(
+            f"the store of {self.uri} has no conditional writes ({error}), so files cannot be created only once; "
+            "use a store that has them"
+        )
+
+
+_ENDPOINTS = (
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT",
+    "AZURE_STORAGE_ENDPOINT",
+    "GOOGLE_STORAGE_ENDPOINT",
+)
+
+
+@lru_cache(maxsize=config.STORAGE_CONNECTIONS)
+def _connect(uri: str, process: int) -> Any:
+    """Return a store; each process needs its own, since its connections and threads do not survive a fork."""
+    # Without TLS only where the operator names such an endpoint.
+    plain = any(os.environ.get(name, "").startswith("http:") for name in _ENDPOINTS)
+    return from_url(uri, client_options={"allow_http": plain, "timeout": config.STORAGE_TIMEOUT})

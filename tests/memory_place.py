@@ -1,0 +1,80 @@
+"""A place in memory that counts what is done with it, and can fail on demand."""
+
+from collections import Counter
+from pathlib import Path
+
+from nearcast.storage.places import Entry, Place
+
+
+class Memory(Place):
+    """Files in a dict that all places under one root share."""
+
+    _roots = {}
+
+    def __init__(self, uri):
+        super().__init__(uri)
+        root, _, self._prefix = uri.removeprefix("memory://").partition("/")
+        self.files, self.counts = self._roots.setdefault(root, ({}, Counter()))
+        self._prefix += "/" if self._prefix else ""
+
+    def _count(self, what, size=0):
+        self.counts[what] += 1
+        self.counts["bytes"] += size
+
+    def read(self, name):
+        found = self.files.get(self._prefix + name)
+        self._count("reads", len(found or b""))
+        if found is None:
+            raise FileNotFoundError(f"{self.uri}/{name}")
+        return found
+
+    def read_tagged(self, name):
+        try:
+            content = self.read(name)
+        except FileNotFoundError:
+            return None
+        return content, str(hash(content))
+
+    def download(self, name, path):
+        path.write_bytes(self.read(name))
+
+    def write(self, name, content):
+        content = content.read_bytes() if isinstance(content, Path) else bytes(content)
+        self._count("writes", len(content))
+        self.files[self._prefix + name] = content
+
+    def create(self, name, content):
+        if self._prefix + name in self.files:
+            self._count("reads")
+            return False
+        self.write(name, content)
+        return True
+
+    def swap(self, name, content, tag):
+        found = self.read_tagged(name)
+        if tag != (None if found is None else found[1]):
+            return False
+        self.write(name, content)
+        return True
+
+    def entries(self, prefix=""):
+        start = self._prefix + prefix
+        found = [name for name in self.files if name.startswith(start)]
+        self._count("listed", 100 * len(found))
+        return sorted(Entry(name.removeprefix(self._prefix), len(self.files[name]), 0.0) for name in found)
+
+    def children(self):
+        return sorted({entry.name.partition("/")[0] for entry in self.entries()})
+
+    def exists(self, name):
+        self._count("reads")
+        return self._prefix + name in self.files
+
+    def remove(self, names):
+        if names:
+            self._count("removes")
+        for name in names:
+            self.files.pop(self._prefix + name, None)
+
+    def clear(self):
+        self.remove([entry.name for entry in self.entries()])

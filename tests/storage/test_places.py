@@ -1,0 +1,155 @@
+"""Places: the same operations, with the same outcome, on a disk and in an object store."""
+
+import errno
+import os
+import pickle
+import threading
+
+import pytest
+
+from nearcast.errors import InputError, StorageError
+from nearcast.storage.places import place_at, uri_of
+
+
+@pytest.fixture(params=["disk", "s3", pytest.param("hdfs", marks=pytest.mark.long)])
+def place(request, tmp_path):
+    if request.param == "disk":
+        return place_at(tmp_path / "a place")
+    return place_at(f"{request.getfixturevalue(request.param)}/{tmp_path.name}/a place")
+
+
+def cannot_swap(place):
+    """HDFS cannot compare and replace."""
+    if place.uri.startswith("hdfs:"):
+        with pytest.raises(StorageError, match=r"HDFS cannot replace .* only if it is unchanged"):
+            place.swap("pointer", b"", "tag")
+        return True
+    return False
+
+
+def test_a_file_is_written_read_and_removed(place, tmp_path):
+    assert not place.exists("a/b")
+    place.write("a/b", b"one")
+    place.write("a/b", memoryview(b"two"))
+    (tmp_path / "local").write_bytes(b"three")
+    place.write("c", tmp_path / "local")
+    assert (place.read("a/b"), place.read("c")) == (b"two", b"three")
+    assert place.exists("a/b")
+    assert not place.exists("a")
+    assert [(entry.name, entry.size) for entry in place.entries()] == [("a/b", 3), ("c", 5)]
+    assert [entry.name for entry in place.entries("a/")] == ["a/b"]
+    assert [entry.name for entry in (place / "a").entries("b")] == ["b"]
+    assert place.children() == ["a", "c"]
+    place.remove(["a/b", "not there"])
+    assert [entry.name for entry in place.entries()] == ["c"]
+    place.clear()
+    place.clear()
+    assert place.entries() == []
+    assert place.children() == []
+
+
+def test_what_is_missing_is_a_file_not_found_error(place, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        place.read("none")
+    with pytest.raises(FileNotFoundError):
+        place.open("none")
+    with pytest.raises(FileNotFoundError):
+        place.download("none", tmp_path / "copy")
+    assert place.read_tagged("none") is None
+
+
+def test_create_never_replaces(place):
+    assert place.create("state", b"first")
+    assert not place.create("state", b"second")
+    assert place.read("state") == b"first"
+
+
+def test_swap_replaces_what_has_not_changed(place):
+    if cannot_swap(place):
+        return
+    assert not place.swap("pointer", b"one", '"another"')
+    assert place.swap("pointer", b"one", None)
+    assert not place.swap("pointer", b"two", None)
+    content, tag = place.read_tagged("pointer")
+    assert content == b"one"
+    assert place.swap("pointer", b"two", tag)
+    assert not place.swap("pointer", b"three", tag)
+    assert place.read("pointer") == b"two"
+
+
+@pytest.mark.parametrize("operation", ["create", "swap"])
+def test_of_many_writers_one_wins(place, operation):
+    if operation == "swap" and cannot_swap(place):
+        return
+    place.write("before", b"0")
+    tag = place.read_tagged("before")[1]
+    won, start = [], threading.Barrier(8)
+
+    def write(number):
+        content = str(number).encode()
+        start.wait()
+        if place.create("new", content) if operation == "create" else place.swap("before", content, tag):
+            won.append(content)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [place.read("new" if operation == "create" else "before")]
+
+
+def test_files_are_read_at_any_position(place):
+    place.write("file", bytes(range(256)) * 100)
+    with place.open("file") as file:
+        file.seek(1000)
+        assert bytes(file.read(3)) == bytes([232, 233, 234])
+        file.seek(-1, 2)
+        assert bytes(file.read()) == b"\xff"
+
+
+def test_a_large_file_is_downloaded_in_pieces(place, tmp_path):
+    content = bytes(range(256)) * 100_000
+    place.write("large", content)
+    place.download("large", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == content
+
+
+def test_a_place_travels_as_its_uri(place):
+    place.write("file", b"here")
+    copy = pickle.loads(pickle.dumps(place))
+    assert copy == place
+    assert copy.read("file") == b"here"
+
+
+def test_uris():
+    assert uri_of("/data//versions/") == "file:///data/versions"
+    assert uri_of("file:/data") == uri_of("file:///data") == uri_of("file://localhost/data") == "file:///data"
+    assert uri_of("/with space/%20") == "file:///with space/%20"
+    assert uri_of("s3n://bucket/a/") == "s3://bucket/a"
+    assert uri_of("abfss://container@account.dfs.core.windows.net/a").startswith("abfss://container@")
+    assert place_at("s3://bucket") / "a" == place_at("s3a://bucket/a")
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("dbfs:/versions", "unknown scheme 'dbfs'; give a path, or one of file:, s3:, gs:, abfss:, hdfs:"),
+        ("s3:/bucket", "names no bucket or host; write s3://NAME/path"),
+        ("file://host/data", "write file:///path, with three slashes"),
+        (7, "a place is a path or a URI, not 7"),
+    ],
+)
+def test_uris_that_name_no_place_are_refused(uri, said):
+    with pytest.raises(InputError, match=said):
+        place_at(uri)
+
+
+def test_a_file_system_without_hard_links_is_refused_by_name(tmp_path, monkeypatch):
+    def link(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(StorageError, match=f"file system of {tmp_path} has no hard links"):
+        place_at(tmp_path).create("a", b"")
+    assert list(tmp_path.iterdir()) == []
