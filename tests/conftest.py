@@ -1,7 +1,7 @@
-"""What takes long, Hypothesis profiles, and one Spark for all tests that need it.
+"""What takes long, Hypothesis profiles, and one Spark for all tests of a worker that need it.
 
-``default`` is the profile of every run, ``thorough`` that of long ones (HYPOTHESIS_PROFILE=thorough), ``brief`` that of
-kernels that are not compiled.
+``default`` is the profile of every run, ``long`` that of ``--long``, ``thorough`` that of nights
+(HYPOTHESIS_PROFILE=thorough), ``brief`` that of kernels that are not compiled.
 """
 
 import os
@@ -14,31 +14,29 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
+from profiles import EXAMPLES
+from scheduling import shares_spark
 from stores import BUCKET, ENVIRONMENT, start_s3
 
 # Kernels compile inside the first example, so deadlines mean nothing here.
 settings.register_profile(
-    "default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "long", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("default", settings.get_profile("long"), max_examples=EXAMPLES // 3)
 settings.register_profile(
-    "thorough", settings.get_profile("default"), max_examples=2_000, stateful_step_count=100
+    "thorough", settings.get_profile("long"), max_examples=2_000, stateful_step_count=100
 )
-settings.register_profile("brief", settings.get_profile("default"), max_examples=5)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.register_profile("brief", settings.get_profile("long"), max_examples=5)
 
 os.environ.update(ENVIRONMENT)
 # For every Java process of Spark: each lives for minutes, so nothing is compiled that is not repeated often.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
 
 
-def shares_spark(nodeid):
-    """Does a test use the one session of Spark? Others that are about Spark start processes of their own."""
-    alone = ("test_connect.py", "test_faults.py", "test_java.py")
-    return ("spark" in nodeid or "kafka" in nodeid) and not any(file in nodeid for file in alone)
-
-
 def pytest_configure(config):
-    """Let older versions of PySpark leave their sockets to the garbage collector."""
+    usual = "long" if config.getoption("--long") else "default"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+    # Older versions of PySpark leave their sockets to the garbage collector.
     if metadata.version("pyspark").startswith(("4.1.", "4.2.")):
         config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
 
@@ -48,7 +46,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what takes long; begin with what takes longest, the tests that share a session of Spark."""
+    """Leave out what takes long; begin with what takes longest, the tests that share sessions of Spark."""
     if not config.getoption("--long"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
@@ -57,19 +55,9 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Put the tests that share a session of Spark on one worker; the others go file by file, wherever there is room.
+    from scheduling import scheduler
 
-    Tests of a file use the same kernels: two workers would compile them twice.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    config.option.loadscopereorder = False
-
-    class OneSpark(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            return "spark" if shares_spark(nodeid) else nodeid.partition("::")[0]
-
-    return OneSpark(config, log)
+    return scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

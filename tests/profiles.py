@@ -5,13 +5,20 @@ takes some of them: ``shortened`` marks the others.
 """
 
 import pytest
+from hypothesis import settings
 
+EXAMPLES = 60  # that hypothesis draws with --long; every run draws a third of them, others each time
 LONGEST_MS = 20  # the longest call, at a million subscriptions on a quiet machine
 
 
 def allowed_ms(size):
     """Return how long a call may take among *size* subscriptions: longer in short forms, which share their cores."""
     return LONGEST_MS if size >= 1_000_000 else 5 * LONGEST_MS
+
+
+def examples(many, **more):
+    """Return the settings of a property that needs *many* examples with ``--long``, and in proportion otherwise."""
+    return settings(max_examples=min(max(many * settings().max_examples // EXAMPLES, 2), 2_000), **more)
 
 
 def shortened(names, short):

@@ -390,6 +390,16 @@ SHARD_ABANDONED_SECONDS: Final = (
 )
 # Two cuts of a cell are equally good if both divide the cost as wanted, give or take this share.
 SHARD_EVEN: Final = 0.02
+PLAN_PART: Final = (
+    8  # costs are measured over all subscriptions of the data, and over so small a part of them
+)
+PLAN_BATCH: Final = 1_000  # messages that are matched at a time
+PLAN_REPEAT: Final = 3  # runs of each measurement; the best counts
+PLAN_SHARE: Final = 0.7  # of a host's memory, cores and network that may be used
+PLAN_SHARDS: Final = 1 << 20  # a plan for more shards than this is none
+PLAN_CORES: Final = 16  # of a host, by default
+PLAN_MEMORY_GB: Final = 64.0
+PLAN_NETWORK_GBIT: Final = 10.0
 
 # --- Spark ----------------------------------------------------------------------------------------------------------
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker returns

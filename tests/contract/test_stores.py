@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
@@ -27,7 +27,7 @@ from nearcast.columns import NEVER
 from nearcast.columns.coding import Coding
 from nearcast.errors import ColumnError, UnknownError
 from nearcast.matching import STORES
-from profiles import without_rivals
+from profiles import examples, without_rivals
 from strategies import batches, messages, ragged, subscriptions, tables
 
 ALL = sorted(STORES)
@@ -93,7 +93,7 @@ def test_equals_naive_on_objects(name, data):
 
 
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=30)
+@examples(30)
 @given(first=batches(), second=batches(), third=batches(), table=tables(), data=st.data())
 def test_rows_are_given_out_again(name, first, second, third, table, data):
     """Inserts and removals in turn: rows are reused, none moves, and the answers are those of what is there."""

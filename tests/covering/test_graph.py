@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -25,6 +24,7 @@ from nearcast import (
     build_index,
 )
 from nearcast.covering import RelationGraph
+from profiles import examples
 from strategies import tables
 
 
@@ -119,9 +119,7 @@ class GraphMachine(RuleBasedStateMachine):
 def test_machine(index, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # many saves, none of which has to survive
     machine = type("Machine", (GraphMachine,), {"index": index})
-    run_state_machine_as_test(
-        machine, settings=settings(max_examples=25, stateful_step_count=15, deadline=None)
-    )
+    run_state_machine_as_test(machine, settings=examples(25, stateful_step_count=15))
 
 
 def table(*subscriptions):

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
 from covering.naive_covering import covers
 from nearcast import MessageBatch, SubscriptionTable
 from nearcast.covering import RelationGraph
+from profiles import examples
 from strategies import GRID, batches, ragged, tables
 
 FULL = ["forest", "clause-scan"]
@@ -48,7 +49,7 @@ def check_covering(graph, stored, asked, k):
 
 @pytest.mark.parametrize("index", FULL)
 @given(stored=tables(), asked=tables(4), k=st.sampled_from([1, 2, 50]))
-@settings(max_examples=150)
+@examples(150)
 def test_full_subscriptions(index, stored, asked, k):
     check_covering(RelationGraph(index), stored, asked, k)
 
@@ -79,7 +80,7 @@ def rectangles(draw, axes, max_size):
 
 @pytest.mark.parametrize("index", [*RECTANGLES, *FULL])
 @given(data=st.data(), k=st.sampled_from([1, 3, 50]))
-@settings(max_examples=100)
+@examples(100)
 def test_rectangles(index, data, k):
     axes = data.draw(st.integers(1, 5))
     stored, asked = data.draw(rectangles(axes, 14)), data.draw(rectangles(axes, 4))
@@ -213,7 +214,7 @@ def test_an_axis_may_come_later():
 
 
 @given(table=tables(8), batch=batches(8))
-@settings(max_examples=200)
+@examples(200)
 def test_who_covers_matches_whatever_the_other_does(table, batch):
     graph = RelationGraph(k=8)
     graph.subscribe(table)

@@ -1,12 +1,13 @@
 """Who covers gets whatever the other gets: subscriptions as people write them, on the globe, against messages."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
 from covering.naive_covering import Forwarding
 from nearcast import Box, Message, Point, SubscriptionTable
 from nearcast.covering import RelationGraph
+from profiles import examples
 from strategies import BRAND, LAT, LON, POINTS, PRICE, WORDS, messages, subscriptions
 
 BOXES = st.builds(
@@ -23,7 +24,7 @@ SIMPLE = st.builds(
 @given(
     subs=st.lists(subscriptions(), min_size=2, max_size=7), others=st.lists(SIMPLE, min_size=1, max_size=8)
 )
-@settings(max_examples=300)
+@examples(300)
 def test_points_and_boxes(subs, others):
     graph = RelationGraph(k=7)
     graph.subscribe(SubscriptionTable.from_subscriptions(numbered(subs)))
@@ -43,7 +44,7 @@ def test_points_and_boxes(subs, others):
 
 
 @given(subs=st.lists(subscriptions(), min_size=2, max_size=6), others=st.lists(messages(), max_size=6))
-@settings(max_examples=100)
+@examples(100)
 def test_areas(subs, others):
     """Circles and polygons that are messages meet others up to a metre (`touches`); the grid is far coarser."""
     graph = RelationGraph(k=6)
@@ -55,7 +56,7 @@ def test_areas(subs, others):
 
 
 @given(subs=st.lists(subscriptions(), min_size=1, max_size=8), k=st.integers(1, 3), take_over=st.booleans())
-@settings(max_examples=150)
+@examples(150)
 def test_the_references(subs, k, take_over):
     """G_k against G* and the strict poset, which knows the same with the fewest edges."""
     table = SubscriptionTable.from_subscriptions(numbered(subs))

@@ -6,7 +6,6 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -14,6 +13,7 @@ from nearcast import WGS84, ManualClock, MessageBatch, Planar
 from nearcast.columns import NOT_GIVEN
 from nearcast.ranking import CountWindow, DocumentFrequencies, TimeWindow, TopK
 from nearcast.ranking.choices import FINDERS, POLICIES
+from profiles import examples
 from ranking.naive_topk import NaiveTopK
 
 PLANE = Planar(0, 0, 8, 8)
@@ -214,6 +214,4 @@ def test_results_equal_the_naive_ones(index, buffer, at_once, monkeypatch):
         monkeypatch.setattr("nearcast.config.RANKING_EVENTS", 16)
     machine = type("Machine", (TopKMachine,), {"index": index, "buffer": buffer})
     steps = int(os.environ.get("NEARCAST_RANKING_STEPS", "30"))
-    run_state_machine_as_test(
-        machine, settings=settings(max_examples=30, stateful_step_count=steps, deadline=None)
-    )
+    run_state_machine_as_test(machine, settings=examples(30, stateful_step_count=steps))

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast import CountWindow, ManualClock, MessageBatch, Planar, TimeWindow, TopK
+from profiles import examples
 from ranking.naive_topk import NaiveTopK
 
 PLANE = Planar(0, 0, 3, 4)
@@ -16,7 +17,7 @@ batches = st.tuples(
 windows = st.one_of(st.integers(1, 5), st.sampled_from([1.0, 3.0]))
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(window=windows, many=st.lists(batches, min_size=1, max_size=8), strings=st.booleans())
 def test_a_window_holds_one_message_under_each_id(window, many, strings):
     counted = isinstance(window, int)

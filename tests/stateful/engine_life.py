@@ -11,6 +11,7 @@ import pytest
 import naive
 from nearcast import Engine, ManualClock, Message, MessageBatch, Point, Subscription
 from nearcast.errors import ColumnError
+from nearcast.geometry import WGS84
 
 START = 1_000_000
 SECOND = 1_000_000
@@ -25,12 +26,14 @@ def content(message):
 class EngineLife:
     """The model: subscriptions by id, kept messages by id in the order of publication, those to come by id."""
 
-    index, store = "scan", "scan"
+    index, store, space = "scan", "scan", WGS84
 
     def __init__(self):
         super().__init__()
         self.clock = ManualClock(START)
-        self.engine = Engine(self.index, store=self.store, clock=self.clock, withdrawals=True)
+        self.engine = Engine(
+            self.index, store=self.store, space=self.space, clock=self.clock, withdrawals=True
+        )
         self.subscribed, self.kept, self.coming, self.held = {}, {}, {}, 0
         self.fresh, self.renewals, self.prepared = 2, 0, None
 
@@ -155,11 +158,12 @@ class EngineLife:
     def publish_fresh(self, keys, seconds):
         """Publish messages with words, strings and attributes that nobody has used; some of them are kept."""
         now, new = self.clock.now(), []
+        middle = Point(x=0, y=0, space=self.space)
         for key in keys:
             self.fresh += 1
             words, values = [f"fresh{self.fresh}", f"fresh{self.fresh - 1}"], {f"fresh{self.fresh}": "new"}
             values |= {"brand": f"brand{self.fresh}"}
-            new.append(Message(key, words, Point(lon=0, lat=0), values, expires_at=now + seconds * SECOND))
+            new.append(Message(key, words, middle, values, expires_at=now + seconds * SECOND))
         self.publish_all(new)
 
     def subscribe_to_fresh(self, keys):

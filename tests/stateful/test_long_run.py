@@ -1,47 +1,43 @@
-"""Many random operations in bulk on every index, every store, and the engine with each of them.
+"""Many random operations in bulk on every index, every store, every moving index, and the engine with each of them.
 
 ``NEARCAST_OPERATIONS=1000000 pytest --long -n 2 -s tests/stateful/test_long_run.py`` is the long form: so many
 operations for each. It prints how far each one is, and what was done. ``NEARCAST_SEED`` chooses other lives.
 
 An index and a store are compared with the scan, which the contract suite compares with the naive matcher; an engine is
-compared with a model in plain Python (``engine_life.py``).
+compared with a model in plain Python (``engine_life.py``), and so is a moving index. Both live on the globe, the poles
+and the antimeridian included, and on a plane.
 """
 
 import os
-import random
 import sys
 import time
 from collections import Counter
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
 
 from answers import answers
 from nearcast import (
-    EVERYWHERE,
-    Box,
-    Circle,
     Message,
     MessageBatch,
-    Point,
-    Polygon,
+    MovingIndex,
     Subscription,
     SubscriptionTable,
     build_index,
     build_store,
     config,
 )
-from nearcast.matching import INDEXES, STORES
-from nearcast.predicates import ANYTHING, attribute, word
+from nearcast.matching import INDEXES, MOVING, STORES
 from profiles import is_rival, shortened
-from stateful.engine_life import SECOND, EngineLife, hurry
+from stateful.contents import CONTENTS, SEED, SPACES, contents
+from stateful.crowd import Crowd
+from stateful.engine_life import hurry
 
-OPERATIONS = int(os.environ.get("NEARCAST_OPERATIONS", "4000"))
-SEED = int(os.environ.get("NEARCAST_SEED", "20261115"))
+OPERATIONS = int(os.environ.get("NEARCAST_OPERATIONS", "2500"))
 WORDS, ATTRIBUTES = 40, 3
-CONTENTS, KNOWN = 100, {}  # of subscriptions and messages in engines; which want which
+BULK = 20 if OPERATIONS < 100_000 else 60  # the most of one call: short lives need calls of every kind, too
+MOST = 100  # subscriptions of an engine or a moving index, or a few more: the model looks at each of them
 
 pytestmark = pytest.mark.timeout(4 * 3600)
 
@@ -191,121 +187,14 @@ def test_a_long_life_of_messages(name, monkeypatch):
     assert store.rows.size < life.verbs["insert"]  # rows were given out again
 
 
-class Crowd(EngineLife):
-    """An engine whose subscriptions and messages have few contents: the naive matcher compares each pair once."""
-
-    def __init__(self, rng):
-        super().__init__()
-        self.rng, self.serial = rng, 0
-
-    def pick(self, *values):
-        return values[self.rng.integers(len(values))]
-
-    def several(self, values, most):
-        """Pick *most* of them, or as many as there are."""
-        values = list(values)
-        count = min(len(values), most)
-        return [values[at] for at in self.rng.choice(len(values), count, replace=False)]
-
-    def wants(self, subscription, message):
-        if subscription.id < 0 or message.id < 0:  # with fresh words
-            return super().wants(subscription, message)
-        contents = id(subscription.expression), id(subscription.region), id(message.place)
-        if contents not in KNOWN:
-            KNOWN[contents] = super().wants(subscription, message)
-        return KNOWN[contents]
-
-    def subscribe(self, size):
-        new = []
-        for wish in self.rng.integers(CONTENTS, size=size).tolist():
-            self.serial += 1
-            new.append(Subscription(self.serial, *wishes()[wish]))
-        self.subscribe_all(new)
-
-    def wishes_for(self, size):
-        """Return some subscribers, one of whom may come twice, and a wish for each."""
-        keys = self.several([key for key in self.subscribed if key > 0], size)
-        keys += keys[:1]
-        return [(key, wishes()[wish]) for key, wish in zip(keys, self.rng.integers(CONTENTS, size=len(keys)))]
-
-    def move(self, size):
-        self.move_all([(key, region) for key, (_, region) in self.wishes_for(size)])
-
-    def update(self, size):
-        self.update_all([Subscription(key, *wish) for key, wish in self.wishes_for(size)])
-
-    def messages(self, size):
-        now, new = self.clock.now(), []
-        for _ in range(size):
-            start = self.pick(None, None, None, now + 2 * SECOND)
-            end = self.pick(None, now + SECOND, now + 3 * SECOND, now + 9 * SECOND)
-            if start and end and end < start:
-                end = start + SECOND
-            content, key = contents()[self.rng.integers(CONTENTS)], int(self.rng.integers(80))
-            new.append(Message(key, *content, published_at=start, expires_at=end))
-        return new
-
-    def chatter(self, size):
-        """Publish messages with fresh words, and replace two subscriptions to earlier ones."""
-        self.publish_fresh([-key for key in range(1, size + 1)], 2)
-        self.unsubscribe_all([key for key in self.subscribed if key < 0])
-        self.subscribe_to_fresh([-1, -2])
-
-
-@cache
-def wishes():
-    draw = random.Random(SEED)
-    return [(expression(draw), region(draw)) for _ in range(CONTENTS)]
-
-
-@cache
-def contents():
-    draw = random.Random(SEED + 1)
-    return [(words(draw), place(draw), values(draw)) for _ in range(CONTENTS)]
-
-
-def expression(draw):
-    """Up to three words, prices and brands, joined in one way or another."""
-    price, brand, flood = attribute("price"), attribute("brand"), word("flood")
-    leaves = word("tea"), word("milk"), word("storm"), price < 1.5, price != 1, brand == "a", brand != "b"
-    one, two, three = draw.choices(leaves, k=3)
-    return draw.choice([ANYTHING, one, one & flood, one | two, flood & ~one, (one | two) & three | two])
-
-
-def region(draw):
-    x, y = draw.randint(-3, 2), draw.randint(-3, 2)
-    return draw.choice(
-        [
-            EVERYWHERE,
-            Box(x, y, x + 2, y + 1),
-            Box(177 + x, y, x - 177, y + 2),  # across the antimeridian
-            Circle(lon=x, lat=y, radius=150_000),
-            Polygon(f"POLYGON (({x} {y}, {x + 2} {y}, {x} {y + 3}, {x} {y}))"),
-        ]
-    )
-
-
-def words(draw):
-    return [word for word in ("tea", "milk", "storm", "flood") if draw.random() < 0.5]
-
-
-def place(draw):
-    x, y = draw.randint(-6, 6) / 2, draw.randint(-6, 6) / 2
-    return draw.choice([Point(lon=x, lat=y), Point(lon=180, lat=y), Box(x, y, x + 1, y + 1)])
-
-
-def values(draw):
-    known = {"price": draw.choice([0.0, 1.0, 2.5]), "brand": draw.choice("abc")}
-    return {name: value for name, value in known.items() if draw.random() < 0.8}
-
-
 @pytest.mark.parametrize(
     "pieces",
     shortened(
         [{"index": name} for name in sorted(INDEXES)]
-        + [{"index": "auto", "store": name} for name in sorted(STORES)],
+        + [{"index": "auto", "store": name} for name in sorted(STORES)]
+        + [{"index": "auto", "store": "auto", "world": "plane"}],
         lambda pieces: (
-            not any(is_rival({"index": INDEXES, "store": STORES}[kind], pieces[kind]) for kind in pieces)
+            not is_rival(INDEXES, pieces["index"]) and not is_rival(STORES, pieces.get("store", "scan"))
         ),
     ),
     ids=lambda pieces: " ".join(pieces.values()),
@@ -318,7 +207,7 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
     monkeypatch.setattr(config, "STORE_SCAN", 32)
     rng = np.random.default_rng(SEED)
     crowd = type("Crowd", (Crowd,), pieces)(rng)
-    life = Life(f"engine with {' and store '.join(pieces.values())}")
+    life = Life(f"engine with {', '.join(pieces.values())}")
     verbs = {
         "subscribe": 0.13,
         "unsubscribe": 0.12,
@@ -332,15 +221,11 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
         "wait": 0.1,
     }
     while life.done < OPERATIONS:
-        verb, size = rng.choice(list(verbs), p=list(verbs.values())), int(rng.integers(1, 20))
-        if verb == "subscribe":
-            crowd.subscribe(size)
-        elif verb == "unsubscribe" and crowd.subscribed:
-            gone = crowd.several(crowd.subscribed, size)
-            crowd.unsubscribe_all(gone)
-            size = len(gone)
-        elif verb in ("move", "update"):
-            getattr(crowd, verb)(size)
+        verb, size = rng.choice(list(verbs), p=list(verbs.values())), int(rng.integers(1, BULK))
+        if verb == "subscribe" and len(crowd.subscribed) > MOST:
+            verb = "unsubscribe"
+        if verb in ("subscribe", "unsubscribe", "move", "update"):
+            size = getattr(crowd, verb)(size)
         elif verb == "publish":
             crowd.publish_all(crowd.messages(size))
         elif verb == "prepare":
@@ -359,7 +244,120 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
             crowd.clock.advance(seconds=1)
             verb, size = "wait", 1
         life.count(verb, size)
-        if rng.random() < 0.02:
+        if rng.random() < 0.05:
             crowd.check_soundness()
             rng.choice([crowd.save_and_open, crowd.engine.compact])()
     assert crowd.renewals > 0
+
+
+class Herd:
+    """A moving index, and a model of it: what each subscription asks for, and what each message says, by number."""
+
+    def __init__(self, name, world, rng):
+        self.rng, self.contents, self.now = rng, contents(world), 0
+        texts, regions = self.contents.expressions, self.contents.regions
+        # One table and one batch of all contents, from which all that happens is taken: they share their codes.
+        self.pairs = [
+            divmod(pair, CONTENTS) for pair in rng.integers(CONTENTS**2, size=10 * CONTENTS).tolist()
+        ]
+        self.table = SubscriptionTable.from_subscriptions(
+            [Subscription(i, texts[e], regions[r]) for i, (e, r) in enumerate(self.pairs)]
+        )
+        messages = [Message(i, *message) for i, message in enumerate(self.contents.messages)]
+        self.batch = MessageBatch.from_messages(messages, like=self.table, learn=True)
+        self.live = MovingIndex(name, self.table.take([]))
+        self.asked, self.said = {}, {}  # by row: an expression and a region; a message and when it ends
+
+    def some(self, size):
+        rows = sorted(self.asked)
+        return self.rng.choice(rows, min(size, len(rows)), replace=False).tolist() if rows else []
+
+    def wants(self, row, said):
+        return self.contents.wanted(*self.asked[row])[said]
+
+    def reached(self, row):
+        return {key for key, (said, end) in self.said.items() if end > self.now and self.wants(row, said)}
+
+    def wishes(self, size):
+        """Return numbers of subscriptions in the table."""
+        return self.rng.integers(len(self.pairs), size=size).tolist()
+
+    def insert(self, size):
+        wishes = self.wishes(size)
+        rows, found = self.live.insert(self.table.take(wishes), self.now)
+        assert not set(rows.tolist()) & self.asked.keys()
+        for number, (row, wish) in enumerate(zip(rows.tolist(), wishes)):
+            self.asked[row] = self.pairs[wish]
+            assert sorted(found[number].tolist()) == sorted(self.reached(row))
+        return size
+
+    def remove(self, size):
+        rows = self.some(size)
+        self.live.remove(rows)
+        for row in rows:
+            del self.asked[row]
+        return len(rows)
+
+    def change(self, rows, do, asked):
+        """Do something to subscriptions, which then ask for something else; check what came and what went."""
+        before = [self.reached(row) for row in rows]
+        came, went = do()
+        self.asked |= dict(zip(rows, asked))
+        for number, row in enumerate(rows):
+            after = self.reached(row)
+            assert sorted(came[number].tolist()) == sorted(after - before[number])
+            assert sorted(went[number].tolist()) == sorted(before[number] - after)
+        return len(rows)
+
+    def move(self, size):
+        rows = self.some(size)
+        numbers = self.rng.integers(CONTENTS, size=len(rows)).tolist()
+        regions = [self.contents.regions[number] for number in numbers]
+        asked = [(self.asked[row][0], number) for row, number in zip(rows, numbers)]
+        return self.change(rows, lambda: self.live.move(rows, regions, self.now), asked)
+
+    def update(self, size):
+        rows = self.some(size)
+        wishes = self.wishes(len(rows))
+        new = self.table.take(wishes)
+        return self.change(
+            rows, lambda: self.live.update(rows, new, self.now), [self.pairs[w] for w in wishes]
+        )
+
+    def publish(self, size):
+        said = self.rng.integers(CONTENTS, size=size)
+        ends = self.now + self.rng.choice([0, 30, 100, 300], size)
+        found = self.live.publish(replace(self.batch.take(said), expires_at=ends), self.now)
+        self.said = {key: value for key, value in self.said.items() if value[1] > self.now}
+        for number, row in enumerate(self.live.published.tolist()):
+            wanted = [sub for sub in self.asked if self.wants(sub, said[number])]
+            assert sorted(found[number].tolist()) == sorted(wanted)
+            if row >= 0:
+                assert row not in self.said
+                self.said[row] = int(said[number]), int(ends[number])
+        return size
+
+    def expire(self, _):
+        self.live.expire(self.now)
+        return 1
+
+
+@pytest.mark.parametrize("world", SPACES)
+@pytest.mark.parametrize("name", shortened(sorted(MOVING), lambda name: not is_rival(MOVING, name)))
+def test_a_long_life_of_those_who_move(name, world, monkeypatch):
+    """Every verb in random bulk; what came into reach and what went out of it is told, and nothing else."""
+    monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 100)
+    monkeypatch.setattr(config, "AUTO_SCAN", 64)
+    monkeypatch.setattr(config, "STORE_SCAN", 64)
+    rng = np.random.default_rng(SEED)
+    herd, life = Herd(name, world, rng), Life(f"moving {name}, {world}")
+    verbs = {"insert": 0.15, "remove": 0.14, "move": 0.35, "update": 0.1, "publish": 0.23, "expire": 0.03}
+    while life.done < OPERATIONS:
+        verb, size = rng.choice(list(verbs), p=list(verbs.values())), int(rng.integers(1, BULK))
+        if verb == "insert" and len(herd.asked) > MOST:
+            verb = "remove"
+        life.count(verb, getattr(herd, verb)(size))
+        herd.now += 10
+        if rng.random() < 0.05:
+            assert herd.live.check() == [], str(life)
+    assert max(herd.asked) < life.verbs["insert"]  # rows were given out again

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import nearcast
 from nearcast import Message, Subscription, config
 from nearcast.cli import app
+from nearcast.sharding.distribution import DISTRIBUTIONS
 
 MESSAGES = [
     Message.from_text("m1: Half price coffee WITH price = 2.5 AT POINT (-73.99 40.73)"),
@@ -427,9 +428,39 @@ class TestShards:
         assert result.stderr.endswith("2 shards: auto takes location\n")
         assert "<svg" in picture.read_text()
 
+    def test_a_plan(self, files):
+        aim = ["--plan", "--subscriptions", "1e9", "--rate", "1e6", "-n", "2,4"]
+        result = run("shards", files[1], files[0], *aim, "--host-memory", "32", "--json")
+        found = json.loads(result.stdout)
+        assert (found["subscriptions"], found["rate"]) == (1e9, 1e6)
+        assert found["deliveries"] == pytest.approx(len(PAIRS) / 3 * 1e9 / 2)
+        assert found["host"] == {"cores": 16, "memory_gb": 32, "network_gbit": 10}
+        assert found["simulated"]["shards"] == [1, 2, 4]
+        assert {each["distribution"] for each in found["plans"]} == set(DISTRIBUTIONS)
+        assert found["costs"]["subscription_bytes"] > 0
+
+        result = run("shards", files[1], files[0], *aim, "-d", "hash,location", "--matches", "2")
+        assert (
+            "1,000,000,000 subscriptions, 1,000,000 messages a second, 2.0 deliveries a message"
+            in result.stdout
+        )
+        assert "Measured here, on one core: " in result.stdout
+        assert "hash breaks first by " in result.stdout
+        assert "keyword" not in result.stdout
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
+            (
+                ["--plan", "--rate", "5"],
+                "--plan needs --subscriptions, for example --plan --subscriptions 1e9",
+            ),
+            (
+                ["--plan", "--subscriptions", "0", "--rate", "5"],
+                "--subscriptions must be a number above 0, not 0.0",
+            ),
+            (["--rate", "5"], "--rate is for a plan; add --plan, or leave --rate out"),
+            (["--plan", "--subscriptions", "9", "--rate", "5", "--plot", "a.svg"], "a plan has no picture"),
             (["-n", "0"], "shards must be a whole number from 1 to 1,024, not 0"),
             (["-n", "few"], "--shards 'few' is not a list of numbers"),
             (["-d", "random"], "there is no distribution 'random'; there are hash, location"),

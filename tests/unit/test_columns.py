@@ -15,10 +15,12 @@ from nearcast import (
     Matches,
     Message,
     MessageBatch,
+    Point,
     Polygon,
     Subscription,
     SubscriptionTable,
     build_index,
+    build_store,
 )
 from nearcast.columns import NEVER
 from nearcast.columns.growable import GrowableArray
@@ -130,6 +132,24 @@ def test_take_keeps_the_shapes():
     ).take([3, 1])
     found = build_index("scan", table).match(batch)
     assert [set(group.tolist()) for group in found] == [{0, 2, 3}, {1}]
+
+
+def test_a_row_taken_twice_has_two_shapes():
+    """One of the two may leave, and its circle is given to somebody else."""
+    subs = [Subscription(i, "tea", Circle(lon=10 * i, lat=0, radius=10_000)) for i in range(3)]
+    table = SubscriptionTable.from_subscriptions(subs)
+    index = build_index("scan", table.take([1, 1]))
+    index.remove([0])
+    index.insert(table.take([2]))
+    batch = MessageBatch.from_messages([Message(0, "tea", Point(lon=10, lat=0))], like=table)
+    assert index.match(batch)[0].tolist() == [1]
+
+    places = [Circle(lon=10 * i, lat=0, radius=10_000) for i in range(3)]
+    batch = MessageBatch.from_messages([Message(i, "tea", at) for i, at in enumerate(places)], like=table)
+    store = build_store("scan", batch.take([1, 1]))
+    store.remove([0])
+    store.insert(batch.take([2]))
+    assert store.match(table.take([1]))[0].tolist() == [1]
 
 
 class TestMatches:

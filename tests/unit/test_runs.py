@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.kernels.runs import (
@@ -17,6 +17,7 @@ from nearcast.kernels.runs import (
     empty_room,
     release_runs,
 )
+from profiles import examples
 
 ROWS, POOL = 40, 1 << 14
 
@@ -71,7 +72,7 @@ class Pool:
     ),
     given=st.lists(st.sampled_from([0, 1, 3, 64, 65, 150]), max_size=5),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_what_is_put_stays_until_it_is_dropped(steps, given):
     """A step drops a row that is there, or puts one with that many values."""
     pool = Pool(given)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.kernels.slabs import END, allot, empty_slabs, release, size_class
+from profiles import examples
 
 LARGEST = 6
 POOL = 1 << 14
@@ -20,7 +21,7 @@ def test_size_class(size, k):
     steps=st.lists(st.one_of(st.integers(0, LARGEST), st.integers(0, 30).map(lambda i: ~i)), max_size=80),
     chunk=st.sampled_from([0, 3, 5]),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_rooms_are_disjoint_and_aligned(steps, chunk):
     """A step allots a room of a class, or releases one of those in use."""
     slabs, links = empty_slabs(LARGEST), np.full(POOL, -9, np.int32)

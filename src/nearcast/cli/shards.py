@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast import config
-from nearcast.cli import talk
+from nearcast.cli import shard_plan, talk
 from nearcast.cli.paths import keep_apart
 from nearcast.errors import InputError, shown
 
@@ -54,18 +54,60 @@ def shards(
         Path | None, typer.Option(metavar="FILE", help="Draw the figures, as .svg or .png.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON on stdout.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say how many hosts --subscriptions and --rate would take.")
+    ] = False,
+    total: Annotated[
+        float | None,
+        typer.Option("--subscriptions", metavar="N", help="With --plan: so many subscriptions, as in 1e9."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", help="With --plan: so many messages a second.")
+    ] = None,
+    matches: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="With --plan: so many deliveries of a message; by default as in the data, in proportion to the "
+            "subscriptions.",
+        ),
+    ] = None,
+    host_cores: Annotated[
+        int | None,
+        typer.Option(metavar="N", help=f"With --plan: cores of a host; {config.PLAN_CORES} by default."),
+    ] = None,
+    host_memory: Annotated[
+        float | None,
+        typer.Option(metavar="GB", help=f"With --plan: its memory; {config.PLAN_MEMORY_GB:g} by default."),
+    ] = None,
+    host_network: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GBIT/S", help=f"With --plan: its network; {config.PLAN_NETWORK_GBIT:g} by default."
+        ),
+    ] = None,
 ) -> None:
     """Compare the ways to divide subscriptions and messages between shards.
 
     For each distribution and number of shards it shows how often a subscription is stored, to how many shards a message
     goes, how unevenly the work is divided, and how long the busiest shard works per message of the stream. The shards
     are simulated; the messages are matched exactly. Without files, subscriptions and messages are generated (seed 0).
+
+    With --plan it says how many hosts, how much memory and what network --subscriptions and --rate would take, and what
+    breaks first. The costs of a shard are measured on this machine, and the data is a sample of all subscriptions.
     """
     from nearcast.sharding.distribution import DISTRIBUTIONS, draw_sample, fit, measure, preference
 
     names = list(DISTRIBUTIONS) if distribution in ("all", "auto") else distribution.split(",")
     counts = _counts(count)
     keep_apart([str(plot) if plot else None], [subscriptions, messages])
+    aim = shard_plan.asked(total, rate, matches, host_cores, host_memory, host_network, wanted=plan)
+    if aim is not None:
+        if plot:
+            raise InputError("a plan has no picture; leave --plot out")
+        document = shard_plan.make(names, counts, draw_sample(*_data(subscriptions, messages)), aim)
+        talk.print_json(document) if json else shard_plan.show(document)
+        return
     if plot:
         from nearcast.report import plots
 

@@ -167,11 +167,12 @@ class MessageBatch(CodedColumns):
         picks = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts[rows], counts)
         keyword_offsets, keywords = ragged_take(self.probes.keyword_offsets, self.probes.keywords, picks)
         probes = Probes(self.probes.boxes[picks], keyword_offsets, keywords, *self.values.take(picks))
+        owners = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
         return MessageBatch(
             probes,
-            np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+            owners,
             len(rows),
-            self.shapes.take(picks),
+            self.shapes.take(picks, owners),
             None if self.ids is None else self.ids.take(rows),
             None if self.published_at is None else self.published_at[rows],
             None if self.expires_at is None else self.expires_at[rows],

@@ -53,16 +53,26 @@ class Shapes:
         x, y, radius = self.circles[number].tolist()
         return Circle(x=x, y=y, radius=radius, space=space)
 
-    def take(self, rows: NDArray[Any]) -> Shapes:
-        """Return the column for the given rows alone; shapes that none of them has are dropped."""
+    def take(self, rows: NDArray[Any], owners: NDArray[np.int32] | None = None) -> Shapes:
+        """Return the column for the given rows alone; shapes that none of them has are dropped.
+
+        With the *owners* of the new rows, each of them gets shapes of its own, even if one row is taken for several
+        owners: a shape is given back when its owner leaves.
+        """
         if not self:
             return self
         index = self.index[rows]
-        used, dense = np.unique(index[index >= 0], return_inverse=True)
+        shaped = index >= 0
+        keys = index[shaped].astype(np.int64)
+        if owners is not None:
+            keys += owners[shaped].astype(np.int64) * len(self)
+        used, dense = np.unique(keys, return_inverse=True)
         if not len(used):
             return NO_SHAPES
+        if owners is not None:
+            used %= len(self)
         index = index.copy()
-        index[index >= 0] = dense
+        index[shaped] = dense
         return Shapes(index, self.circles[used], self.polygons[used])
 
     @classmethod

@@ -167,11 +167,12 @@ class SubscriptionTable(CodedColumns):
         counts = (starts[1:] - starts[:-1])[rows]
         offsets = offsets_of(counts)
         picks = order[np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts[rows], counts)]
+        owners = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
         return SubscriptionTable(
             take_clauses(self.clauses, picks),
-            np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+            owners,
             len(rows),
-            self.shapes.take(picks),
+            self.shapes.take(picks, owners),
             None if self.ids is None else self.ids.take(rows),
             self.coding,
         )
