@@ -171,8 +171,9 @@ def test_spark_submit_decides(tmp_path):
     program.write_text(
         "from nearcast.spark import session\n"
         "spark = session(cores=2)\n"
-        "names = ['master', 'app.name', 'ui.enabled', 'driver.extraJavaOptions', 'driver.memory',\n"
-        "         'python.daemon.module', 'sql.session.timeZone', 'ui.showConsoleProgress']\n"
+        "names = ['master', 'app.name', 'ui.enabled', 'driver.memory', 'python.daemon.module',\n"
+        "         'sql.session.timeZone', 'ui.showConsoleProgress']\n"
+        "print(*(word for word in spark.conf.get('spark.driver.extraJavaOptions').split() if 'mine' in word))\n"
         "print(*(spark.conf.get('spark.' + name) for name in names), spark.range(3).count(), sep='|')\n"
     )
     settings = {"spark.driver.extraJavaOptions": "-Dmine=1", "spark.ui.enabled": "true", "spark.ui.port": "0"}
@@ -196,7 +197,7 @@ def test_spark_submit_decides(tmp_path):
         "PYSPARK_PYTHON": sys.executable,
     }
     ran = subprocess.run([*command, program], env=environment, capture_output=True, text=True, timeout=200)
-    assert ran.stdout == "local[1]|told|true|-Dmine=1|600m|nearcast.spark.daemon|UTC|false|3\n", ran.stderr
+    assert ran.stdout == ("-Dmine=1\nlocal[1]|told|true|600m|nearcast.spark.daemon|UTC|false|3\n"), ran.stderr
 
 
 def test_pip_leaves_the_spark_of_a_platform_alone():
