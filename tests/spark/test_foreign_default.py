@@ -97,17 +97,11 @@ def test_the_command(home, expected):
     assert pairs(pq.read_table(home / "delivered")) == Counter(expected) + more
 
 
-@pytest.mark.xfail(
-    strict=True, reason="build(shards=…) gives Spark a path without a scheme (spark/versions.py)"
-)
 def test_build_with_shards(spark, home, expected):
     version = build(read_raw(spark, home / "subscriptions", "parquet"), home / "versions", shards=2)
     assert pairs(match(read_raw(spark, home / "messages", "parquet"), version)) == expected
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Live builds shards, and gives Spark paths without a scheme (spark/live)"
-)
 def test_live(spark, home, expected):
     subscriptions = read_raw(spark, home / "subscriptions", "parquet")
     (home / "changes").mkdir()
