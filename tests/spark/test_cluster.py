@@ -11,6 +11,7 @@ import pytest
 from nearcast import Circle, Engine, ManualClock, Message, Point, Subscription
 from spark import cluster_driver
 from spark import hosts as clusters
+from spark.worlds import in_process, message_table, subscription_table, write_files
 
 pytestmark = pytest.mark.spark
 
@@ -40,43 +41,49 @@ def counted(pairs):
     return Counter(map(tuple, pairs))
 
 
-def test_build_and_match_without_a_shared_disk(hosts, world, s3):
+def test_build_and_match_without_a_shared_disk(hosts, tmp_path, s3):
+    subscriptions, messages = subscription_table(), message_table()
+    write_files(subscriptions, tmp_path / "subscriptions", 2)
+    write_files(messages, tmp_path / "messages", 3)
     (hosts.disk / "mark").touch()
     assert not any(hosts.sees(number, hosts.disk / "mark") for number in range(2))
-    found = drive(hosts, "batch", str(world.home), s3)
-    assert counted(found["batch"]) == world.expected
+    found = drive(hosts, "batch", str(tmp_path), s3)
+    assert counted(found["batch"]) == in_process(messages, subscriptions)
     assert counted(found["stream"]) == counted(found["streamed"])
     assert found["stream"]
 
 
-def expected_lives(spark, batches):
+def numbers(batch, side):
+    """Return the numbers that the rows of a micro-batch are made from, as the driver does in SQL."""
+    size = cluster_driver.PER_BATCH[side]
+    return range(batch * size, (batch + 1) * size)
+
+
+def expected_lives(batches):
     """Return the deliveries of each micro-batch, by an engine that is told the same in the same order."""
     engine = Engine(clock=ManualClock(0))
     engine.subscribe(
         pa.table(dict(zip(("id", "expression", "lon", "lat", "radius_m"), zip(*cluster_driver.FIRST))))
     )
 
-    def rows(columns, number, size):
-        values = spark.range(number * size, (number + 1) * size).withColumnRenamed("id", "value")
-        return [row.asDict() for row in values.selectExpr("value", *cluster_driver._split(columns)).collect()]
-
     there = {first[0] for first in cluster_driver.FIRST}
     for number in range(batches):
         told = []
-        for row in rows(cluster_driver.CHANGES, number, cluster_driver.PER_BATCH["changes"]):
-            change, id = row["change"], row["id"]
+        for value in numbers(number, "changes"):
+            change = ("subscribe", "update", "move", "unsubscribe", "subscribe")[value * 7 % 5]
+            id, expression = f"s{value % 15}", ("tea", "coffee", "cake")[value % 3]
             if change == "unsubscribe" or (change == "move" and id not in there):
                 if id in there and change == "unsubscribe":
                     engine.unsubscribe(id)
                     there.discard(id)
                 continue
-            circle = Circle(lon=row["lon"], lat=row["lat"], radius=row["radius_m"])
+            circle = Circle(lon=value * 13 % 100 / 100, lat=value * 29 % 100 / 100, radius=40_000)
             if change == "move":
                 found = engine.move([id], [circle])
             elif id in there:
-                found = engine.update(Subscription(id, row["expression"], circle))
+                found = engine.update(Subscription(id, expression, circle))
             else:
-                found = engine.subscribe(Subscription(id, row["expression"], circle))
+                found = engine.subscribe(Subscription(id, expression, circle))
                 there.add(id)
             told += [[d.message_id, d.subscription_id] for d in found if d.change == "+"]
         for row in rows(cluster_driver.MESSAGES, number, cluster_driver.PER_BATCH["messages"]):
@@ -88,7 +95,7 @@ def expected_lives(spark, batches):
         yield sorted(told)
 
 
-def test_changes_a_lost_executor_and_a_lost_driver(hosts, spark, s3):
+def test_changes_a_lost_executor_and_a_lost_driver(hosts, s3):
     out = hosts.disk / "live"
     out.mkdir()
     driver = drive(hosts, "live", f"{s3}/live", str(out), "20", wait=False)
@@ -98,6 +105,6 @@ def test_changes_a_lost_executor_and_a_lost_driver(hosts, spark, s3):
     driver.kill()
     driver.wait()
     drive(hosts, "live", f"{s3}/live", str(out), "8")
-    expected = list(expected_lives(spark, 9))
+    expected = list(expected_lives(9))
     assert [json.loads((out / str(number)).read_text()) for number in range(9)] == expected
     assert all(expected)
