@@ -86,11 +86,11 @@ def expected_lives(batches):
                 found = engine.subscribe(Subscription(id, expression, circle))
                 there.add(id)
             told += [[d.message_id, d.subscription_id] for d in found if d.change == "+"]
-        for row in rows(cluster_driver.MESSAGES, number, cluster_driver.PER_BATCH["messages"]):
-            expires = cluster_driver.EXPIRES if row["value"] % 2 == 0 else None
-            message = Message(
-                row["id"], row["text"], Point(lon=row["lon"], lat=row["lat"]), expires_at=expires
-            )
+        for value in numbers(number, "messages"):
+            text = ("tea", "coffee", "cake with tea")[value % 3]
+            place = Point(lon=value * 37 % 100 / 100, lat=value * 61 % 100 / 100)
+            expires = cluster_driver.EXPIRES if value % 2 == 0 else None
+            message = Message(f"m{value}", text, place, expires_at=expires)
             told += [[d.message_id, d.subscription_id] for d in engine.publish(message)]
         yield sorted(told)
 
