@@ -149,8 +149,7 @@ class Journal:
         return (
             rows > max(config.LIVE_DELTA_ROWS, config.LIVE_DELTA_SHARE * subscriptions)
             or len(state.deltas) > config.LIVE_DELTA_FILES
-            or (bool(state.deltas)
-            and state.deltas[-1].last - state.upto > config.LIVE_DELTA_BATCHES)
+            or (bool(state.deltas) and state.deltas[-1].last - state.upto > config.LIVE_DELTA_BATCHES)
         )
 
 
