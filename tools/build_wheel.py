@@ -61,7 +61,7 @@ def compiled_kernels(plain: Path, room: Path, doors: Sequence[str]) -> list[Path
     environment = os.environ | processor | {"PYTHONPATH": str(package), "NEARCAST_CACHE_DIR": str(kept)}
     command = [sys.executable, str(ROOT / "tools" / "exercise.py"), *doors]
     subprocess.run(command, env=environment, check=True)
-    return sorted(kept.iterdir())
+    return sorted(kept.glob("*.kernel"))
 
 
 def tags() -> tuple[str, str]:

@@ -50,6 +50,7 @@ HASH_BLOCK: Final = 128  # strings hashed together, so that their cache misses o
 # --- Compiled kernels on disk ---------------------------------------------------------------------------------------
 KERNEL_CACHE_BYTES: Final = 1 << 30  # for all of them together; the least recently used are deleted first
 KERNEL_UNUSED_S: Final = 90 * 86_400  # a kernel that was not used for this long is deleted
+KERNEL_WAIT_S: Final = 60.0  # for another process that compiles the same kernel
 KERNEL_TOUCH_S: Final = 86_400  # precision of the time of last use
 
 # --- Storage --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from numba import typeof
 
 import nearcast
-from nearcast.kernels import cache
+from nearcast.kernels import cache, turns
 from nearcast.kernels.fingerprint import _read, fingerprint
 
 MODULE = '''
@@ -113,19 +113,19 @@ def test_what_a_kernel_depends_on_compiles_it_anew(tmp_path, kept, old, new, ans
 
 
 def test_a_damaged_file_is_a_miss(tmp_path, kept):
-    for number, file in enumerate(sorted(kept.iterdir())):
+    for number, file in enumerate(sorted(kept.glob("*.kernel"))):
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) // 2] if number else whole[:-1] + b"!")
     answer, compiled, _ = run(tmp_path / "one", kept)
     assert (answer, sorted(compiled)) == (22, ["helper", "total"])
-    for file in kept.iterdir():
+    for file in kept.glob("*.kernel"):
         file.write_bytes(b"")
     assert run(tmp_path / "one", kept)[0] == 22
     assert run(tmp_path / "one", kept)[1] == []
 
 
 def test_a_file_under_the_name_of_another_is_a_miss(tmp_path, kept):
-    one, two = sorted(kept.iterdir())
+    one, two = sorted(kept.glob("*.kernel"))
     content = one.read_bytes()
     one.write_bytes(two.read_bytes())
     two.write_bytes(content)
@@ -200,3 +200,67 @@ def test_the_hooks_of_numba_are_those_that_we_use():
     fresh(np.array([1, 2, 3], np.int32), 0, 3, 2)
     assert sum(fresh.stats.cache_hits.values()) == 1
     assert Path(fresh._cache.cache_path).is_dir()
+
+
+TOGETHER = """
+import os, pathlib, sys, time, numpy as np
+from numba.core import event
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, e): compiled.append(e.data["dispatcher"].py_func.__name__)
+    def on_end(self, e): pass
+event.register("numba:compile", Listener())
+sys.path.insert(0, sys.argv[1])
+import written
+meeting = pathlib.Path(sys.argv[1]) / "meeting"
+meeting.mkdir(exist_ok=True)
+(meeting / str(os.getpid())).touch()
+while len(list(meeting.iterdir())) < 3:
+    time.sleep(0.001)
+print(written.total(np.arange(4)), ",".join(compiled))
+"""
+
+
+def test_processes_at_the_same_time_compile_a_kernel_once(tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir(mode=0o700)
+    (tmp_path / "written.py").write_text(MODULE)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", TOGETHER, tmp_path],
+            env=os.environ | {"NEARCAST_CACHE_DIR": str(kept)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    said = [one.communicate(timeout=120)[0].split() for one in running]
+    assert [words[0] for words in said] == ["22"] * 3
+    compiled = [name for words in said for each in words[1:] for name in each.split(",")]
+    assert sorted(compiled) == ["helper", "total"]
+
+
+def test_nobody_waits_for_ever(tmp_path, monkeypatch):
+    """A process that has the lock and never compiles does not stop others."""
+    name = "0" * 40 + ".kernel"
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, pathlib; from nearcast.kernels import turns\n"
+            f"print(turns.take(pathlib.Path(sys.argv[1]), {name!r}), flush=True); sys.stdin.read()",
+            tmp_path,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "False\n"
+    monkeypatch.setattr("nearcast.config.KERNEL_WAIT_S", 0.2)
+    started = time.monotonic()
+    assert turns.take(tmp_path, name)
+    assert 0.2 <= time.monotonic() - started < 30
+    assert not turns.take(tmp_path, "1" * 40 + ".kernel")
+    monkeypatch.setattr("nearcast.config.KERNEL_WAIT_S", 60)
+    holder.communicate("")
+    assert not turns.take(tmp_path, name)  # free again at its end

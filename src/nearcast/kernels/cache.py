@@ -4,7 +4,8 @@ A kernel is compiled once per machine, whichever clone, environment or version o
 named by the hash of its fingerprint, the types, the processor and the compiler. Kernels that came with the package are
 looked up first, if the processor can run them (a wheel may bring kernels compiled for x86-64-v3, see
 ``tools/build_wheel.py``), then those in the user's own directory. A file that cannot be used for any reason is a miss,
-and the kernel is compiled.
+and the kernel is compiled. If several processes miss the same kernel at the same time, one of them compiles it
+(:mod:`.turns`).
 
 The directory holds code, so it must belong to the user alone. It is ``NEARCAST_CACHE_DIR``, or ``nearcast/kernels`` in
 the user's cache directory; if that cannot be written to, it is one in the temporary directory.
@@ -39,6 +40,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from nearcast import config
+from nearcast.kernels import turns
 from nearcast.kernels.fingerprint import fingerprint
 
 __all__ = ["SHIPPED", "KernelCache", "directory", "private_directory", "shipped_directory"]
@@ -101,16 +103,37 @@ class KernelCache(_Cache):
         if (own := directory()) is not None:
             places.append((own, processor))
         for place, kind in places:
-            key = self._key(sig, kind)
-            # Whatever is wrong with the file, the kernel can be compiled.
-            with contextlib.suppress(Exception):
-                parts = _read(_path(place, key), key)
-                return CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
+            if (found := self._loaded(sig, target_context, place, kind)) is not None:
+                return found
+        if own is not None:
+            was_taken = turns.take(own, _path(own, self._key(sig, processor)).name)
+            found = self._loaded(sig, target_context, own, processor) if was_taken else None
+            if found is not None:  # another process has compiled it
+                self._release(sig, processor)
+                return found
         _announce()
         return None
 
+    def _loaded(self, sig: Any, target_context: Any, place: Path, processor: tuple[str, str, str]) -> Any:
+        """Return the kernel from a directory, or None: whatever is wrong with its file, it can be compiled."""
+        key = self._key(sig, processor)
+        with contextlib.suppress(Exception):
+            parts = _read(_path(place, key), key)
+            return CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
+        return None
+
+    def _release(self, sig: Any, processor: tuple[str, str, str]) -> None:
+        if (place := directory()) is not None:
+            turns.release(place, _path(place, self._key(sig, processor)).name)
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled kernel."""
+        try:
+            self._save(sig, data)
+        finally:
+            self._release(sig, data.codegen.magic_tuple())
+
+    def _save(self, sig: Any, data: Any) -> None:
         place = directory()
         if not self._enabled or place is None or data.library.has_dynamic_globals or data.lifted:
             return
@@ -184,7 +207,7 @@ def _write(path: Path, key: bytes, payload: bytes) -> None:
 @cache
 def _prune(place: Path) -> None:
     """Remove the files that have not been used for the longest time, if there are too many; once per process."""
-    kernels = [file for file in place.iterdir() if file.is_file()]
+    kernels = [file for file in place.iterdir() if file.is_file() and file.name != turns.LOCKS]
     files = sorted(((f.stat().st_mtime, f.stat().st_size, f) for f in kernels), reverse=True)
     total, oldest = 0, time.time() - config.KERNEL_UNUSED_S
     for used, size, file in files:
