@@ -9,14 +9,24 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from spark import hosts as clusters
 from spark.live_queries import Query, late, steps_of
-from spark.test_cluster import cluster  # noqa: F401
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="executors are found in /proc"),
 ]
+
+
+@pytest.fixture
+def cluster(tmp_path_factory):
+    """The address of a master; its two workers see the directories of this test."""
+    if not clusters.can_be_apart():
+        pytest.skip("this user may not make mount namespaces")
+    with clusters.running(tmp_path_factory.mktemp("hosts")) as found:
+        yield found.address
+
 
 # In the second micro-batch, after its state is decided and while its tasks run, every executor but one is killed; in
 # the third, before its tasks start, all of them are.
