@@ -6,7 +6,7 @@ SESSIONS = 2  # workers that start a session of Spark
 def shares_spark(nodeid):
     """Does a test use the session of Spark of its worker? Others that are about Spark start processes of their own."""
     file = nodeid.partition("::")[0]
-    alone = ("test_cluster.py", "test_connect.py", "test_faults.py", "test_java.py")
+    alone = ("test_cluster.py", "test_connect.py", "test_live_cluster.py", "test_faults.py", "test_java.py")
     return ("spark" in file or file.endswith("docs/test_docs.py")) and not file.endswith(alone)
 
 
