@@ -147,6 +147,7 @@ def test_pairs_do_not_grow_an_engine():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)
 def test_pairs_do_not_grow_the_process():
     """Memory after a million pairs is within 3 % of that after 100,000, at 100,000 subscriptions."""
     script = """
