@@ -81,7 +81,7 @@ spark.stop()
 """
 
 
-def test_executors_are_taken_away(cluster, spark, tmp_path):  # noqa: F811
+def test_executors_are_taken_away(cluster, spark, tmp_path):
     run = Query(spark, tmp_path)
     expected = steps_of(run, 4)
     (tmp_path / "out").mkdir()

@@ -11,16 +11,18 @@ from nearcast.columns.deliveries import deliveries_schema
 from nearcast.spark.columns import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
 __all__ = ["as_deliveries"]
 
 
-def as_deliveries(rows: DataFrame) -> DataFrame:
+def as_deliveries(rows: DataFrame, kept: Sequence[str] = ()) -> DataFrame:
     """Return *rows* with all columns of deliveries; columns that are missing, other than ids, get constant values.
 
-    Workers return only the columns that vary. The others are added here, where a constant costs nothing. Columns that
-    deliveries do not have stay behind them.
+    Workers return only the columns that vary. The others are added here, where a constant costs nothing. The columns
+    *kept* follow those of all deliveries.
     """
     constants = {
         "change": functions.lit("+"),
@@ -29,6 +31,5 @@ def as_deliveries(rows: DataFrame) -> DataFrame:
         "rank": functions.lit(None).cast("int"),
     }
     names = deliveries_schema(pa.string(), pa.string()).names
-    more = [quoted(name) for name in rows.columns if name not in names]
     own = (name if name in rows.columns else constants[name].alias(name) for name in names)
-    return rows.select(*own, *more)
+    return rows.select(*own, *map(quoted, kept))

@@ -172,12 +172,12 @@ def match_version(
     with quietly():
         if isinstance(version, Index) or version.shards == 1:
             found = map_in_arrow(messages, stage(worker.match_messages), schema)
-            return as_deliveries(found.toDF(*names))
+            return as_deliveries(found.toDF(*names), kept)
         columns = _sent_schema(messages, carried, version, learnt=bool(deltas))
         sent = map_in_arrow(messages, stage(worker.send_messages), columns)
         divided = sent.repartitionById(version.shards, worker.SHARD)
         found = map_in_arrow(divided, stage(worker.match_sent), schema)
-        return as_deliveries(found.toDF(*names))
+        return as_deliveries(found.toDF(*names), kept)
 
 
 def _sent_schema(
