@@ -53,6 +53,7 @@ from nearcast.spark.live.states import Run, State, States, segment_name
 from nearcast.spark.live.subscriptions import current_subscriptions
 from nearcast.spark.matching import match_version
 from nearcast.spark.parts import read_parts, write_parts
+from nearcast.spark.paths import local_path
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import ensure_sharded_version, version_name
 from nearcast.spark.worker import spark_ids
@@ -371,10 +372,13 @@ def _checkpoint_uri(checkpoint: str | os.PathLike[str]) -> str:
 def _query_id(spark: SparkSession, checkpoint: str) -> str:
     """Return the id of the query of a checkpoint, as Spark keeps it there.
 
-    It is written when the query starts, survives restarts, and is new if the checkpoint is. Spark reads the file, since
-    it wrote it: wherever a checkpoint can be, and also where a micro-batch is processed on a Connect server, which
-    tells its functions nothing about their query.
+    It is written when the query starts, survives restarts, and is new if the checkpoint is. A micro-batch on a Connect
+    server learns nothing about its query in another way. A checkpoint on the disk of the driver is read here, because
+    no executor may see it; any other is read by Spark, which wrote it and knows its file system.
     """
+    home = local_path(checkpoint)
+    if home is not None and (home / "metadata").exists():
+        return str(json.loads((home / "metadata").read_text())["id"])
     with quietly():
         (line,) = spark.read.text(f"{checkpoint}/metadata").collect()
     return str(json.loads(line[0])["id"])
