@@ -76,7 +76,7 @@ def test_times_without_a_zone_are_not_read(sql, world, tmp_path):
     [
         ("SELECT * FROM nearcast_match(TABLE(SELECT 1 AS nr), '{}')", "messages need a column id; the columns are nr"),
         ("SELECT * FROM nearcast_match(TABLE(SELECT 1 AS id), '/no/such')", "/no/such"),
-        ("SELECT * FROM nearcast_match(TABLE(SELECT 1 AS id), '')", "give the directory of an index as a string"),
+        ("SELECT * FROM nearcast_match(TABLE(SELECT 1 AS id), '')", "give the path or URI of an index as a string"),
         ("SELECT nearcast_matches('tea', 0, 0, 'tea AND', NULL)", "tea AND"),
         ("SELECT nearcast_matches('tea', 0, 0, 'tea', 'CIRCLE (0 0')", "CIRCLE (0 0"),
         ("SELECT nearcast_matches('tea', 0, 91, 'tea', NULL)", "latitude 91.0 is outside"),

@@ -1,15 +1,16 @@
 """Files that appear whole and stay."""
 
 import os
+import re
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast.sharding import version as sharded
+from nearcast.sharding.building import build_sharded
 from nearcast.storage.atomic import sync_tree, write_durably
 from nearcast.storage.current import current, switch
+from nearcast.storage.places import place_at
 
 
 @pytest.fixture
@@ -57,17 +58,11 @@ def test_the_current_version_is_switched(tmp_path, synced):
 
 
 def test_every_file_of_a_sharded_version_is_synced_the_manifest_last(tmp_path, synced):
-    draft = tmp_path / "draft"
     table = pa.table({"id": ["a", "b", "c"], "expression": ["tea", "coffee", "tea OR flood"]})
-    sharded.start_version(draft, table, distribution="hash", shards=2)
-    rows = sharded.pq.read_table(draft / sharded.SUBSCRIPTIONS)
-    lists = rows[sharded.SHARDS].to_pylist()
-    for shard in range(2):
-        sharded.build_shard(
-            draft, shard, rows.take(np.flatnonzero([shard in each for each in lists])), "scan"
-        )
-    before = {path for path in draft.iterdir() if path.is_file()}
-    assert before <= set(synced)
-    sharded.finish_version(draft, "scan")
+    place = place_at(tmp_path / "version")
+    build_sharded(place, table, index="scan", distribution="hash", shards=2, messages=None)
+    written = {entry.name.rpartition("/")[2] for entry in place.entries() if entry.name != "manifest.json"}
+    told = {re.sub(r"^\.(.*)\.[0-9a-f]{32}$", r"\1", path.name) for path in synced}
+    assert written <= told
     assert synced[-2].name.startswith(".manifest.json.")
-    assert synced[-1] == draft
+    assert synced[-1] == place.local

@@ -62,13 +62,14 @@ def first_call(package, kept):
 def test_without_any_kernels_and_in_a_second_clone(tmp_path):
     first = first_call(Path(nearcast.__file__).parents[1], tmp_path / "kernels")
     assert first.compiled
-    assert first.seconds < 12
+    # Alone it takes 6 s; other workers of the same run compile on the same cores.
+    assert first.seconds < (12 if "PYTEST_XDIST_WORKER" not in os.environ else 30)
     clone = tmp_path / "clone"
     shutil.copytree(Path(nearcast.__file__).parent, clone / "nearcast")
     second = first_call(clone, tmp_path / "kernels")
     assert second.place.startswith(str(clone))
     assert second.compiled == []
-    assert second.seconds < 2.5
+    assert second.seconds < (2.5 if "PYTEST_XDIST_WORKER" not in os.environ else 8)
 
 
 @pytest.mark.parametrize(
