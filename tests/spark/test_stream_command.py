@@ -226,9 +226,11 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
     assert pairs(pq.read_table(out)) == before + pairs_of(after)
 
 
-@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize(
+    "times", [pytest.param(1, marks=pytest.mark.long), 3, pytest.param(40, marks=pytest.mark.long)]
+)
 def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
-    """As a terminal sends it: to every process of the group, Java and the workers included, once or twice."""
+    """As a terminal sends it: to every process of the group, Java and the workers included, until the process has ended."""
     write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = [
@@ -249,7 +251,8 @@ def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
             assert running.poll() is None, running.stderr.read()
             time.sleep(0.1)
         for _ in range(times):
-            os.killpg(running.pid, signal.SIGINT)
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGINT)
             time.sleep(0.3)
         printed, said = running.communicate(timeout=60)
     assert (running.returncode, said) == (0, b"")

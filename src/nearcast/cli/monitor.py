@@ -19,7 +19,11 @@ __all__ = ["QueryMonitor", "follow", "stop_on_signal"]
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and SIGINT set, instead of ending the process."""
+    """Yield an event that SIGTERM and SIGINT set, instead of ending the process.
+
+    After the first, all later ones are ignored until the process ends: an impatient second Ctrl-C must not turn an
+    orderly end into an error, whether it comes before or after the summary.
+    """
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)
@@ -28,7 +32,7 @@ def stop_on_signal() -> Iterator[threading.Event]:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if stop.is_set() else handler)
 
 
 class QueryMonitor:
