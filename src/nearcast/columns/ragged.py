@@ -202,9 +202,12 @@ def integers(values: Any, kind: Any, name: str) -> NDArray[Any]:
         return np.empty(0, kind)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ColumnError(f"{name} must be one row of integers, not {array.dtype} of shape {array.shape}")
-    limits = np.iinfo(kind)
-    if array.dtype != kind and (array.min() < limits.min or array.max() > limits.max):
-        raise ColumnError(f"{name} run from {array.min()} to {array.max()}; they must fit {np.dtype(kind)}")
+    if array.dtype != kind:
+        limits = np.iinfo(kind)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise ColumnError(
+                f"{name} run from {array.min()} to {array.max()}; they must fit {np.dtype(kind)}"
+            )
     return _as_writable(np.ascontiguousarray(array, kind))
 
 

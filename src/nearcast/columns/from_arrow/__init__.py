@@ -136,15 +136,17 @@ def messages_from_arrow(
     else:
         offsets, codes = np.zeros(m + 1, np.int64), np.empty(0, np.int32)
     offsets, codes = code_sets(offsets, codes, m, "keyword", drop_negative=True)
-    if learn:
-        for name in source.names:
-            if name not in MESSAGE_COLUMNS and (is_text(source[name].type) or _is_value(source[name].type)):
-                attributes.add(name, text=is_text(source[name].type))
     code_string = attributes.strings.add if learn else attributes.strings.encode
     found: dict[int, NDArray[np.float64]] = {}
     for name in source.names:
-        number = attributes.find(name, text=is_text(source[name].type))
-        if number is not None and name not in MESSAGE_COLUMNS:
+        if name in MESSAGE_COLUMNS:
+            continue
+        kind = source[name].type
+        text = is_text(kind)
+        if learn and (text or _is_value(kind)):
+            attributes.add(name, text=text)
+        number = attributes.find(name, text=text)
+        if number is not None:
             found[number] = _attribute_values(source, name, code_string)
     probes, owners = probe_rows(placed, offsets, codes, _values(m, found))
     return MessageBatch(

@@ -73,17 +73,18 @@ class PackedList(ClauseStructure):
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses to the lists of their rarest keywords."""
         clauses = self.store.clauses
-        words = _count(clauses, rows, 1, self._frequency.values)
-        if words > 0:  # new ones, so nothing was counted
-            self.expect(words)
-            _count(clauses, rows, 1, self._frequency.values)
+        before = int(self._lists.state[LISTS])
+        targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
+        while True:
+            words, lists = _enlist(
+                clauses, self._frequency.values, self._word_lists.values, rows, before, targets, extras
+            )
+            if words == 0:
+                break
+            self.expect(words)  # some are new, so nothing was counted
         more = self.store.rows - len(self._homes.values)
         if more > 0:
             self._homes.fill(more, -1)
-        before = int(self._lists.state[LISTS])
-        targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
-        _describe(clauses, self._frequency.values, rows, 0, len(rows), targets, extras)
-        lists = _number(self._word_lists.values, before, targets)
         if lists > len(self._lists.heads):
             self._lists = grown(self._lists, numbers=lists)
         self._lists.heads[before:lists] = 0
@@ -268,3 +269,25 @@ def _number(word_lists: NDArray[np.int32], lists: int, targets: NDArray[np.int32
                 lists += 1
             targets[i] = word_lists[word]
     return lists
+
+
+@kernel
+def _enlist(
+    clauses: Clauses,
+    frequency: NDArray[np.int32],
+    word_lists: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    lists: int,
+    targets: NDArray[np.int32],
+    extras: NDArray[np.int32],
+) -> Any:
+    """Count the words of clause rows, describe the rows, and number their lists; return (0, the number of lists).
+
+    All in one call: for a single clause, handing the arrays over takes longer than the work. If there are words that
+    *frequency* does not know, nothing is done, and the first number is how many words there are.
+    """
+    words = _count(clauses, rows, 1, frequency)
+    if words > 0:
+        return words, lists
+    _describe(clauses, frequency, rows, 0, rows.size, targets, extras)
+    return 0, _number(word_lists, lists, targets)
