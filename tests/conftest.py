@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
+from java_options import make_archive, set_options
 from profiles import EXAMPLES
 from scheduling import shares_spark
 from stores import BUCKET, ENVIRONMENT, start_s3
@@ -29,8 +30,7 @@ settings.register_profile(
 settings.register_profile("brief", settings.get_profile("long"), max_examples=5)
 
 os.environ.update(ENVIRONMENT)
-# For every Java process of Spark: each lives for minutes, so nothing is compiled that is not repeated often.
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark" / "conf")
+set_options()
 
 
 def pytest_configure(config):
@@ -51,6 +51,13 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: not shares_spark(item.nodeid))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("spark"):
+        make_archive()
+        set_options()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -54,7 +54,6 @@ class Hosts:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_WORKER_DIR": str(self.disk / "work"),
             "TMPDIR": str(self.disk / "tmp"),
         }

@@ -230,7 +230,7 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
     "times", [pytest.param(1, marks=pytest.mark.long), 3, pytest.param(40, marks=pytest.mark.long)]
 )
 def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
-    """As a terminal sends it: to every process of the group, Java and the workers included, until the process has ended."""
+    """As a terminal sends it: to every process of the group, Java and the workers included, several times."""
     write_lines(tmp_path / "in" / "1.jsonl", rows_of(world.message_table.slice(0, 100)))
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = [
