@@ -314,6 +314,45 @@ def moving(
 
 
 @app.command()
+def build(
+    home: Annotated[Path, typer.Argument(help="A directory for input and output; subscriptions there are reused.")],
+    subscriptions: Subscriptions = 50_000_000,
+    messages: Messages = 200_000,
+    shards: Annotated[int, typer.Option(help="Number of shards.", min=1)] = 8,
+    distribution: Annotated[str, typer.Option(help="How subscriptions are divided.")] = "location",
+    executor: Annotated[int, typer.Option(help="Megabytes for the executor's Java.", min=512)] = 1536,
+    json: JsonFile = None,
+) -> None:
+    """Build many subscriptions in shards on Spark, and match messages with them.
+
+    Spark is a small cluster on this machine: a driver with 2 GB, and an executor
+    with two cores. The memory of every process is watched, and what some
+    messages find is compared with an SQL query.
+
+    For example:
+
+    python -m benchmarks build large --subscriptions 1000000 --messages 20000
+    """
+    from benchmarks import large_build
+    from nearcast.bench import report
+    from nearcast.bench.running import console, progress
+
+    with progress() as tell:
+        found = large_build.run(home.absolute(), subscriptions, messages, shards, distribution, executor, tell)
+    console().print(large_build.table(found))
+    if json:
+        command = (
+            f"python -m benchmarks build {home} --subscriptions {subscriptions} --messages {messages} "
+            f"--shards {shards} --distribution {distribution} --executor {executor}"
+        )
+        Path(json).write_text(report.to_json(report.document("build", command, found)), encoding="utf-8")
+    for mismatch in found["mismatches"]:
+        console(stderr=True).print(f"[bold red]wrong answer[/] {mismatch}", highlight=False)
+    if found["mismatches"]:
+        raise typer.Exit(1)
+
+
+@app.command()
 def page(
     directory: Annotated[Path, typer.Argument(help="Output of --out, and the tables of nearcast bench.")],
 ) -> None:

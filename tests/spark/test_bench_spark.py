@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from nearcast.bench import pipeline
 from nearcast.cli import app
+from stores import BUCKET
 
 pytestmark = pytest.mark.spark
 
@@ -18,25 +19,27 @@ def bench(*more):
 
 
 @pytest.fixture(scope="module")
-def run(spark, tmp_path_factory):
-    """One run on the session of the tests, its report and its picture."""
+def run(spark, s3_server, tmp_path_factory):
+    """One run on the session of the tests, from an object store: its report and its picture."""
     home = tmp_path_factory.mktemp("bench")
     floors = home / "floors.toml"
-    limits = {"batch": "share_of_in_process", "worker": "open_seconds"}
+    limits = {"batch": "share_of_in_process", "worker": "open_seconds", "first fetch": "seconds"}
     floors.write_text(
         "".join(
             f'[[floor]]\nbenchmark = "spark"\nindex = "{index}"\nmeasure = "{measure}"\nat_least = 0\n'
             for index, measure in limits.items()
         )
     )
-    result = bench("--json", home / "run.json", "--plot", home / "run.svg", "--check", "--floors", floors)
+    files = ["--json", home / "run.json", "--plot", home / "run.svg", "--floors", floors]
+    result = bench("--check", *files, "--versions", f"s3://{BUCKET}/bench")
     assert result.exit_code == 0, result.output
     return result.stdout, json.loads((home / "run.json").read_text()), home / "run.svg"
 
 
 def test_the_table_and_the_picture(run):
     text, _, picture = run
-    for said in ("3,000 subscriptions × 4,000 messages", "in process", "paced stream", "its share (PSS)"):
+    parts = "3,000 subscriptions × 4,000 messages", "in process", "paced stream", "fetches", "its share (PSS)"
+    for said in parts:
         assert said in text
     assert picture.stat().st_size > 2000
 
@@ -53,7 +56,9 @@ def test_the_figures(run):
 
 def test_workers_compile_nothing_and_share_the_index(run):
     _, document, _ = run
-    worker = document["results"][-1]
+    *_, worker, fetch = document["results"]
+    assert 0 < fetch["seconds"] < 60
+    assert fetch["megabytes"] == worker["index_megabytes"] > 0.1
     assert worker["compiled_kernels"] == 0
     assert worker["open_seconds"] > 0
     assert 0.4 < worker["proportional_share"] < 0.7

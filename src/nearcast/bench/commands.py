@@ -267,6 +267,10 @@ def spark(
     rate: Annotated[
         int, typer.Option(help="Messages that arrive per second.", min=10)
     ] = config.BENCH_STREAM_RATE,
+    versions: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Write the version of the index here, and measure its first fetch."),
+    ] = None,
     seed: Seed = 0,
     repeat: Repeat = config.BENCH_REPEAT,
     json: JsonFile = None,
@@ -279,7 +283,8 @@ def spark(
     Batch and stream are compared with the same work in one process with two
     threads, from the same files, with the deliveries thrown away. Also measures
     the time of a micro-batch while messages arrive, and what a worker needs to
-    open the index.
+    open the index; with --versions s3://…, also how long a machine takes to
+    fetch it.
 
     For example:
 
@@ -290,12 +295,19 @@ def spark(
         from nearcast.bench import pipeline
 
         return pipeline.run(
-            subscriptions, messages, seed=seed, repeat=repeat, seconds=seconds, rate=rate, progress=tell
+            subscriptions,
+            messages,
+            seed=seed,
+            repeat=repeat,
+            seconds=seconds,
+            rate=rate,
+            versions=versions,
+            progress=tell,
         )
 
     command = (
         f"nearcast bench spark --subscriptions {subscriptions} --messages {messages} --seconds {seconds:g} "
-        f"--rate {rate} --seed {seed} --repeat {repeat}"
+        f"--rate {rate}{f' --versions {versions}' if versions else ''} --seed {seed} --repeat {repeat}"
     )
     run_table("spark", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 

@@ -2,7 +2,8 @@
 
 The subscriptions are those of the AP-Tree paper with smaller regions, so that a message has about ten deliveries. All
 contestants read the same Parquet files of messages and throw the deliveries away (Spark's sink ``noop``). No figure
-includes starting Spark, building the index, or the first, unmeasured run.
+includes starting Spark, building the index, or the first, unmeasured run. The version of the index may be at a URI:
+then the time of a machine's first fetch is measured, too, and everything else begins after it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,8 @@ from nearcast.bench.measure import Progress, best_of, timed
 from nearcast.columns.clauses import keyword_offsets
 from nearcast.columns.deliveries import deliveries_schema
 from nearcast.matching import Index
+from nearcast.storage.cache import discard, fetched
+from nearcast.storage.places import Place, place_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,9 +48,13 @@ def run(
     repeat: int = config.BENCH_REPEAT,
     seconds: float = config.BENCH_STREAM_SECONDS,
     rate: int = config.BENCH_STREAM_RATE,
+    versions: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure batch, stream and workers; return the body of the report."""
+    """Measure batch, stream and workers; return the body of the report.
+
+    The version is written to *versions*, a path or a URI; by default to a temporary directory.
+    """
     from nearcast.spark.session import require_pyspark, session
 
     require_pyspark()
@@ -63,8 +71,10 @@ def run(
         asked = _subscriptions(made.subscriptions)
         from nearcast.spark.versions import ensure_version
 
-        building, place = timed(lambda: ensure_version(asked, home / "versions", config.DEFAULT_INDEX))
-        version = Path(place.local or place.uri)
+        where = place_at(versions or home / "versions")
+        building, place = timed(lambda: ensure_version(asked, where, config.DEFAULT_INDEX))
+        version = str(place.local or place.uri)
+        fetching = [] if place.local else [_first_fetch(place)]
         tell("workers", 0.2)
         workers = _workers(version, home / "messages")
         tell("in one process", 0.3)
@@ -88,6 +98,7 @@ def run(
         {"index": "stream", **sustained},
         {"index": "paced stream", **paced},
         {"index": "worker", **workers},
+        *fetching,
     ]
     wrong = [] if found == deliveries else [f"Spark delivers {found:,}, one process {deliveries:,}"]
     return {
@@ -145,13 +156,24 @@ def _write(table: pa.Table, directory: Path, files: int) -> None:
         pq.write_table(table.slice(rows[0], len(rows)), directory / f"{number:04}.parquet")
 
 
-def _matcher(version: Path) -> Index:
+def _first_fetch(place: Place) -> dict[str, Any]:
+    """Open a version of which this machine has no copy yet."""
+    discard(place)
+    seconds, _ = timed(lambda: open_index(place))
+    return {"index": "first fetch", "seconds": seconds, "megabytes": _size(place) / 1e6}
+
+
+def _size(place: Place) -> int:
+    return sum(entry.size for entry in place.entries())
+
+
+def _matcher(version: str) -> Index:
     index = open_index(version)
     assert isinstance(index, Index)
     return index
 
 
-def _in_process(version: Path, directory: Path) -> int:
+def _in_process(version: str, directory: Path) -> int:
     """Read the files and match them with two threads; return the number of deliveries."""
     index = _matcher(version)
     found = 0
@@ -165,7 +187,7 @@ def _in_process(version: Path, directory: Path) -> int:
     return found
 
 
-def _batch(spark: SparkSession, version: Path, directory: Path, repeat: int) -> tuple[float, int]:
+def _batch(spark: SparkSession, version: str, directory: Path, repeat: int) -> tuple[float, int]:
     from nearcast.spark import match
 
     deliveries = match(spark.read.parquet(str(directory)), version)
@@ -174,7 +196,7 @@ def _batch(spark: SparkSession, version: Path, directory: Path, repeat: int) -> 
     return seconds, found
 
 
-def _streamed(spark: SparkSession, version: Path, directory: Path, files: int) -> DataFrame:
+def _streamed(spark: SparkSession, version: str, directory: Path, files: int) -> DataFrame:
     from nearcast.spark import match
 
     schema = spark.read.parquet(str(next(iter(sorted(directory.iterdir()))))).schema
@@ -191,7 +213,7 @@ def _batches(query: StreamingQuery) -> list[tuple[int, float]]:
     ]
 
 
-def _sustained(spark: SparkSession, version: Path, home: Path) -> dict[str, Any]:
+def _sustained(spark: SparkSession, version: str, home: Path) -> dict[str, Any]:
     """Return the messages per second of a stream that always has more to read."""
     files = max(1, config.BENCH_SPARK_FILES // config.BENCH_SPARK_BATCHES)
     stream = _streamed(spark, version, home / "messages", files)
@@ -210,7 +232,7 @@ def _sustained(spark: SparkSession, version: Path, home: Path) -> dict[str, Any]
 
 
 def _paced(
-    spark: SparkSession, version: Path, home: Path, table: pa.Table, seconds: float, rate: int
+    spark: SparkSession, version: str, home: Path, table: pa.Table, seconds: float, rate: int
 ) -> dict[str, Any]:
     """Return the time of a micro-batch from its trigger to the sink while messages arrive at a given rate."""
     arriving = home / "arriving"
@@ -258,10 +280,10 @@ def _paced(
     }
 
 
-def _workers(version: Path, directory: Path) -> dict[str, Any]:
+def _workers(version: str, directory: Path) -> dict[str, Any]:
     """Return what two fresh processes need to open the index and match: time, compilations, private memory."""
     code = "import sys; from nearcast.bench.pipeline import worker; worker(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, str(version), str(directory)]
+    command = [sys.executable, "-c", code, version, str(directory)]
     running = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
@@ -280,7 +302,7 @@ def _workers(version: Path, directory: Path) -> dict[str, Any]:
     return {
         "open_seconds": max(one["open_seconds"] for one in figures),
         "compiled_kernels": max(one["compiled"] for one in figures),
-        "index_megabytes": sum(file.stat().st_size for file in version.rglob("*")) / 1e6,
+        "index_megabytes": _size(place_at(version)) / 1e6,
         "resident_megabytes": max(one["rss"] for one in figures) / 1e6,
         "proportional_megabytes": max(one["pss"] for one in figures) / 1e6,
         "proportional_share": max(one["pss"] / one["rss"] for one in figures),
@@ -305,14 +327,16 @@ def worker(version: str, directory: str) -> None:
         "open_seconds": opening,
         "match_seconds": matching,
         "compiled": len(recorder.buffer),
-        **_mapped(version),
+        **_mapped(place_at(version)),
     }
     _say(json.dumps(figures))
     sys.stdin.readline()
 
 
-def _mapped(directory: str) -> dict[str, int]:
-    """Return the bytes of a directory's files that this process has in memory, and its share of them (PSS)."""
+def _mapped(place: Place) -> dict[str, int]:
+    """Return the bytes of a version's files that this process has in memory, and its share of them (PSS)."""
+    with ExitStack() as stack:
+        directory = str(place.local or stack.enter_context(fetched(place)))
     found = {"rss": 0, "pss": 0}
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():

@@ -115,7 +115,8 @@ def _spark_table(report: Mapping[str, Any]) -> RenderableType:
                 for key in ("p50_milliseconds", "p99_milliseconds")
             ),
         )
-    worker = by_name["worker"]
+    worker, fetch = by_name["worker"], by_name.get("first fetch")
+    fetched = f"a machine fetches the version once, in {fetch['seconds']:.2f} s\n" if fetch else ""
     return Group(
         Text(
             f"{sizes['subscriptions']:,} subscriptions × {sizes['messages']:,} messages, "
@@ -124,7 +125,7 @@ def _spark_table(report: Mapping[str, Any]) -> RenderableType:
         ),
         table,
         Text(
-            f"a worker opens the index ({worker['index_megabytes']:,.0f} MB) in {worker['open_seconds'] * 1e3:,.0f} ms "
+            f"{fetched}a worker opens the index ({worker['index_megabytes']:,.0f} MB) in {worker['open_seconds'] * 1e3:,.0f} ms "
             f"and compiles {worker['compiled_kernels']} kernels"
         ),
         Text(
