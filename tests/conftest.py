@@ -23,7 +23,7 @@ from stores import BUCKET, ENVIRONMENT, start_s3
 settings.register_profile(
     "long", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("default", settings.get_profile("long"), max_examples=EXAMPLES // 3)
+settings.register_profile("default", settings.get_profile("long"), max_examples=EXAMPLES // 5)
 settings.register_profile(
     "thorough", settings.get_profile("long"), max_examples=2_000, stateful_step_count=100
 )

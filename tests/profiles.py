@@ -7,7 +7,7 @@ takes some of them: ``shortened`` marks the others.
 import pytest
 from hypothesis import settings
 
-EXAMPLES = 60  # that hypothesis draws with --long; every run draws a third of them, others each time
+EXAMPLES = 60  # that hypothesis draws with --long; every run draws a fifth of them, others each time
 LONGEST_MS = 20  # the longest call, at a million subscriptions on a quiet machine
 
 

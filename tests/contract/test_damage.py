@@ -1,7 +1,7 @@
 """A flipped bit in whatever rests: a named error or an answer, never a crash; with verify, always the error.
 
 Each test runs in a process of its own, so that a crash is a failure and not the end of the tests. Every run damages
-each file of all but rivals once, ``--long`` more often, and those of rivals.
+each file of the product's structures once, ``--long`` those of all, more often.
 """
 
 import json
@@ -27,6 +27,8 @@ KINDS = {
 SHORT = {
     "index": [name for name in KINDS["index"] if not is_rival(INDEXES, name)],
     "store": [name for name in KINDS["store"] if not is_rival(STORES, name)],
+    "graph": ["forest"],
+    "topk": ["blocks"],
 }
 
 

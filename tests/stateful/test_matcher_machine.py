@@ -13,7 +13,7 @@ import naive
 from answers import answers
 from nearcast import MessageBatch, Subscription, SubscriptionTable, build_index, config, open_index
 from nearcast.matching import INDEXES
-from profiles import is_rival
+from profiles import without_rivals
 from strategies import areas, messages, subscriptions
 
 
@@ -78,7 +78,7 @@ class MatcherMachine(RuleBasedStateMachine):
         assert len(self.index) == len(self.model)
 
 
-@pytest.mark.parametrize("name", sorted(INDEXES))
+@pytest.mark.parametrize("name", without_rivals(INDEXES))
 def test_machine(name, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)  # many saves, none of which has to survive
     monkeypatch.setattr(config, "COMPACT_MIN_DEAD", 3)  # so that compaction happens all the time,
@@ -90,5 +90,4 @@ def test_machine(name, monkeypatch):
     ):  # and choosing anew, and folding
         monkeypatch.setattr(config, often, 4)
     machine = type("Machine", (MatcherMachine,), {"name": name})
-    share = 20 if is_rival(INDEXES, name) else 5  # what only benchmarks use lives fewer lives
-    run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // share))
+    run_state_machine_as_test(machine, settings=settings(max_examples=settings().max_examples // 4))
