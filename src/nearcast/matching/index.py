@@ -143,8 +143,9 @@ class Index(Holder[ClauseStore]):
         if isinstance(regions, Placement):
             placed = regions
         # Where the caller uses bare codes, four numbers are taken as they are, as in from_arrays.
-        elif self._rows.vocabulary is None and all(
-            isinstance(region, np.ndarray | list | tuple) for region in regions
+        elif self._rows.vocabulary is None and (
+            (isinstance(regions, np.ndarray) and regions.ndim == 2)
+            or all(isinstance(region, np.ndarray | list | tuple) for region in regions)
         ):
             boxes = box_rows(regions, "region")
             placed = Placement(np.arange(len(boxes) + 1), boxes, NO_SHAPES)
