@@ -56,7 +56,7 @@ def run(
     executor: str,
     tell: Progress,
 ) -> dict[str, Any]:
-    """Build, match and check; return the figures. *executor* is the memory of the executor's Java process."""
+    """Build, match and check; return the figures. *executor* is the memory of the executor's Java process, in megabytes."""
     spark = session(
         "large build",
         memory=_DRIVER,
