@@ -53,10 +53,10 @@ def run(
     messages: int,
     shards: int,
     distribution: str,
-    executor: str,
+    executor: int,
     tell: Progress,
 ) -> dict[str, Any]:
-    """Build, match and check; return the figures. *executor* is the memory of the executor's Java process, in megabytes."""
+    """Build, match and check; return the figures. *executor* is the megabytes of the executor's Java process."""
     spark = session(
         "large build",
         memory=_DRIVER,
