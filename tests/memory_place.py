@@ -15,7 +15,7 @@ class Memory(Place):
     def __init__(self, uri):
         super().__init__(uri)
         root, _, self._prefix = uri.removeprefix("memory://").partition("/")
-        self.files, self.counts = _ROOTS.setdefault(root, ({}, Counter()))
+        self.files, self.counts, self.answers = _ROOTS.setdefault(root, ({}, Counter(), {}))
         self._prefix += "/" if self._prefix else ""
 
     def _count(self, what, size=0):
@@ -47,19 +47,26 @@ class Memory(Place):
         self._count("writes", len(content))
         self.files[self._prefix + name] = content
 
+    def _answer(self, name):
+        """What the caller is told of a file that was written: the truth, unless a test has put another answer there."""
+        answer = self.answers.pop(self._prefix + name, True)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
     def create(self, name, content):
         if self._prefix + name in self.files:
             self._count("reads")
             return False
         self.write(name, content)
-        return True
+        return self._answer(name)
 
     def swap(self, name, content, tag):
         found = self.read_tagged(name)
         if tag != (None if found is None else found[1]):
             return False
         self.write(name, content)
-        return True
+        return self._answer(name)
 
     def entries(self, prefix=""):
         start = self._prefix + prefix

@@ -268,9 +268,8 @@ def _build_by_tasks(
         built = [BuiltShard.from_json(row["built"], row["added"]) for row in found.to_pylist()]
         schema = without_rows(subscriptions).schema
         finish_version(version, build, built, fitted, coding, schema, index=index, size=size)
-    except BaseException:
+    finally:
         discard_build(version, build)
-        raise
 
 
 def _coding_of(subscriptions: DataFrame) -> Coding:
