@@ -1,9 +1,10 @@
-"""A place in memory that counts what is done with it, and can fail on demand."""
+"""A place in memory that counts what is done with it, and whose answers can be lost; those of a disk, too."""
 
 from collections import Counter
 from io import BytesIO
 from pathlib import Path
 
+from nearcast.storage.disk import Disk
 from nearcast.storage.places import Entry, Place
 
 _ROOTS = {}
@@ -89,3 +90,20 @@ class Memory(Place):
 
     def clear(self):
         self.remove([entry.name for entry in self.entries()])
+
+
+def lose_answer(patch, name, answer):
+    """Let a disk create or swap *name* once, and raise *answer*, or return it, as if it had not."""
+    for call in ("create", "swap"):
+        own = getattr(Disk, call)
+
+        def told(self, file, *arguments, own=own):
+            done = own(self, file, *arguments)
+            if file != name:
+                return done
+            patch.undo()
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        patch.setattr(Disk, call, told)

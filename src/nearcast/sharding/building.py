@@ -230,8 +230,8 @@ def _told(part: BuiltShard) -> Mapping[str, Any]:
 def discard_build(place: Place, build: str) -> None:
     """Remove what was written for a build and does not count; if there is a version, also what was abandoned long ago.
 
-    Only the manifest tells what counts: a call that failed may have created it, and its answer was lost. If it cannot be
-    read, nothing is removed.
+    Only the manifest tells what counts: a call that failed may have created it, and its answer was lost. If it cannot
+    be read, nothing is removed.
     """
     files = read_manifest(place, KIND).files if place.exists(MANIFEST) else {}
     named = {MANIFEST, *(file.partition("/")[0] for file in files)}
