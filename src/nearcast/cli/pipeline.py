@@ -112,8 +112,9 @@ class Pipeline:
             self._deliveries[number] = self._write(frame, number)
 
         good = self._messages if self._quarantine is None else good_rows(self._messages)
-        how = {"checkpoint": spark_path(self._checkpoint), "query_name": self._name}
-        self.queries.append(QueryMonitor(live.start(good, changes, deliver, **how, **self._trigger)))
+        where = spark_path(self._checkpoint)
+        query = live.start(good, changes, deliver, checkpoint=where, query_name=self._name, **self._trigger)
+        self.queries.append(QueryMonitor(query))
         if self._quarantine is not None:
             beside = f"{self._checkpoint}/quarantine-query"
             name = self._name and f"{self._name} quarantine"
