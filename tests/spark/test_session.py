@@ -249,7 +249,7 @@ def test_a_remote_session_is_refused_where_it_cannot_work(monkeypatch, tmp_path)
     remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     frame = SimpleNamespace(sparkSession=remote)
     with pytest.raises(
-        RuntimeUnavailableError, match="Live keeps its state in this program, .* spark-submit"
+        RuntimeUnavailableError, match=r"Live keeps its state in this program, .* spark-submit"
     ):
         Live(tmp_path, frame)
     monkeypatch.setattr(spark_session, "open_session", lambda *_, **__: nullcontext(remote))
