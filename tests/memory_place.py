@@ -1,9 +1,10 @@
-"""A place in memory that counts what is done with it, and can fail on demand."""
+"""A place in memory that counts what is done with it, and whose answers can be lost; those of a disk, too."""
 
 from collections import Counter
 from io import BytesIO
 from pathlib import Path
 
+from nearcast.storage.disk import Disk
 from nearcast.storage.places import Entry, Place
 
 _ROOTS = {}
@@ -15,7 +16,7 @@ class Memory(Place):
     def __init__(self, uri):
         super().__init__(uri)
         root, _, self._prefix = uri.removeprefix("memory://").partition("/")
-        self.files, self.counts = _ROOTS.setdefault(root, ({}, Counter()))
+        self.files, self.counts, self.answers = _ROOTS.setdefault(root, ({}, Counter(), {}))
         self._prefix += "/" if self._prefix else ""
 
     def _count(self, what, size=0):
@@ -47,19 +48,26 @@ class Memory(Place):
         self._count("writes", len(content))
         self.files[self._prefix + name] = content
 
+    def _answer(self, name):
+        """What the caller is told of a file that was written: the truth, unless a test has put another answer there."""
+        answer = self.answers.pop(self._prefix + name, True)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
     def create(self, name, content):
         if self._prefix + name in self.files:
             self._count("reads")
             return False
         self.write(name, content)
-        return True
+        return self._answer(name)
 
     def swap(self, name, content, tag):
         found = self.read_tagged(name)
         if tag != (None if found is None else found[1]):
             return False
         self.write(name, content)
-        return True
+        return self._answer(name)
 
     def entries(self, prefix=""):
         start = self._prefix + prefix
@@ -82,3 +90,20 @@ class Memory(Place):
 
     def clear(self):
         self.remove([entry.name for entry in self.entries()])
+
+
+def lose_answer(patch, name, answer):
+    """Let a disk create or swap *name* once, and raise *answer*, or return it, as if it had not."""
+    for call in ("create", "swap"):
+        own = getattr(Disk, call)
+
+        def told(self, file, *arguments, own=own):
+            done = own(self, file, *arguments)
+            if file != name:
+                return done
+            patch.undo()
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        patch.setattr(Disk, call, told)

@@ -104,7 +104,6 @@ class Query:
         pq.write_table(self.subscriptions, home / "subscriptions.parquet")
         self.delivered, self.live, self.checkpoint = {}, None, home / "checkpoint"
         self.where = home / "live"
-        self.options = {}  # of the start
         fields = [pa.field("change", pa.string()), pa.field("changed_at", pa.int64())]
         self.schema = pa.schema([*self.subscriptions.schema, *fields])
         for name in ("messages", "changes"):
@@ -140,7 +139,7 @@ class Query:
             spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(home / name))
             for name, schema in zip(("messages", "changes"), schemas)
         ]
-        how = {"checkpoint": self.checkpoint, "availableNow": True, **self.options}
+        how = {"checkpoint": self.checkpoint, "availableNow": True}
         query = live.start(*streams, self.write, **how)
         query.awaitTermination()
         self.wait()

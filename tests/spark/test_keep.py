@@ -2,7 +2,9 @@
 
 import datetime
 
+import pyarrow as pa
 import pytest
+import shapely
 
 from nearcast.errors import ColumnError, InputError
 from nearcast.spark import build, match
@@ -60,6 +62,56 @@ def test_columns_of_subscriptions_are_kept(messages, subscriptions, shards):
     ]
 
 
+@pytest.mark.parametrize("place", [["lon", "lat", "radius_m"], ["geometry"]])
+def test_a_region_that_is_kept_is_still_a_region(spark, messages, place):
+    near = {"id": "a", "expression": "tea", "lon": 0.0, "lat": 0.0, "radius_m": 100.0}
+    rows = pa.Table.from_pylist([near, near | {"id": "b", "lon": 0.1}, near | {"id": "c", "lon": 9.0}])
+    if place == ["geometry"]:
+        boxes = [shapely.to_wkb(shapely.box(lon, -0.01, lon + 0.01, 0.01)) for lon in (0.0, 0.1, 9.0)]
+        rows = rows.select(["id", "expression"]).append_column("geometry", pa.array(boxes))
+    found = match(messages, spark.createDataFrame(rows), keep_subscription=[*place, "expression"])
+    told = {row["subscription_id"]: row for row in found.collect()}
+    assert sorted(told) == ["a", "b"]
+    for row in rows.to_pylist()[:2]:
+        assert {name: told[row["id"]][name] for name in place} == {name: row[name] for name in place}
+
+
+def test_a_stream_keeps_what_the_table_had_at_first(spark, tmp_path, monkeypatch):
+    """A row that is deleted loses no delivery, one that is there twice doubles none; tasks build the version."""
+    monkeypatch.setattr("nearcast.config.SPARK_DRIVER_ROWS", 1)
+    columns = "id string, expression string, address string, seen map<string, int>"
+    first = [("a", "tea", "anna", {"x": 1}), ("b", "tea", "ben", None)]
+    later = [("b", "tea", "bert", None), ("b", "tea", "bob", None), ("c", "tea", "cleo", None)]
+    table = f"parquet.`{tmp_path}/table`"
+    spark.createDataFrame(first, columns).write.parquet(f"{tmp_path}/table")
+    messages = "id long, lon double, lat double, text string"
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"id": 1, "lon": 0, "lat": 0, "text": "tea"}')
+    arriving = spark.readStream.schema(messages).json(f"{tmp_path}/in")
+    found = match(
+        arriving, spark.table(table), keep_subscription=["address", "seen"], index_dir=tmp_path / "versions"
+    )
+    spark.createDataFrame(later, columns).write.mode("overwrite").parquet(f"{tmp_path}/table")
+    rows = []
+    writer = found.writeStream.foreachBatch(lambda frame, _: rows.extend(frame.collect()))
+    writer.option("checkpointLocation", str(tmp_path / "c")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert sorted((r.subscription_id, r.address, r.seen) for r in rows) == [
+        ("a", "anna", {"x": 1}),
+        ("b", "ben", None),
+    ]
+
+
+@pytest.mark.parametrize("shards", [None, 3])
+def test_a_version_keeps_columns_for_later(messages, subscriptions, tmp_path, shards):
+    version = build(subscriptions.drop("the.level"), tmp_path, shards=shards, keep=["address"])
+    found = match(messages, version, keep_subscription=["address", "expression"])
+    told = sorted((row.subscription_id, row.address, row.expression) for row in found.collect())
+    one, two, three = (("a", "anna@example.org", "tea"), ("b", None, "cake"), ("c", "c", "`half.price` < 3"))
+    assert told == [one, one, two, three]
+
+
 def test_a_stream_keeps_columns_and_takes_a_watermark(spark, subscriptions, tmp_path):
     values = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     messages = values.selectExpr(
@@ -98,6 +150,10 @@ def test_names_that_cannot_be_kept_are_refused(messages, subscriptions, tmp_path
     ):
         match(messages, named, keep_subscription=["rank"])
     version = build(plain, tmp_path)
-    with pytest.raises(InputError, match="keep_subscription needs the subscriptions as a DataFrame"):
+    with pytest.raises(InputError, match=r"without this column; build it with keep=\['address'\]"):
         match(messages, version, keep_subscription=["address"])
+    with pytest.raises(ColumnError, match="keep and keep_subscription both have 'id'"):
+        match(messages, plain, keep=["id"], keep_subscription=["id"])
+    with pytest.raises(ColumnError, match="keep: the rows need a column addres"):
+        build(subscriptions, tmp_path, keep=["addres"])
     assert match(messages, version, keep=["text"]).count() == 4

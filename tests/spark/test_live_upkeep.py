@@ -1,13 +1,10 @@
 """A live query over months: who owns its home, what fails in the background, what is kept, and where."""
 
 import shutil
-from collections import Counter
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.serializers import CloudPickleSerializer
 
 from nearcast.spark.live import live as live_module
 from nearcast.spark.live.live import Live
@@ -121,45 +118,13 @@ def test_a_compaction_that_fails_is_told_and_stops_nothing(spark, tmp_path, monk
     assert live._journal.states.next_version(run.state(1))[1] == 1
 
 
-def save(home, frame, number):
-    pq.write_table(frame.toArrow(), f"{home}/{number}.parquet")
-
-
-def test_the_function_of_micro_batches_can_be_sent_to_another_process(spark, tmp_path, monkeypatch):
-    """As Spark Connect does it."""
-    made, serializer = live_module._MicroBatches, CloudPickleSerializer()
-
-    def sent(live, write, checkpoint):
-        write = partial(save, str(tmp_path / "out"))
-        return serializer.loads(serializer.dumps(made(live, write, checkpoint)))
-
-    monkeypatch.setattr(live_module, "_MicroBatches", sent)
-    (tmp_path / "out").mkdir()
-    run = Query(spark, tmp_path)
-    monkeypatch.setattr(run, "open", partial(open_with_own_clock, run))
-    (expected,) = steps_of(run, 1)
-    run.options = {"query_name": "notices", "options": {"asked": "for"}}
-    live = run.go()
-    rows = pq.read_table(tmp_path / "out" / "0.parquet")
-    names = ("message_id", "subscription_id", "reason")
-    assert Counter(zip(*(rows[name].to_pylist() for name in names))) == expected
-    assert live.stats()["batch"] == 0  # it reads what the other one has written
-    assert live.refused().num_rows == 0
-
-
-def open_with_own_clock(run):
-    subscriptions = run.spark.read.parquet(str(run.home / "subscriptions.parquet"))
-    now = run.now
-    run.live = Live(run.where, subscriptions, clock=lambda: now)
-    return run.live
-
-
 def test_the_query_has_a_name(spark, tmp_path):
     live = Live(tmp_path / "live", spark.createDataFrame(pa.table({"id": ["a"], "expression": ["tea"]})))
     rate = spark.readStream.format("rate").load()
     messages = rate.selectExpr("value AS id", "0D AS lon", "0D AS lat", "'tea' AS text")
     changes = rate.selectExpr("'x' AS change", "value AS changed_at", "'a' AS id")
-    query = live.start(messages, changes, print, checkpoint=tmp_path / "c", query_name="notices")
+    how = {"query_name": "notices", "options": {"asked": "for"}}
+    query = live.start(messages, changes, print, checkpoint=tmp_path / "c", **how)
     try:
         assert query.name == "notices"
     finally:

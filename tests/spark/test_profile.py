@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from memory_place import lose_answer
 from nearcast import text
 from nearcast.errors import IndexFileError, InputError, StorageError
 from nearcast.spark import Profile, build, match, profile, profiles
@@ -127,3 +128,16 @@ def test_of_two_jobs_that_add_to_one_version_the_second_is_refused(world, tmp_pa
             profile(tmp_path, subscriptions=world.subscriptions)
     assert (Profile(tmp_path).version, Profile(tmp_path).count("messages")) == (2, 1200)
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+
+
+def test_a_profile_is_there_although_the_answer_was_lost(world, tmp_path, monkeypatch):
+    few = world.subscriptions.limit(1)
+    with monkeypatch.context() as patch:
+        lose_answer(patch, "CURRENT", ConnectionResetError())
+        with pytest.raises(ConnectionResetError):
+            profile(tmp_path, subscriptions=few)
+    assert Profile(tmp_path).count("subscriptions") == 1
+    with monkeypatch.context() as patch:
+        lose_answer(patch, "CURRENT", False)
+        assert profile(tmp_path, subscriptions=few).count("subscriptions") == 2
+    assert Profile(tmp_path).version == 2

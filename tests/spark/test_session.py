@@ -6,15 +6,19 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyspark
 import pytest
+from typer.testing import CliRunner
 
 import nearcast.spark
+from nearcast.cli import app, spark_session
 from nearcast.errors import InputError, RuntimeUnavailableError
-from nearcast.spark import session
+from nearcast.spark import Live, session
 from nearcast.spark.java import find_java, wrap
 from nearcast.spark.session import quietly
 
@@ -219,8 +223,9 @@ def test_a_spark_that_is_too_old_is_named(monkeypatch, version):
 def test_nothing_reaches_past_spark_connect():
     """Under Spark Connect there is no Java gateway and no RDD: our code must not use them, if there is a server."""
     forbidden = {"sparkContext", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "rdd", "SparkContext"}
-    files = [f for f in Path(nearcast.spark.__file__).parent.glob("*.py") if f.name != "launching.py"]
-    assert len(files) >= 5
+    home = Path(nearcast.spark.__file__).parent
+    files = [file for file in home.rglob("*.py") if file.name != "launching.py"]
+    assert home / "live" / "live.py" in files
     for file in files:
         nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
         names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
@@ -232,3 +237,24 @@ def test_nothing_reaches_past_spark_connect():
             for alias in node.names
         }
         assert not names & forbidden, file.name
+
+
+def test_what_differs_between_versions_of_spark_is_in_one_module():
+    home = Path(nearcast.spark.__file__).parent
+    inside = {file.name for file in home.rglob("*.py") if "pyspark.sql.pandas" in file.read_text("utf-8")}
+    assert inside == {"compat.py"}
+
+
+def test_a_remote_session_is_refused_where_it_cannot_work(monkeypatch, tmp_path):
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    frame = SimpleNamespace(sparkSession=remote)
+    with pytest.raises(
+        RuntimeUnavailableError, match=r"Live keeps its state in this program, .* spark-submit"
+    ):
+        Live(tmp_path, frame)
+    monkeypatch.setattr(spark_session, "open_session", lambda *_, **__: nullcontext(remote))
+    (tmp_path / "in").mkdir()
+    words = ["stream", tmp_path / "in", tmp_path / "in", tmp_path / "out", "--checkpoint", tmp_path / "c"]
+    ran = CliRunner().invoke(app, list(map(str, words)))
+    assert ran.exit_code != 0
+    assert "nearcast stream keeps its state in this program" in ran.stderr

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions
 
+from memory_place import lose_answer
 from nearcast import Deliveries, MessageBatch, open_index
 from nearcast.errors import ColumnError, DuplicateError, IndexFileError, InputError, UnknownError
 from nearcast.sharding.distribution import DISTRIBUTIONS
@@ -264,6 +265,17 @@ class TestBuildingByTasks:
         assert len(list(found[0].glob("distribution-*"))) == 1
         assert pairs(match(world.messages, found[0])) == world.expected
 
+    def test_a_version_is_there_although_the_answer_was_lost(self, spark, by_tasks, tmp_path, monkeypatch):
+        few = spark.createDataFrame(
+            [("a", "tea"), ("b", "milk"), ("c", "tea")], "id string, expression string"
+        )
+        with monkeypatch.context() as patch:
+            lose_answer(patch, "manifest.json", ConnectionResetError())
+            with pytest.raises(ConnectionResetError):
+                build(few, tmp_path, shards=2, distribution="hash")
+        (version,) = tmp_path.iterdir()
+        assert len(open_index(version, verify=True)) == 3
+
     def test_a_bad_subscription_is_named(self, spark, by_tasks, tmp_path):
         rows = [("a", "tea"), ("b", "tea AND"), ("c", "milk")]
         with pytest.raises(Exception, match="id 'b'"):
@@ -289,6 +301,18 @@ def test_one_index_lives_in_an_object_store(world, s3):
     version = build(world.subscriptions, s3)
     assert pairs(match(world.messages, version)) == world.expected
     assert build(world.subscriptions, s3) == version
+
+
+def test_messages_that_nobody_named_as_a_sample_make_no_other_version(spark, tmp_path):
+    few = spark.createDataFrame([("a", "tea"), ("b", "milk")], "id string, expression string")
+    columns = "id long, lon double, lat double, text string"
+    days = [spark.createDataFrame([(day, 0.0, 0.0, "tea")], columns) for day in range(3)]
+    how = {"shards": 2, "distribution": "keyword"}
+    for day in days:
+        assert [row.subscription_id for row in match(day, few, index_dir=tmp_path, **how).collect()] == ["a"]
+    assert len(list(tmp_path.iterdir())) == 1
+    named = {build(few, tmp_path, messages=day, **how) for day in days[:2]}
+    assert len(named) == 2
 
 
 def test_one_shard_is_one_stage_of_python(world, tmp_path):

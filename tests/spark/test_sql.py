@@ -11,7 +11,7 @@ from nearcast.engine.explain import explain
 from nearcast.errors import ExpressionError, GeometryError
 from nearcast.geometry import as_region
 from nearcast.spark import build, match, register
-from nearcast.spark.sql import matches_rows
+from nearcast.spark.sql import MatchTable, matches_rows
 
 pytestmark = pytest.mark.spark
 
@@ -36,6 +36,30 @@ def test_a_table_of_messages(sql, world, tmp_path, shards):
     assert found(deliveries) == found(expected)
     told = {tuple(row)[2:] for row in deliveries.collect()}
     assert told == {tuple(row)[2:] for row in expected.collect()}
+
+
+def test_a_version_in_an_object_store(sql, world, s3):
+    version = build(world.subscriptions, s3)
+    world.messages.createOrReplaceTempView("messages")
+    deliveries = sql(f"SELECT * FROM nearcast_match(TABLE(messages), '{version}')")
+    assert found(deliveries) == found(match(world.messages, version))
+
+
+def test_a_task_keeps_the_version_that_it_began_with(spark, tmp_path):
+    def build_for(word):
+        build(spark.createDataFrame([(word, word)], "id string, expression string"), tmp_path)
+
+    def matched(table):
+        batch = pa.record_batch({"id": [1], "lon": [0.0], "lat": [0.0], "text": ["tea and milk"]})
+        (rows,) = table.eval(batch, pa.array([str(tmp_path)]))
+        return rows["subscription_id"].to_pylist()
+
+    build_for("tea")
+    task = MatchTable()
+    assert matched(task) == ["tea"]
+    build_for("milk")
+    assert matched(task) == ["tea"]
+    assert matched(MatchTable()) == ["milk"]
 
 
 def test_partitions_chosen_columns_and_joins(sql, world, tmp_path):

@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from nearcast.cli import app
+from nearcast.cli import app, endpoints, pipeline
+from nearcast.cli.monitor import QueryMonitor
+from nearcast.spark import build
 from spark.worlds import in_process, pairs, write_files
 
 pytestmark = pytest.mark.spark
@@ -120,17 +122,22 @@ CHANGES = [
 ]
 
 
-def test_subscriptions_that_change(world, subscriptions, tmp_path):
+def test_subscriptions_that_change(world, subscriptions, tmp_path, monkeypatch):
     """Raw messages and raw records of change: those that cannot be used are kept, and counted."""
+    names = []
+    monkeypatch.setattr(
+        pipeline, "QueryMonitor", lambda query: (names.append(query.name), QueryMonitor(query))[1]
+    )
     first, second = (rows_of(world.message_table.slice(at, 100)) for at in (0, 100))
     write_lines(tmp_path / "in" / "1.jsonl", [*first, "{oops"])
     (tmp_path / "changes").mkdir()
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = (
         "stream", tmp_path / "in", subscriptions, out, "--checkpoint", checkpoint,
-        "--changes", tmp_path / "changes" / "*.jsonl", "--quarantine", tmp_path / "aside",
+        "--changes", tmp_path / "changes" / "*.jsonl", "--quarantine", tmp_path / "aside", "--name", "notices",
     )  # fmt: skip
     done = summary(*command)
+    assert names == ["notices", "notices quarantine"]
     assert (done["messages"], done["quarantined"], done["changes"], done["refused"]) == (101, 1, 0, 0)
     before = in_process(world.message_table.slice(0, 100), world.subscription_table)
     assert (pairs(pq.read_table(out)), done["deliveries"]) == (before, sum(before.values()))
@@ -224,6 +231,34 @@ def test_a_stream_with_changes_drains_when_it_is_told_to_stop(world, subscriptio
     after = {pair: 1 for pair in in_process(rest, world.subscription_table) if pair[1] != "s1"}
     after |= {(id, "new"): 1 for id in rest["id"].to_pylist()}
     assert pairs(pq.read_table(out)) == before + pairs_of(after)
+
+
+def test_an_index_that_is_built_meanwhile_is_for_the_next_start(spark, tmp_path, monkeypatch):
+    """Between two micro-batches of raw messages."""
+    home = tmp_path / "versions"
+
+    def build_for(word):
+        build(spark.createDataFrame([(word, word)], "id string, expression string"), home)
+
+    def writing(output):
+        write = sink(output)
+
+        def run(frame, number):
+            build_for("milk")
+            return write(frame, number)
+
+        return run
+
+    sink = endpoints.sink
+    monkeypatch.setattr(endpoints, "sink", writing)
+    build_for("tea")
+    for number in range(2):
+        row = {"id": number, "lon": 0.0, "lat": 0.0, "text": "tea and milk"}
+        write_lines(tmp_path / "in" / f"{number}.jsonl", [row])
+    out, source = tmp_path / "out", ["--option", "maxFilesPerTrigger=1"]
+    command = ["stream", tmp_path / "in", home, out, "--checkpoint", tmp_path / "c", *source]
+    assert summary(*command)["batches"] == 2
+    assert pq.read_table(out)["subscription_id"].to_pylist() == ["tea"] * 2
 
 
 @pytest.mark.parametrize(

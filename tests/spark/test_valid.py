@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from memory_place import lose_answer
 from nearcast.errors import StorageError
 from nearcast.spark.live.boxes import bounding_boxes, touching
 from nearcast.spark.live.message_store import ORDER, ValidMessageStore, _is_relevant, _with_ids
@@ -112,6 +113,15 @@ def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkey
     store.publish([], now + 100)
     store.advance(10_000)
     assert store.seen == snapshot()  # all have expired
+
+
+def test_messages_are_kept_although_the_answer_was_lost(spark, tmp_path, monkeypatch):
+    store = Store(spark, tmp_path)
+    with monkeypatch.context() as patch:
+        lose_answer(patch, "000000000000.json", False)
+        store.publish([(1, 0, 0, 1.0, 900)], 0)
+    store.advance(0)
+    assert store.found(EVERYWHERE, 0) == Counter([(1, 0.0, 0.0, 1.0)])
 
 
 def test_a_message_counts_as_it_was_published_last(spark, tmp_path):

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from nearcast.cli.endpoints import Sink
 from nearcast.cli.monitor import QueryMonitor
 from nearcast.columns.from_arrow.renaming import Columns
-from nearcast.spark import Live, build, good_rows, match, prepare, quarantined_rows
+from nearcast.spark import Live, build, good_rows, prepare, quarantined_rows
 from nearcast.spark.columns import rename_columns
+from nearcast.spark.matching import OpenVersion
 from nearcast.spark.paths import local_path, spark_path
 from nearcast.spark.session import quietly
+from nearcast.storage.current import current
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,9 +81,11 @@ class Pipeline:
             # Workers of a cluster that see the checkpoint see the index, too.
             home = local_path(self._checkpoint)
             subscriptions = os.fspath(build(subscriptions, home and home / "index"))
-        index = subscriptions
+        index = OpenVersion(
+            current(subscriptions)
+        )  # for as long as the query runs, whatever is built meanwhile
         good = self._messages if self._quarantine is None else good_rows(self._messages)
-        deliveries = match(good, index)  # raises now if columns are missing
+        deliveries = index.match(good)  # raises now if columns are missing
 
         def matched(frame: DataFrame, number: int) -> None:
             self._deliveries[number] = self._write(frame, number)
@@ -90,7 +94,7 @@ class Pipeline:
             frame = frame.persist()
             try:
                 self._set_aside(quarantined_rows(frame), number)
-                matched(match(good_rows(frame), index), number)
+                matched(index.match(good_rows(frame)), number)
             finally:
                 frame.unpersist()
 
@@ -109,9 +113,8 @@ class Pipeline:
 
         good = self._messages if self._quarantine is None else good_rows(self._messages)
         where = spark_path(self._checkpoint)
-        self.queries.append(
-            QueryMonitor(live.start(good, changes, deliver, checkpoint=where, **self._trigger))
-        )
+        query = live.start(good, changes, deliver, checkpoint=where, query_name=self._name, **self._trigger)
+        self.queries.append(QueryMonitor(query))
         if self._quarantine is not None:
             beside = f"{self._checkpoint}/quarantine-query"
             name = self._name and f"{self._name} quarantine"

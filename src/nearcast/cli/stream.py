@@ -97,7 +97,7 @@ def stream(
     ] = "500ms",
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the query, in Spark's interface, listeners and metrics."),
+        typer.Option(metavar="NAME", help="Name of the query, in Spark's web page and for listeners."),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -131,7 +131,9 @@ def stream(
             ) as spark:
                 from nearcast.cli.pipeline import Pipeline
                 from nearcast.spark.columns import subscription_columns
+                from nearcast.spark.compat import refuse_remote
 
+                refuse_remote(spark, "nearcast stream")
                 arriving, raw = endpoints.arriving_messages(
                     spark,
                     messages,

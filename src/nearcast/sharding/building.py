@@ -3,7 +3,8 @@
 Whoever builds a version chooses a name for the build. Every file and directory that is written for it has this name and
 a further one, which nobody else uses: a task that is repeated, or runs twice at once, writes other files, and two
 builds of one version do not meet. :func:`finish_version` lists those that count, and creates the manifest if there is
-none; of two builds that finish at once, the second finds the manifest of the first.
+none; of two builds that finish at once, the second finds the manifest of the first. However a build ends,
+:func:`discard_build` then removes what the manifest does not name.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from nearcast.sharding.distribution import Distribution, Routes, distribute
 from nearcast.sharding.distribution.files import save_distribution
 from nearcast.sharding.version import KIND, SHARD_KIND
 from nearcast.storage.directory import write
-from nearcast.storage.manifest import MANIFEST, encode_manifest, file_entry, mapped
+from nearcast.storage.manifest import MANIFEST, encode_manifest, file_entry, mapped, read_manifest
 from nearcast.storage.places import Place
 
 __all__ = ["BuiltShard", "ShardBuilder", "build_sharded", "discard_build", "finish_version", "new_name"]
@@ -172,9 +173,8 @@ def build_sharded(
                 builder.add(table.take(rows), subscriptions.take(rows), Routes(*ragged_take(*stored, rows)))
                 built.append(builder.finish(index))
         finish_version(place, build, built, fitted, coding, table.schema, index=index, size=len(table))
-    except BaseException:
+    finally:
         discard_build(place, build)
-        raise
 
 
 def finish_version(
@@ -188,7 +188,7 @@ def finish_version(
     index: str,
     size: int,
 ) -> None:
-    """Make a version of the shards that were built, unless there is one already; remove what does not count.
+    """Make a version of the shards that were built, unless there is one already.
 
     Shards without subscriptions, which nobody built, are written here. *size* is how many subscriptions there are.
     """
@@ -218,10 +218,7 @@ def finish_version(
         "directory": name,
         "parts": [_told(parts[number]) for number in range(distribution.shards)],
     }
-    if place.create(MANIFEST, encode_manifest(KIND, document, files)):
-        discard_build(place, build, keep={file.partition("/")[0] for file in files})
-    else:
-        discard_build(place, build)
+    place.create(MANIFEST, encode_manifest(KIND, document, files))
 
 
 def _told(part: BuiltShard) -> Mapping[str, Any]:
@@ -230,11 +227,14 @@ def _told(part: BuiltShard) -> Mapping[str, Any]:
     return told | {"bytes": part.nbytes}
 
 
-def discard_build(place: Place, build: str, keep: set[str] | None = None) -> None:
-    """Remove what was written for a build, except for *keep*; and, if it counts, what was abandoned long ago.
+def discard_build(place: Place, build: str) -> None:
+    """Remove what was written for a build and does not count; if there is a version, also what was abandoned long ago.
 
-    A build that has parts to keep has made the version: no other one will.
+    Only the manifest tells what counts: a call that failed may have created it, and its answer was lost. If it cannot
+    be read, nothing is removed.
     """
+    files = read_manifest(place, KIND).files if place.exists(MANIFEST) else {}
+    named = {MANIFEST, *(file.partition("/")[0] for file in files)}
     parts: dict[str, float] = {}
     for entry in place.entries():
         part = entry.name.partition("/")[0]
@@ -242,7 +242,7 @@ def discard_build(place: Place, build: str, keep: set[str] | None = None) -> Non
     old = time.time() - config.SHARD_ABANDONED_SECONDS
     for part, modified in parts.items():
         ours = f"-{build}-" in part
-        if part == MANIFEST or (keep is not None and part in keep) or not (ours or (keep and modified < old)):
+        if part in named or not (ours or (files and modified < old)):
             continue
         if part.endswith(".parquet"):
             place.remove([part])

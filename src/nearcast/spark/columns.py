@@ -9,6 +9,7 @@ from pyspark.sql.types import BooleanType, NumericType, StringType, UserDefinedT
 
 from nearcast import MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
+from nearcast.columns.deliveries import deliveries_schema
 from nearcast.columns.from_arrow.names import (
     MESSAGE_COLUMNS,
     PLACES,
@@ -19,16 +20,17 @@ from nearcast.columns.from_arrow.names import (
     tell_other_case,
 )
 from nearcast.columns.from_arrow.renaming import Columns, Kind, Renaming
-from nearcast.errors import ColumnError
+from nearcast.errors import ColumnError, InputError, shown
 from nearcast.spark.compat import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 __all__ = [
+    "check_kept",
     "map_in_arrow",
     "message_columns",
     "quoted",
@@ -87,6 +89,18 @@ def refuse_unreadable(frame: DataFrame, geometry: str) -> None:
             f"{geometry} is a column of {type(found).__name__}, whose bytes only its own library can read; give its "
             f"WKB, which Sedona writes by ST_AsBinary({geometry})"
         )
+
+
+def check_kept(argument: str, names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise unless all *names* are among the columns of a DataFrame, and deliveries can have them, too."""
+    if isinstance(names, str):
+        raise InputError(f"{argument} is a list of columns, not {shown(names)}; write [{names!r}]")
+    own = deliveries_schema(pa.string(), pa.string()).names
+    for number, name in enumerate(names):
+        require([name], columns, f"{argument}: the rows")
+        if name in own or name in names[:number]:
+            whose = "deliveries have a column of this name already" if name in own else "it is named twice"
+            raise ColumnError(f"{argument} has {shown(name)}, but {whose}; give it another name first")
 
 
 def without_rows(frame: DataFrame) -> pa.Table:

@@ -10,28 +10,26 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from nearcast import config
-from nearcast.columns.deliveries import deliveries_schema
-from nearcast.columns.from_arrow.names import require
+from nearcast.columns.from_arrow.names import KEPT
 from nearcast.columns.wire import NEW_SCHEMA, WIRE_SCHEMA
 from nearcast.errors import ColumnError, InputError, shown
 from nearcast.matching import Index
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark import worker
-from nearcast.spark.columns import map_in_arrow, message_columns, quoted, rename_columns
+from nearcast.spark.columns import check_kept, map_in_arrow, message_columns, quoted, rename_columns
 from nearcast.spark.compat import spark_type
 from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.session import quietly
-from nearcast.spark.versions import build_version, sample_of
+from nearcast.spark.versions import build_version, kept_frame, sample_frame
 from nearcast.storage.current import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql import Column
-
     from nearcast.columns.from_arrow.renaming import Columns
+    from nearcast.storage.places import Place
 
-__all__ = ["match", "match_version"]
+__all__ = ["OpenVersion", "match", "match_version"]
 
 
 def match(
@@ -80,8 +78,9 @@ def match(
         ``{"lat": "latitude"}``. An entry holds for each DataFrame that has the column; ``{"messages": {"id": "nr"}}``
         is for the messages alone. More in :mod:`nearcast.columns.from_arrow.renaming`.
     keep, keep_subscription
-        Columns of the messages, and of a DataFrame of subscriptions, that each delivery has too, after its own columns:
-        the text of a notification, an address, a time for a watermark. Names are those after *columns*.
+        Columns of the messages, and of the subscriptions, that each delivery has too, after its own columns: the text
+        of a notification, an address, a time for a watermark. Names are those after *columns*. Those of subscriptions
+        are kept with the index, and as they were then; one that :func:`build` returned needs them in its ``keep``.
 
     Raises ColumnError before any job starts if a column is missing or has a wrong type. A message with a meaningless
     value (a latitude of 91) fails its task, and so the query, with an error that names the message.
@@ -92,54 +91,53 @@ def match(
         ):
             path = "" if name == "messages" else " or the path or URI of an index"
             raise InputError(f"{name} must be a Spark DataFrame{path}, not {shown(frame)}")
-    known: list[Column] = []
     if isinstance(subscriptions, DataFrame):
         messages, rows = rename_columns(columns, messages=messages, subscriptions=subscriptions)
-        kept = _kept(messages, keep, "keep", keep_subscription)
-        known = _kept(rows, keep_subscription, "keep_subscription", keep)
-        sample = sample_of(messages) if shards is not None and not messages.isStreaming else None
+        check_kept("keep", keep, messages.columns)
+        check_kept("keep_subscription", keep_subscription, rows.columns)
         version = build_version(
-            rows.drop(*keep_subscription),
+            rows,
             index_dir,
             index=index,
             distribution=distribution,
             shards=shards,
-            sample=sample,
+            hint=None if shards is None or messages.isStreaming else sample_frame(messages),
+            keep=keep_subscription,
         )
     else:
-        if keep_subscription:
-            raise InputError(
-                "keep_subscription needs the subscriptions as a DataFrame, since an index has no other columns than it "
-                "matches by; give the DataFrame, or join the deliveries with it by subscription_id"
-            )
         messages, _ = rename_columns(columns, messages=messages)
-        kept = _kept(messages, keep, "keep", keep_subscription)
         version = current(subscriptions)
-    # A version that is missing or damaged is reported here, not by a task.
-    opened = worker.open_version(version.uri)
-    needed = [functions.col(quoted(name)) for name in message_columns(messages, opened.coding).columns]
-    found = match_version(messages.select(*needed, *kept), version.uri, opened, kept=keep)
-    if not known:
-        return found
-    # Spark joins a stream with a table without keeping any state.
-    others = rows.select(functions.col("id").alias("subscription_id"), *known)
-    return found.join(others, "subscription_id").select(*map(quoted, [*found.columns, *keep_subscription]))
+    return OpenVersion(version).match(messages, keep, keep_subscription)
 
 
-def _kept(frame: DataFrame, names: Sequence[str], argument: str, others: Sequence[str]) -> list[Column]:
-    """Return columns that deliveries keep, under names that matching does not read."""
-    own = deliveries_schema(pa.string(), pa.string()).names
-    if isinstance(names, str):
-        raise InputError(f"{argument} is a list of columns, not {shown(names)}; write [{names!r}]")
-    for name in names:
-        require([name], frame.columns, f"{argument}: the rows")
-        if name in own or name in others or list(names).count(name) > 1:
-            whose = "deliveries have a column of this name already" if name in own else "it is named twice"
-            raise ColumnError(f"{argument} has {shown(name)}, but {whose}; give it another name first")
-    return [
-        functions.col(quoted(name)).alias(f"{worker.KEPT}{number}" if argument == "keep" else name)
-        for number, name in enumerate(names)
-    ]
+class OpenVersion:
+    """A version that was opened once, for any number of DataFrames of messages."""
+
+    def __init__(self, place: Place) -> None:
+        # A version that is missing or damaged is reported here, not by a task.
+        self._uri, self._version = place.uri, worker.open_version(place.uri)
+
+    def match(
+        self, messages: DataFrame, keep: Sequence[str] = (), keep_subscription: Sequence[str] = ()
+    ) -> DataFrame:
+        """Return the deliveries of *messages*, as :func:`match` does."""
+        check_kept("keep", keep, messages.columns)
+        check_kept("keep_subscription", keep_subscription, keep_subscription)
+        for name in set(keep).intersection(keep_subscription):
+            raise ColumnError(
+                f"keep and keep_subscription both have {shown(name)}; give one another name first"
+            )
+        read = map(quoted, message_columns(messages, self._version.coding).columns)
+        kept = (
+            functions.col(quoted(name)).alias(f"{KEPT}{number}")  # which matching does not read
+            for number, name in enumerate(keep)
+        )
+        found = match_version(messages.select(*read, *kept), self._uri, self._version, kept=keep)
+        if not keep_subscription:
+            return found
+        # Spark joins a stream with rows that never change, without keeping any state.
+        rows = kept_frame(messages.sparkSession, self._version, keep_subscription)
+        return found.join(rows, "subscription_id").select(*map(quoted, [*found.columns, *keep_subscription]))
 
 
 def match_version(

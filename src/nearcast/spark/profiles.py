@@ -178,13 +178,15 @@ def profile(
         }
         document["counted"] = _counted_rows(place, document["counts"])
         place.write(MANIFEST, encode_manifest(_KIND, document, {}))
-        if not home.swap(CURRENT, f"{place.name}\n".encode(), None if latest is None else latest[1]):
+        swapped = home.swap(CURRENT, f"{place.name}\n".encode(), None if latest is None else latest[1])
+        if not swapped and current(home) != place:
             raise StorageError(
                 f"another job has added to the profile at {home.local or home} meanwhile, so these counts "
                 "are not included; run this one again"
             )
     except BaseException:
-        place.clear()
+        if current(home) != place:  # otherwise the answer was lost, not the profile
+            place.clear()
         raise
     return Profile(place)
 

@@ -63,7 +63,12 @@ def register(spark: SparkSession) -> None:
 
 
 class MatchTable:
-    """The table function ``nearcast_match``."""
+    """The table function ``nearcast_match``; each task has one."""
+
+    def __init__(self) -> None:
+        self._version = lru_cache(maxsize=None)(
+            _version
+        )  # what is built while the task runs changes nothing for it
 
     def eval(self, batch: pa.RecordBatch, versions: pa.Array) -> Iterator[pa.Table]:
         """Yield the deliveries of some messages."""
@@ -71,7 +76,7 @@ class MatchTable:
             return
         messages = batch.drop_columns([name for name in TIMES if name in batch.schema.names])
         require(["id"], messages.schema.names, "messages")
-        index, ids = _open(_version(versions[0].as_py()))
+        index, ids = _open(self._version(versions[0].as_py()))
 
         def match(part: pa.RecordBatch) -> Matches:
             return index.match(MessageBatch.from_arrow(part, like=index))

@@ -29,19 +29,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import functions
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, MapType, StructField, StructType
 
 from nearcast import MessageBatch, SubscriptionTable, __version__, build_index, config, open_index
 from nearcast.columns.attributes import AttributeNames
 from nearcast.columns.coding import Coding
+from nearcast.columns.from_arrow.names import KEPT, SUBSCRIPTION_COLUMNS
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
+from nearcast.matching import Index
 from nearcast.sharding.building import BuiltShard, build_sharded, discard_build, finish_version, new_name
 from nearcast.sharding.distribution import check_choice, distribute
 from nearcast.sharding.distribution.files import save_distribution
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark import worker
 from nearcast.spark.columns import (
+    check_kept,
     map_in_arrow,
     message_columns,
     quoted,
@@ -58,7 +61,7 @@ from nearcast.storage.manifest import FORMAT, MANIFEST
 from nearcast.storage.places import Place, place_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -69,7 +72,8 @@ __all__ = [
     "build_version",
     "ensure_sharded_version",
     "ensure_version",
-    "sample_of",
+    "kept_frame",
+    "sample_frame",
     "version_frame",
     "version_name",
 ]
@@ -87,6 +91,7 @@ def build(
     messages: DataFrame | None = None,
     profile: Profile | str | os.PathLike[str] | None = None,
     columns: Columns | None = None,
+    keep: Sequence[str] = (),
 ) -> Path | str:
     """Build the index of *subscriptions* under *directory*, unless it exists already; return where it is.
 
@@ -110,7 +115,7 @@ def build(
         ``auto``.
     shards
         The number of shards, 1 to 1,024. Without it there is one index for all subscriptions, which is built in the
-        memory of the driver, and messages stay in their partitions.
+        memory of the driver, and messages stay in their partitions. With *keep* it is 1.
     messages
         A batch DataFrame of messages like those to come. The distribution is fitted to some thousands of them; without
         them, to messages made from the subscriptions.
@@ -118,14 +123,17 @@ def build(
         A profile, or its directory. Its sample is used instead of *messages*.
     columns
         If the DataFrames have other names for their columns, a mapping from ours to theirs, as :func:`match` takes it.
+    keep
+        Columns of the subscriptions that the version keeps, for ``keep_subscription`` of :func:`match`.
     """
     messages, subscriptions = rename_columns(columns, messages=messages, subscriptions=subscriptions)
-    sample = None if messages is None else sample_of(messages)
+    check_kept("keep", keep, subscriptions.columns)
+    sample = None if messages is None else sample_frame(messages).toArrow()
     if profile is not None:
         sample = (profile if isinstance(profile, Profile) else Profile(profile)).sample
     home = place_at(directory or _default_directory())
     version = build_version(
-        subscriptions, home, index=index, distribution=distribution, shards=shards, sample=sample
+        subscriptions, home, index=index, distribution=distribution, shards=shards, sample=sample, keep=keep
     )
     switch(home, version.name)
     return version.local or version.uri
@@ -138,20 +146,32 @@ def build_version(
     index: str,
     distribution: str,
     shards: int | None,
-    sample: pa.Table | None,
+    sample: pa.Table | None = None,
+    hint: DataFrame | None = None,
+    keep: Sequence[str] = (),
 ) -> Place:
-    """Do what :func:`build` does, but do not make the version the current one."""
+    """Do what :func:`build` does, but do not make the version the current one.
+
+    The *hint* is a sample, too, but not part of what names the version: it is read only if there is none yet.
+    """
     if subscriptions.isStreaming:
         raise InputError(
             "subscriptions are a streaming DataFrame, and an index holds those of one moment; read them with "
             "spark.read instead of spark.readStream, and start the query again to pick up changes"
         )
-    subscriptions = subscription_columns(subscriptions)
+    read = subscription_columns(subscriptions.drop(*set(keep).difference(SUBSCRIPTION_COLUMNS)))
     home = place_at(directory or _default_directory())
-    if shards is None:
-        return ensure_version(subscriptions.toArrow(), home, index)
+    if shards is None and not keep:
+        return ensure_version(read.toArrow(), home, index)
+    more = [_column(name).alias(f"{KEPT}{name}") for name in keep if name not in read.columns]
     return ensure_sharded_version(
-        subscriptions, home, index=index, distribution=distribution, shards=shards, sample=sample
+        subscriptions.select(*map(_column, read.columns), *more),
+        home,
+        index=index,
+        distribution=distribution,
+        shards=1 if shards is None else shards,
+        sample=sample,
+        hint=hint,
     )
 
 
@@ -176,7 +196,8 @@ def ensure_sharded_version(
     index: str,
     distribution: str,
     shards: int,
-    sample: pa.Table | None,
+    sample: pa.Table | None = None,
+    hint: DataFrame | None = None,
 ) -> Place:
     """Return the sharded version of *subscriptions*, which have the columns that are read; build it if need be."""
     check_choice("hash" if distribution == "auto" else distribution, shards)
@@ -193,14 +214,16 @@ def ensure_sharded_version(
             table = _sort_by_id(few)
             version = home / f"{name}-{_digest(how, _content(table))}"
             if not _is_sound(version):
-                build_sharded(version, table, messages=sample, **form)  # type: ignore[arg-type]
+                drawn = _drawn_from(sample, hint)
+                build_sharded(version, table, messages=drawn, **form)  # type: ignore[arg-type]
             return version
         del few
         size, content = _fingerprint(subscriptions)
         version = home / f"{name}-{_digest(how, content)}"
         if not _is_sound(version):
             _refuse_duplicates(subscriptions)
-            _build_by_tasks(subscriptions, version, size, sample=sample, **form)  # type: ignore[arg-type]
+            drawn = _drawn_from(sample, hint)
+            _build_by_tasks(subscriptions, version, size, sample=drawn, **form)  # type: ignore[arg-type]
     return version
 
 
@@ -214,18 +237,42 @@ def version_frame(spark: SparkSession, version: ShardedVersion) -> DataFrame:
     return read_parts(spark, version.row_files, spark_schema(version.schema))
 
 
-def sample_of(messages: DataFrame) -> pa.Table:
+def kept_frame(spark: SparkSession, version: Index | ShardedVersion, names: Sequence[str]) -> DataFrame:
+    """Return columns of the subscriptions of a version, as they were when it was built, with ``subscription_id``."""
+    known = version.schema if isinstance(version, ShardedVersion) else pa.schema([])
+    columns = {name: name if name in known.names else f"{KEPT}{name}" for name in names}
+    missing = next((name for name, column in columns.items() if column not in known.names), None)
+    if missing is not None or not isinstance(version, ShardedVersion):
+        raise InputError(
+            f"keep_subscription has {shown(missing)}, but the version was built without this column; build it with "
+            f"keep={list(names)}, or give the subscriptions as a DataFrame"
+        )
+    read = pa.schema([known.field(column) for column in dict.fromkeys(["id", *columns.values()])])
+    rows = read_parts(spark, version.row_files, spark_schema(read))
+    others = (_column(column).alias(name) for name, column in columns.items())
+    return rows.select(_column("id").alias("subscription_id"), *others)
+
+
+def sample_frame(messages: DataFrame) -> DataFrame:
     """Return some thousands of messages, to fit a distribution to: those whose ids have the least hashes."""
     if messages.isStreaming:
         raise InputError(
             "a sample of messages must be a batch DataFrame, not a streaming one; read some with spark.read"
         )
-    return message_columns(messages).orderBy(_drawn(), "id").limit(config.SHARD_SAMPLE).toArrow()
+    return message_columns(messages).orderBy(_drawn(), "id").limit(config.SHARD_SAMPLE)
+
+
+def _drawn_from(sample: pa.Table | None, hint: DataFrame | None) -> pa.Table | None:
+    return sample if sample is not None or hint is None else hint.toArrow()
 
 
 def _drawn() -> Column:
     """Return the hash of the column ``id`` by which rows are chosen for a sample."""
     return functions.xxhash64(functions.lit(_SEED), functions.col("id"))
+
+
+def _column(name: str) -> Column:
+    return functions.col(quoted(name))
 
 
 # --- Building by tasks -----------------------------------------------------------------------------------------------
@@ -268,9 +315,8 @@ def _build_by_tasks(
         built = [BuiltShard.from_json(row["built"], row["added"]) for row in found.to_pylist()]
         schema = without_rows(subscriptions).schema
         finish_version(version, build, built, fitted, coding, schema, index=index, size=size)
-    except BaseException:
+    finally:
         discard_build(version, build)
-        raise
 
 
 def _coding_of(subscriptions: DataFrame) -> Coding:
@@ -301,7 +347,7 @@ def _row_hash(schema: StructType, seed: int) -> Column:
     columns: list[Column] = []
     for field in schema:
         column = functions.col(quoted(field.name))
-        nested = isinstance(field.dataType, ArrayType | StructType)
+        nested = isinstance(field.dataType, ArrayType | MapType | StructType)
         columns += [column.isNull(), functions.to_json(column) if nested else column]
     return functions.xxhash64(functions.lit(seed), *columns)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from nearcast import Matches, MessageBatch, SubscriptionTable, config, open_index
 from nearcast.columns.coding import Coding
+from nearcast.columns.from_arrow.names import KEPT
 from nearcast.columns.wire import Known, from_wire, pack, to_wire, unpack
 from nearcast.errors import InputError
 from nearcast.matching import Index
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "KEPT",
     "SENT",
     "SHARD",
     "build_shards",
@@ -50,8 +50,6 @@ __all__ = [
 
 # Columns of what is on its way to a shard: that shard, and all shards that it is sent to.
 SHARD, SENT = "_shard", "_sent"
-# The names of columns of messages that deliveries keep, and that matching does not read, begin with this.
-KEPT = "_kept_"
 
 
 class _Whole:

@@ -95,11 +95,21 @@ def _send(
     try:
         with ThreadPoolExecutor(config.STORAGE_TRANSFERS) as pool:
             entries = dict(zip(files.values(), pool.map(send, files.items())))
-        if not place.create(MANIFEST, encode_manifest(kind, document, entries, data=data)):
+        content = encode_manifest(kind, document, entries, data=data)
+        if not place.create(MANIFEST, content) and _data_of(place) != data:
             raise _exists(place)
     except BaseException:
-        place.remove([f"{data}/{file}" for file in files.values()])
+        if _data_of(place) != data:
+            place.remove([f"{data}/{file}" for file in files.values()])
         raise
+
+
+def _data_of(place: Place) -> str | None:
+    """Return the subdirectory that the manifest names, if there is one.
+
+    Whether a manifest was created, only the place can tell: the answer may have been lost on its way.
+    """
+    return read_manifest(place).data if place.exists(MANIFEST) else None
 
 
 def read(

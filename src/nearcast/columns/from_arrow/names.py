@@ -23,6 +23,7 @@ from nearcast.errors import NEAR, ColumnError, nearest, shown, warn
 
 __all__ = [
     "BOX",
+    "KEPT",
     "MESSAGE_COLUMNS",
     "MOVE_COLUMNS",
     "PLACE",
@@ -60,7 +61,10 @@ _WORD_NAMES = {
     **dict.fromkeys(("words", "tags", "terms", "topics"), "keywords"),
 }
 _TEXT_NAMES = {"txt": "text", "tex": "text"}
-_KEPT = ("_changed_at",)  # what the pipeline keeps with subscriptions, and nobody needs to be told of
+KEPT = (
+    "_kept_"  # begins the names of columns that the pipeline keeps for deliveries, and matching does not read
+)
+_CHANGED_AT = "_changed_at"  # kept with subscriptions, too
 _LOOSE = 0.6  # how similar a name must be to be suggested for a column that is missing
 
 
@@ -78,14 +82,15 @@ def read_columns(names: Sequence[str], about: str = "") -> list[str]:
 expression? For every message, write * as the expression
     """
     read, others = _split(tuple(names))
-    if left := ", ".join(repr(name) for name in others if name not in _KEPT):
+    if left := ", ".join(map(repr, others)):
         warn(f"{about}left out {left}; a subscription has {', '.join(SUBSCRIPTION_COLUMNS)}")
     return list(read)
 
 
 @lru_cache
 def _split(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    others = tuple(name for name in names if name not in SUBSCRIPTION_COLUMNS)
+    known = (*SUBSCRIPTION_COLUMNS, _CHANGED_AT)
+    others = tuple(name for name in names if name not in known and not name.startswith(KEPT))
     for name in others:
         meant = _find_intended(name, SUBSCRIPTION_COLUMNS, _PLACE_NAMES)
         if meant is not None:

@@ -25,9 +25,6 @@ class Compaction:
         self._thread: threading.Thread | None = None
         self._failures, self._not_before = 0, 0.0
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_thread": None}  # a thread stays in its process
-
     @property
     def running(self) -> bool:
         """Whether a version is being made."""

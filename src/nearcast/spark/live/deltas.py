@@ -17,7 +17,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -96,9 +96,6 @@ class Deltas:
         self._home = home
         self._cache: OrderedDict[str, pa.Table] = OrderedDict()
         self._cached = 0  # bytes
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_home": self._home, "_cache": OrderedDict(), "_cached": 0}
 
     def uri(self, part: str, name: str) -> str:
         """Return the URI of a file."""

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions
-from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import IntegralType, TimestampType
 
 from nearcast import config
@@ -42,6 +41,7 @@ from nearcast.spark.columns import (
     subscription_columns,
     without_rows,
 )
+from nearcast.spark.compat import refuse_remote, spark_type
 from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.live import worker
 from nearcast.spark.live.compaction import Compaction
@@ -106,6 +106,7 @@ class Live:
         valid_messages: int = config.LIVE_VALID_MESSAGES,
         clock: Callable[[], int] = _clock,
     ) -> None:
+        refuse_remote(subscriptions.sparkSession, "Live")
         subscriptions = subscription_columns(subscriptions)
         if isinstance(valid_messages, bool) or not isinstance(valid_messages, int) or valid_messages < 0:
             raise InputError(f"valid_messages must be a whole number from 0, not {shown(valid_messages)}")
@@ -124,10 +125,6 @@ class Live:
         version, *_ = self._journal.states.next_version(last)
         if version.rpartition("-")[0] != version_name(**self._form):  # type: ignore[arg-type]
             self._compact(subscriptions.sparkSession, last)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # On a Connect server the micro-batches bring their session; files that are mapped stay in their process.
-        return self.__dict__ | {"_spark": None, "_opened": {}}
 
     # --- The query -------------------------------------------------------------------------------------------------
 
@@ -278,7 +275,7 @@ class Live:
         if near is None:
             return None
         ids = subscription_schema(self._open(state.version)).field("id").type
-        subscription_id = from_arrow_type(spark_ids(pa.array([], ids)).type).simpleString()
+        subscription_id = spark_type(spark_ids(pa.array([], ids)).type).simpleString()
         message_id = near.schema["id"].dataType.simpleString()
         schema = f"subscription_id {subscription_id}, reason string, message_id {message_id}"
         schema += "".join(f", {name} long" for name in ORDER)
@@ -344,7 +341,7 @@ class Live:
 
 
 class _MicroBatches:
-    """What Spark calls for each micro-batch of one start of a query; it can be sent to another process."""
+    """What Spark calls for each micro-batch of one start of a query."""
 
     def __init__(self, live: Live, write: Write, checkpoint: str) -> None:
         self._live, self._write, self._checkpoint = live, write, checkpoint
@@ -372,9 +369,9 @@ def _checkpoint_uri(checkpoint: str | os.PathLike[str]) -> str:
 def _query_id(spark: SparkSession, checkpoint: str) -> str:
     """Return the id of the query of a checkpoint, as Spark keeps it there.
 
-    It is written when the query starts, survives restarts, and is new if the checkpoint is. A micro-batch on a Connect
-    server learns nothing about its query in another way. A checkpoint on the disk of the driver is read here, because
-    no executor may see it; any other is read by Spark, which wrote it and knows its file system.
+    It is written when the query starts, survives restarts, and is new if the checkpoint is. A checkpoint on the disk of
+    the driver is read here, because no executor may see it; any other is read by Spark, which wrote it and knows its
+    file system.
     """
     home = local_path(checkpoint)
     if home is not None and (home / "metadata").exists():

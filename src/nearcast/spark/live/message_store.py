@@ -191,8 +191,10 @@ class ValidMessageStore:
         floor = self._floor(files, dropped) if dropped else None
         segment = _Segment(name, rows.schema.json(), tuple(files), distinct, dropped, floor)
         if not self._place.create(f"{name}.json", json.dumps(segment._asdict()).encode()):
-            self._place.remove([file.name for file in files])  # another driver was faster
-            return self._segment(name)
+            there = self._segment(name)  # of a driver that was faster; or ours, if the answer was lost
+            counted = {file.name for file in there.files}
+            self._place.remove([file.name for file in files if file.name not in counted])
+            return there
         self._opened[name] = segment
         return segment
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import Window, functions
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from nearcast import config
 from nearcast.sharding.replica import CHANGE, CHANGED_AT
+from nearcast.spark.compat import spark_schema, spark_type
 from nearcast.spark.live.changes import STAMPS
 from nearcast.spark.live.deltas import subscription_schema
 from nearcast.spark.parts import read_parts
@@ -42,9 +42,9 @@ def current_subscriptions(
     full = pa.schema([*schema, (CHANGE, pa.string()), (CHANGED_AT, STAMPS)])
     rows = version_frame(spark, version)
     if CHANGED_AT not in rows.columns:
-        rows = rows.withColumn(CHANGED_AT, functions.lit(None).cast(from_arrow_type(STAMPS)))
+        rows = rows.withColumn(CHANGED_AT, functions.lit(None).cast(spark_type(STAMPS)))
     rows = rows.select(*schema.names, CHANGED_AT)
-    columns = from_arrow_schema(full)
+    columns = spark_schema(full)
     ended = read_parts(spark, gone, columns)
     if deltas:
         parts = [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nearcast import Index, Matches, MessageBatch, build_index
+from nearcast import Matches, MessageBatch, SubscriptionTable, build_index
 from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import offsets_of
 from nearcast.sharding.replica import CHANGE, subscribed_rows, subscriptions_of
@@ -29,24 +30,18 @@ def joining_stage(delta: str, before: str) -> Stage:
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = subscribed_rows(_read(delta))
-        new_index, ids = _small_index(rows)
-        old_index, old_ids = _small_index(_read(before))
+        new, old = subscribed_rows(_read(delta)), _read(before)
+        size, coding = len(new), Coding.new()
+        ids, reasons = (new[name].combine_chunks() for name in ("id", CHANGE))
+        # One index of both, so that a portion is as small as all of its matches ask for, not the fresh ones alone.
+        tables = (replace(subscriptions_of(rows, coding), ids=None) for rows in (new, old))
+        index = build_index(SubscriptionTable.concatenated(list(tables)))
         row_of = {key: row for row, key in enumerate(ids.to_pylist())}
-        new_rows = np.array([row_of[key] for key in old_ids.to_pylist()], np.int64)
-        reasons = rows[CHANGE].combine_chunks()
+        new_row = np.array([*range(size), *(row_of[key] for key in old["id"].to_pylist())], np.int64)
 
         def match(part: pa.RecordBatch) -> Matches:
             messages = part.drop_columns(list(ORDER))
-            found = new_index.match(MessageBatch.from_arrow(messages, like=new_index))
-            known = old_index.match(MessageBatch.from_arrow(messages, like=old_index))
-            size = len(rows)
-            fresh = np.isin(
-                found.messages * size + found.rows, known.messages * size + new_rows[known.rows], invert=True
-            )
-            return Matches(
-                offsets_of(np.bincount(found.messages[fresh], minlength=len(part))), found.rows[fresh]
-            )
+            return index.match(MessageBatch.from_arrow(messages, like=index))
 
         def subscriptions(found: NDArray[np.int32]) -> dict[str, pa.Array]:
             picks = pa.array(found)
@@ -54,18 +49,20 @@ def joining_stage(delta: str, before: str) -> Stage:
 
         for part, found in match_in_portions(batches, match):
             columns = {"message_id": part["id"], **{name: part[name] for name in ORDER}}
-            yield from delivery_rows(found, subscriptions, columns)
+            yield from delivery_rows(_fresh(found, size, new_row), subscriptions, columns)
 
     return run
+
+
+def _fresh(found: Matches, size: int, new_row: NDArray[np.int64]) -> Matches:
+    """Return the matches of the first *size* rows whose subscriptions did not match by the rows behind them."""
+    pairs = found.messages * size + new_row[found.rows]
+    known = found.rows >= size
+    fresh = ~known & np.isin(pairs, pairs[known], invert=True)
+    return Matches(offsets_of(np.bincount(found.messages[fresh], minlength=len(found))), found.rows[fresh])
 
 
 def _read(uri: str) -> pa.Table:
     home, _, name = uri.rpartition("/")
     with place_at(home).open(name) as file:
         return pq.read_table(file)
-
-
-def _small_index(rows: pa.Table) -> tuple[Index, pa.Array]:
-    """Return an index over a few subscriptions, and their ids."""
-    table = subscriptions_of(rows, Coding.new())
-    return build_index(table), rows["id"].combine_chunks()
