@@ -215,7 +215,10 @@ class TestMatch:
             ),
             (["{m}", "{s}", "-o", "out.xlsx"], "the format of out.xlsx is unknown"),
             (["{m}", "{s}", "-o", "/no/such/out.csv"], "cannot write '/no/such/out.csv': No such file"),
-            (["{m}", "{s}", "-o", "gs://bucket/out.csv"], "gs://bucket/out.csv is not a file of this machine"),
+            (
+                ["{m}", "{s}", "-o", "gs://bucket/out.csv"],
+                "gs://bucket/out.csv is not a file of this machine",
+            ),
             (["dbfs:/m.csv", "{s}"], "dbfs:/m.csv: it is not a file of this machine; copy it here"),
             (["nope.csv", "{s}"], "there is no file or directory nope.csv"),
             (["{m}", "nope.geojson"], "there is no file or directory nope.geojson"),

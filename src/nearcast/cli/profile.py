@@ -62,10 +62,10 @@ def profile(
     if messages is None and subscriptions is None:
         if columns:
             raise InputError("--rename is for rows to count; give --messages or --subscriptions too")
-        if not place_at(directory).children():
-            raise InputError(f"{directory} has no profile yet; give --messages or --subscriptions to count")
         from nearcast.spark import Profile
 
+        if not place_at(directory).children():
+            raise InputError(f"{directory} has no profile yet; give --messages or --subscriptions to count")
         made = Profile(directory)
     else:
         with talk.progress() as show:

@@ -82,9 +82,10 @@ def _renamer(columns: Columns | Renaming | None, kind: Kind) -> Rename:
 def _read(path: Source, kind: Kind, rename: Rename) -> pa.Table:
     if os.fspath(path) == "-":
         return documents.from_lines(sys.stdin.buffer, kind, rename)
-    path = local_path(path)
-    if path is None:
+    where = local_path(path)
+    if where is None:
         raise InputError("it is not a file of this machine; copy it here, or read it with Spark (--master)")
+    path = where
     if not path.exists():
         raise FileNotFoundError
     ending, packing = (".parquet", None) if path.is_dir() else compression.endings(path.name)
