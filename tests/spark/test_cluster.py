@@ -1,25 +1,33 @@
 """Two hosts that share no disk with each other or with the driver: the same deliveries as in one process."""
 
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from nearcast import Circle, Engine, ManualClock, Message, Point, Subscription
 from spark import cluster_driver
 from spark import hosts as clusters
-from spark.worlds import in_process, message_table, subscription_table, write_files
+from spark.worlds import in_process, message_table, pairs, subscription_table, write_files
 
 pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory, s3_server):
     if not clusters.can_be_apart():
-        pytest.skip("this user may not make mount namespaces, so hosts would share their disks")
+        give_up = pytest.fail if os.environ.get("NEARCAST_REQUIRE_HOSTS") == "1" else pytest.skip
+        give_up("this user may not make mount namespaces, so hosts would share their disks")
     with clusters.running(tmp_path_factory.mktemp("hosts")) as found:
         yield found
 
@@ -51,6 +59,29 @@ def test_build_and_match_without_a_shared_disk(hosts, tmp_path, s3):
     assert counted(found["batch"]) == in_process(messages, subscriptions)
     assert counted(found["stream"]) == counted(found["streamed"])
     assert found["stream"]
+
+
+def test_the_commands_of_the_page(hosts, tmp_path, s3):
+    """What the page has under "Standalone", with the address of this master and another bucket."""
+    subscriptions, messages = subscription_table(), message_table()
+    write_files(subscriptions, tmp_path / "subscriptions.parquet", 2)
+    write_files(messages, tmp_path / "messages.parquet", 3)
+    _, recipe = PAGE.read_text().split("## Standalone", 1)
+    commands = re.findall("^nearcast .*", recipe.split("```")[1], re.M)
+    assert [shlex.split(command)[1] for command in commands] == ["build", "match"]
+    for command in commands:
+        here = command.replace("s3://bucket", s3).replace("spark://127.0.0.1:7077", hosts.address)
+        ran = subprocess.run(
+            [sys.executable, "-m", *shlex.split(here)],
+            cwd=tmp_path,
+            env=hosts.environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+    assert pairs(pq.read_table(tmp_path / "deliveries")) == in_process(messages, subscriptions)
 
 
 def numbers(batch, side):

@@ -60,6 +60,37 @@ def test_profile_build_match(world, paths, tmp_path):
     assert pairs(pq.read_table(out)) == world.expected
 
 
+def test_an_index_in_an_object_store(world, paths, tmp_path, s3):
+    """Every command that takes an index finds it there, in one piece or in shards, in one process too."""
+    messages, subscriptions = paths
+    total = sum(world.expected.values())
+    versions = s3.replace("s3:", "s3a:") + "/versions"
+    for number, (shards, more) in enumerate(
+        [([], []), (["--shards", 2], []), ([], ["--master", "local[2]"])]
+    ):
+        if not more:
+            assert run("build", subscriptions, versions, *shards).exit_code == 0
+        out = tmp_path / f"{number}.parquet"
+        matched = run("match", messages, versions, "--output", out, "--json", *more)
+        assert matched.exit_code == 0, matched.stderr
+        assert json.loads(matched.stdout)["deliveries"] == total
+        assert pairs(pq.read_table(out)) == world.expected
+    stream = ("stream", messages, versions, tmp_path / "out", "--checkpoint", tmp_path / "checkpoint")
+    refused = run(*stream, "--changes", messages)
+    assert f"{versions} is a built index, but with --changes" in refused.stderr
+    streamed = run(*stream, "--trigger", "once", "--json")
+    assert streamed.exit_code == 0, streamed.stderr
+    assert json.loads(streamed.stdout)["deliveries"] == total
+    assert pairs(pq.read_table(tmp_path / "out")) == world.expected
+
+
+def test_a_profile_in_an_object_store(paths, s3):
+    assert f"{s3}/profiles has no profile yet" in run("profile", f"{s3}/profiles").stderr
+    assert run("profile", f"{s3}/profiles", "--subscriptions", paths[1]).exit_code == 0
+    shown = run("profile", f"{s3}/profiles", "--json")
+    assert json.loads(shown.stdout)["subscriptions"] == 300
+
+
 def test_stream_once(spark, world, paths, tmp_path):
     arguments = ("stream", paths[0], paths[1], tmp_path / "out", "--checkpoint", tmp_path / "checkpoint")
     result = run(*arguments, "--trigger", "once", "--json")

@@ -13,6 +13,7 @@ from nearcast.spark.deliveries import as_deliveries
 from nearcast.spark.kafka import deliveries_to_kafka
 from nearcast.spark.parquet import write_parquet
 from nearcast.spark.sinks import parquet_sink
+from nearcast.storage.places import place_at
 
 pytestmark = pytest.mark.spark
 
@@ -132,9 +133,48 @@ def test_a_reader_sees_whole_batches_only(spark, tmp_path):
     assert seen <= {0, 3}
 
 
-def test_an_object_store_cannot_rename():
-    with pytest.raises(InputError, match="s3a://bucket/out is not a path of a file system"):
-        parquet_sink("s3a://bucket/out")
+def stored(place):
+    """The messages of each file."""
+    return {
+        entry.name: sorted(pq.read_table(place.open(entry.name))["message_id"].to_pylist())
+        for entry in place.entries()
+    }
+
+
+def test_in_an_object_store_a_batch_is_a_file(spark, s3):
+    """A repetition takes its place, also if rows come in other tasks; without rows there is none."""
+    write, place = parquet_sink(s3.replace("s3:", "s3a:")), place_at(s3)
+    both = frame(spark, 1, 2).repartition(2, "message_id")
+    assert write(both, 0) == write(both.coalesce(1), 0) == 2
+    assert write(frame(spark, 7), 1) == 1
+    assert stored(place) == {"batch=0/deliveries.parquet": [1, 2], "batch=1/deliveries.parquet": [7]}
+    assert write(frame(spark, 1).limit(0), 1) == 0
+    assert stored(place) == {"batch=0/deliveries.parquet": [1, 2]}
+
+
+def test_in_an_object_store_a_batch_that_breaks_changes_nothing(spark, s3):
+    def breaking(batches):
+        for batch in batches:
+            if batch["message_id"][0].as_py() == 2:
+                raise RuntimeError("the disk is full")
+            yield batch
+
+    write, place = parquet_sink(s3), place_at(s3)
+    two = frame(spark, 1, 2).repartition(2, "message_id")
+    write(two, 0)
+    for batch in (0, 1):
+        with pytest.raises(Exception, match="disk is full"):
+            write(two.mapInArrow(breaking, two.schema), batch)
+    assert stored(place) == {"batch=0/deliveries.parquet": [1, 2]}
+
+
+def test_a_uri_is_no_path(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for uri in (f"file:{tmp_path}/one", f"file://{tmp_path}/two"):
+        parquet_sink(uri)(frame(spark, 1), 0)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["one", "two"]
+    with pytest.raises(InputError, match="'dbfs:/out' has the unknown scheme 'dbfs'; give a path, or one of"):
+        parquet_sink("dbfs:/out")
 
 
 def test_deliveries_as_records(spark):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from nearcast.cli import app, endpoints, pipeline
+from nearcast.cli import app, endpoints, pipeline, stream
 from nearcast.cli.monitor import QueryMonitor
+from nearcast.errors import InputError
 from nearcast.spark import build
+from nearcast.storage.places import place_at
 from spark.worlds import in_process, pairs, write_files
 
 pytestmark = pytest.mark.spark
@@ -153,6 +156,42 @@ def test_subscriptions_that_change(world, subscriptions, tmp_path, monkeypatch):
     assert {row["change"]: row["reason"] for row in refused} == {"move": "unknown", "{oops": "change"}
     (row,) = pq.read_table(tmp_path / "aside").to_pylist()
     assert (row["reason"], row["original"]) == ("malformed", "{oops")
+
+
+def test_changes_with_a_home_in_an_object_store(world, subscriptions, tmp_path, s3):
+    """Versions and state are at the home, and deliveries too; a new start and a repetition find them there."""
+    first, second = (rows_of(world.message_table.slice(at, 100)) for at in (0, 100))
+    write_lines(tmp_path / "in" / "1.jsonl", first)
+    write_lines(tmp_path / "changes" / "1.jsonl", CHANGES[:1])
+    checkpoint, out = tmp_path / "checkpoint", f"{s3}/out"
+    command = (
+        "stream", tmp_path / "in", subscriptions, out, "--checkpoint", checkpoint, "--home", f"{s3}/home",
+        "--changes", tmp_path / "changes" / "*.jsonl", "--shards", 2, "--distribution", "location",
+    )  # fmt: skip
+    assert summary(*command)["changes"] == 1
+    write_lines(tmp_path / "in" / "2.jsonl", second)
+    assert summary(*command)["messages"] == 100
+    repeat(checkpoint, 1)
+    summary(*command)
+    both = world.message_table.slice(0, 200)
+    expected = in_process(both, world.subscription_table)
+    expected += pairs_of({(id, "new"): 1 for id in both["id"].to_pylist()})
+    found = [pq.read_table(place_at(out).open(entry.name)) for entry in place_at(out).entries()]
+    assert pairs(pa.concat_tables(found)) == expected
+    assert not (checkpoint / "live").exists()
+    assert any("location-2" in name for name in (place_at(f"{s3}/home") / "live" / "versions").children())
+
+
+def test_a_checkpoint_elsewhere_needs_a_home(world, subscriptions, tmp_path):
+    """Nothing is started, so it is enough that the arguments pass: Spark has no connector here."""
+    local = str(tmp_path / "home")
+    check = partial(stream._check, "in", str(subscriptions), "out", schema=None, quarantine=None)
+    for home in (local, "s3a://bucket/checkpoint"):
+        check(checkpoint="s3a://bucket/checkpoint", changes="changes", home=home)
+        check(checkpoint="s3a://bucket/checkpoint", changes=None, home=home)
+    check(checkpoint="dbfs:/checkpoint", changes="changes", home=local)
+    with pytest.raises(InputError, match="as --home"):
+        check(checkpoint="dbfs:/checkpoint", changes=None, home="dbfs:/checkpoint")
 
 
 def test_a_record_of_change_with_a_wrong_name_is_refused(world, subscriptions, tmp_path):
@@ -305,7 +344,10 @@ def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
         (["kafka://host:9092/topic?x", "in", "out"], "write kafka://host:9092/topic"),
         (["kafka://host:9092/topic", "in", "out"], "messages from Kafka need --schema"),
         (["in", "built", "out", "--changes", "in"], "built is a built index, but with --changes"),
-        (["in", "in", "out", "--changes", "in", "--checkpoint", "s3a://bucket/c"], "must be a directory"),
+        (["in", "in", "out", "--checkpoint", "dbfs:/c"], "unknown scheme 'dbfs'; give a path, or one of"),
+        (["in", "in", "out", "--changes", "in", "--checkpoint", "dbfs:/c"], "hdfs:, as --home"),
+        (["in", "built", "out", "--shards", "2"], "give --changes too, or run nearcast build"),
+        (["in", "in", "dbfs:/out"], "unknown scheme 'dbfs'"),
         (["in", "in", "earlier"], "earlier holds micro-batches of another checkpoint"),
         (["in", "in", "out", "--quarantine", "earlier"], "earlier holds micro-batches of another checkpoint"),
         (["in", "in", "out"], "no file has arrived in"),

@@ -1,13 +1,19 @@
 """Places: the same operations, with the same outcome, on a disk and in an object store."""
 
 import errno
+import fcntl
 import os
 import pickle
 import threading
 
+import numpy as np
+import obstore
 import pytest
+from obstore.exceptions import NotSupportedError
 
 from nearcast.errors import InputError, StorageError
+from nearcast.storage import objects
+from nearcast.storage.directory import write
 from nearcast.storage.places import place_at, uri_of
 
 
@@ -143,6 +149,65 @@ def test_uris():
 def test_uris_that_name_no_place_are_refused(uri, said):
     with pytest.raises(InputError, match=said):
         place_at(uri)
+
+
+def test_places_of_google_and_microsoft_read_the_environment(monkeypatch, tmp_path):
+    """Nothing is sent; the names of the settings are those of docs/storage.md."""
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    azure = place_at(f"abfss://box@account.dfs.core.windows.net/{tmp_path.name}")
+    assert (azure._store.config["account_name"], azure._store.config["container_name"]) == ("account", "box")
+    assert place_at(f"gs://bucket/{tmp_path.name}/a")._store.config["bucket"] == "bucket"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    with pytest.raises(Exception, match=r"key\.json"):
+        place_at(f"gs://bucket/{tmp_path.name}/b").read("a")
+
+
+def test_on_a_disk_others_may_read_what_the_umask_says(tmp_path):
+    """As executors under another user do."""
+    before = os.umask(0o022)
+    try:
+        place = place_at(tmp_path / "versions")
+        place.write("a/written", b"")
+        place.create("a/created", b"")
+        place.swap("a/swapped", b"", None)
+        write(place / "version", "test", {"numbers": np.arange(3)}, {})
+    finally:
+        os.umask(before)
+    found = {path.name: path.stat().st_mode & 0o777 for path in place.local.rglob("[!.]*")}
+    files = ("written", "created", "swapped", "numbers", "manifest.json")
+    assert found == {**dict.fromkeys(("a", "version"), 0o755), **dict.fromkeys(files, 0o644)}
+
+
+def test_a_store_without_conditional_writes_is_refused_by_name(s3, monkeypatch):
+    place, put = place_at(s3), obstore.put
+
+    def refuse(*_, **__):
+        raise NotSupportedError("no conditions here")
+
+    monkeypatch.setattr(objects, "_CONDITIONAL", set())
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore, "put", refuse)
+        with pytest.raises(
+            StorageError, match=f"store of {s3} has no conditional writes .*no conditions here"
+        ):
+            place.create("a", b"")
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore, "put", lambda store, name, content, mode=None: put(store, name, content))
+        with pytest.raises(StorageError, match="it ignores If-None-Match"):
+            place.create("a", b"")
+    assert place.entries() == []
+    assert place.create("a", b"first")
+    assert not place.create("a", b"second")
+    assert place.read("a") == b"first"
+
+
+def test_a_file_system_without_locks_is_refused_by_name(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(StorageError, match=f"file system of {tmp_path} has no locks"):
+        place_at(tmp_path).swap("a", b"", None)
 
 
 def test_a_file_system_without_hard_links_is_refused_by_name(tmp_path, monkeypatch):

@@ -1,6 +1,8 @@
 """Everything that can be saved can be saved in an object store; a machine fetches it once, and checks it."""
 
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +65,33 @@ def test_many_readers_fetch_once(s3, copies, downloads):
         results = list(pool.map(lambda _: read(f"{s3}/arrays", "test")[1]["a/numbers"].sum(), range(16)))
     assert results == [499_500] * 16
     assert len(downloads) == len(ARRAYS)
+
+
+READER = """
+import sys
+from nearcast.storage.directory import read
+from nearcast.storage.objects import ObjectStore
+
+download = ObjectStore.download
+ObjectStore.download = lambda self, name, path: (print(name), download(self, name, path))
+print("ready", flush=True)
+sys.stdin.readline()
+assert read(sys.argv[1], "test")[1]["a/numbers"].sum() == 499_500
+"""
+
+
+def test_many_processes_fetch_once(s3, copies):
+    write(f"{s3}/arrays", "test", ARRAYS, {})
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", READER, f"{s3}/arrays"]
+    readers = [subprocess.Popen(command, **pipes) for _ in range(3)]
+    assert [reader.stdout.readline() for reader in readers] == ["ready\n"] * 3
+    for reader in readers:
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+    names = [name for reader in readers for name in reader.communicate(timeout=60)[0].split()]
+    assert [reader.returncode for reader in readers] == [0] * 3
+    assert len(names) == len(ARRAYS)
 
 
 def test_a_directory_counts_when_its_manifest_is_there(s3, copies):

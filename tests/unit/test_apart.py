@@ -129,6 +129,7 @@ def test_what_is_apart(home, output, input, replaced):
         (".", "in", True),
         ("s3://bucket/in/", "s3://bucket/in", False),
         ("s3://bucket/in/out", "s3://bucket/in", False),
+        ("s3a://bucket/in/out", "s3://bucket/in", False),
         ("in/x y", "file://{home}/in", False),
         ("a b/out", "file://{home}/a%20b", False),
         ("in/deep/er.csv", "in/*", False),

@@ -215,6 +215,11 @@ class TestMatch:
             ),
             (["{m}", "{s}", "-o", "out.xlsx"], "the format of out.xlsx is unknown"),
             (["{m}", "{s}", "-o", "/no/such/out.csv"], "cannot write '/no/such/out.csv': No such file"),
+            (
+                ["{m}", "{s}", "-o", "gs://bucket/out.csv"],
+                "gs://bucket/out.csv is not a file of this machine",
+            ),
+            (["dbfs:/m.csv", "{s}"], "dbfs:/m.csv: it is not a file of this machine; copy it here"),
             (["nope.csv", "{s}"], "there is no file or directory nope.csv"),
             (["{m}", "nope.geojson"], "there is no file or directory nope.geojson"),
             (["{s}", "{m}"], "messages.jsonl: left out"),
@@ -227,6 +232,12 @@ class TestMatch:
         assert said in result.stderr
         assert "nearcast: " in result.stderr.splitlines()[-1]
         assert "Traceback" not in result.stderr
+
+    def test_a_built_index_stands_for_its_subscriptions(self, files, tmp_path):
+        index = nearcast.build_index("scan", nearcast.files.read_subscriptions(files[1]))
+        index.save(tmp_path / "index")
+        found = run("match", files[0], tmp_path / "index")
+        assert (found.exit_code, found.stdout) == (0, LINES)
 
     def test_a_mistake_leaves_no_output(self, files, tmp_path):
         files[0].write_text('{"id": 1, "text": "tea", "lon": 40.7, "lat": -174}\n')

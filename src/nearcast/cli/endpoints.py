@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from nearcast.cli import spark_session
 from nearcast.errors import InputError, shown
-from nearcast.spark.paths import local_path
+from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,23 +141,14 @@ def sink(address: str) -> Sink:
     topic = topic_of(address)
     if topic is not None:
         return _counting(kafka_sink(topic.servers, topic.name, options=topic.options))
-    home = local_path(address)
-    return _counting(_overwriting(address)) if home is None else parquet_sink(home)
+    return parquet_sink(address)
 
 
 def quarantine(directory: str) -> Sink:
     """Return the function that writes rows that cannot be used; a micro-batch without any leaves no directory."""
     from nearcast.spark.sinks import parquet_sink
 
-    home = local_path(directory)
-    return _counting(_overwriting(directory) if home is None else parquet_sink(home))
-
-
-def _overwriting(address: str) -> Callable[[DataFrame, int], None]:
-    """Return the function that writes a micro-batch to an object store, where a repeat overwrites it."""
-    from nearcast.spark.parquet import write_parquet
-
-    return lambda frame, number: write_parquet(frame, f"{address}/batch={number}", "overwrite")
+    return _counting(parquet_sink(directory))
 
 
 def _counting(write: Callable[[DataFrame, int], object]) -> Sink:

@@ -17,13 +17,14 @@ from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, UnknownError, shown
-from nearcast.spark.paths import local_path
+from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from nearcast import Index, MessageBatch
     from nearcast.columns.from_arrow.renaming import Columns
+    from nearcast.sharding.version import ShardedVersion
 
 __all__ = ["match"]
 
@@ -36,7 +37,10 @@ def match(
     ],
     subscriptions: Annotated[
         str,
-        typer.Argument(metavar="SUBSCRIPTIONS", help="A file of subscriptions; - is JSON lines on stdin."),
+        typer.Argument(
+            metavar="SUBSCRIPTIONS|INDEX",
+            help="A file of subscriptions, or the output of nearcast build; - is JSON lines on stdin.",
+        ),
     ],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where the deliveries go; - is stdout.")
@@ -78,19 +82,11 @@ def match(
     if conf or verbose:
         raise InputError("--conf and --verbose are for Spark; give --master too, local[*] for this machine")
     _check(messages, subscriptions, output, format, index, json)
-    from nearcast import build_index, files
-    from nearcast.columns.from_arrow.renaming import Renaming
 
     started = time.perf_counter()
     with _deliveries_to(output, format) as write, talk.progress() as show:
         show("reading the files (the first run also compiles its kernels)", None)
-        names = Renaming(columns, "subscriptions", "messages")
-        table = files.read_subscriptions(subscriptions, columns=names)
-        batch = files.read_messages(messages, like=table, columns=names)
-        show("building the index", None)
-        matcher = build_index(
-            index, table, progress=lambda step, share: show(f"building the index: {step}", share)
-        )
+        matcher, batch = _matcher(messages, subscriptions, index, columns, show)
         ready = time.perf_counter()
         deliveries = 0
         for found, done in _matched(matcher, batch, threads or os.cpu_count() or 1):
@@ -100,15 +96,16 @@ def match(
     ended = time.perf_counter()
     summary = {
         "messages": len(batch),
-        "subscriptions": len(table),
+        "subscriptions": len(matcher),
         "deliveries": deliveries,
-        "index": index,
+        "index": None if spark_session.is_index(subscriptions) else index,
         "seconds": round(ended - started, 6),
         "matching_seconds": round(ended - ready, 6),
         "messages_per_second": round(len(batch) / (ended - ready), 1),
     }
     talk.tell(
-        f"{len(batch):,} messages, {len(table):,} subscriptions: {deliveries:,} deliveries in {ended - started:.2f} s "
+        f"{len(batch):,} messages, {len(matcher):,} subscriptions: {deliveries:,} deliveries in "
+        f"{ended - started:.2f} s "
         f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
     )
     if json:
@@ -199,13 +196,34 @@ def _check(
         raise UnknownError(f"there is no index {shown(index)}; there are {', '.join(INDEXES)}")
 
 
-def _matched(matcher: Index, batch: MessageBatch, threads: int) -> Iterator[tuple[pa.Table, int]]:
+def _matcher(
+    messages: str, subscriptions: str, index: str, columns: Columns | None, show: talk.Show
+) -> tuple[Index | ShardedVersion, MessageBatch]:
+    """Return an index of the subscriptions, which may be built already, and the messages coded like it."""
+    from nearcast import build_index, files, open_index
+    from nearcast.columns.from_arrow.renaming import Renaming
+
+    if spark_session.is_index(subscriptions):
+        opened = open_index(local_path(subscriptions) or subscriptions)
+        return opened, files.read_messages(messages, like=opened, columns=columns)
+    names = Renaming(columns, "subscriptions", "messages")
+    table = files.read_subscriptions(subscriptions, columns=names)
+    batch = files.read_messages(messages, like=table, columns=names)
+    show("building the index", None)
+    made = build_index(index, table, progress=lambda step, share: show(f"building the index: {step}", share))
+    return made, batch
+
+
+def _matched(
+    matcher: Index | ShardedVersion, batch: MessageBatch, threads: int
+) -> Iterator[tuple[pa.Table, int]]:
     """Yield the deliveries of each chunk of messages, with the number of messages done so far."""
     import numpy as np
 
     from nearcast import Deliveries
+    from nearcast.sharding.version import ShardedVersion
 
-    subscription_ids = matcher.table.ids
+    subscription_ids = matcher.ids if isinstance(matcher, ShardedVersion) else matcher.store.ids
     for start in range(0, max(len(batch), 1), config.CLI_CHUNK):
         rows = np.arange(start, min(start + config.CLI_CHUNK, len(batch)))
         part = batch.take(rows)

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nearcast.errors import InputError
-from nearcast.spark.paths import local_path
+from nearcast.storage.paths import local_path
+from nearcast.storage.places import uri_of
 
 __all__ = ["keep_apart"]
 
@@ -35,8 +36,7 @@ def _lies_in(inner: str, outer: str) -> bool:
     """Return whether a path is another path or leads into it: through links, relative paths, or as a URL."""
     here, there = _path(inner), _path(outer)
     if here is None or there is None:  # not in this file system: a bucket, a topic
-        url, other = (address.partition("?")[0].rstrip("/") for address in (inner, outer))
-        return here is there and f"{url}/".startswith(f"{other}/")
+        return here is there and f"{_url(inner)}/".startswith(f"{_url(outer)}/")
     ways = (here, *here.parents)
     if set("*?[") & set(outer) and not there.exists():
         return any(way.match(str(there)) for way in ways)
@@ -52,6 +52,15 @@ def _path(address: str) -> Path | None:
     """Return the real path that an address leads to, None if it is not in this file system."""
     where = local_path(address)
     return None if where is None else Path(os.path.realpath(where))
+
+
+def _url(address: str) -> str:
+    """Return an address without options, in the one form that all spellings of a place have."""
+    url = address.partition("?")[0].rstrip("/")
+    try:
+        return uri_of(url)
+    except InputError:  # a topic, or a file system that only Spark knows
+        return url
 
 
 def _same(one: Path, other: Path) -> bool:

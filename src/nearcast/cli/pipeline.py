@@ -18,7 +18,7 @@ from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.spark import Live, build, good_rows, prepare, quarantined_rows
 from nearcast.spark.columns import rename_columns
 from nearcast.spark.matching import OpenVersion
-from nearcast.spark.paths import local_path, spark_path
+from nearcast.spark.paths import spark_path
 from nearcast.spark.session import quietly
 from nearcast.storage.current import current
 
@@ -42,7 +42,10 @@ class Pipeline:
         A function that gets the messages that cannot be used. Without it, messages are taken as they are, and one that
         cannot be used stops the stream.
     checkpoint
-        The directory in which Spark records its progress; everything else that belongs to the stream is there, too.
+        The directory in which Spark records its progress.
+    home
+        Where the index of the subscriptions, or their state if they change, is kept: storage that the driver and every
+        worker see.
     trigger
         The arguments of Spark's ``trigger``.
     name
@@ -58,6 +61,7 @@ class Pipeline:
         write: Sink,
         quarantine: Sink | None,
         checkpoint: str,
+        home: str,
         trigger: Mapping[str, Any],
         columns: Columns,
         name: str | None = None,
@@ -67,7 +71,7 @@ class Pipeline:
         else:
             self._messages = prepare(messages, "messages", columns=columns)
         self._write, self._quarantine = write, quarantine
-        self._checkpoint, self._trigger, self._name = checkpoint, trigger, name
+        self._checkpoint, self._home, self._trigger, self._name = checkpoint, home, trigger, name
         self._deliveries: dict[int, int] = {}  # by the number of the micro-batch
         self._bad: dict[int, int] = {}
         self._live: Live | None = None
@@ -78,12 +82,9 @@ class Pipeline:
     def match(self, subscriptions: DataFrame | str) -> None:
         """Start the query for fixed subscriptions, or for an index of them."""
         if not isinstance(subscriptions, str):
-            # Workers of a cluster that see the checkpoint see the index, too.
-            home = local_path(self._checkpoint)
-            subscriptions = os.fspath(build(subscriptions, home and home / "index"))
-        index = OpenVersion(
-            current(subscriptions)
-        )  # for as long as the query runs, whatever is built meanwhile
+            subscriptions = os.fspath(build(subscriptions, f"{self._home}/index"))
+        # For as long as the query runs, whatever is built meanwhile.
+        index = OpenVersion(current(subscriptions))
         good = self._messages if self._quarantine is None else good_rows(self._messages)
         deliveries = index.match(good)  # raises now if columns are missing
 
@@ -103,9 +104,9 @@ class Pipeline:
         else:
             self._start(self._messages, prepared, self._checkpoint, self._name)
 
-    def live(self, subscriptions: DataFrame, changes: DataFrame) -> None:
+    def live(self, subscriptions: DataFrame, changes: DataFrame, *, shards: int, distribution: str) -> None:
         """Start the query for subscriptions that change."""
-        live = Live(f"{self._checkpoint}/live", subscriptions)
+        live = Live(f"{self._home}/live", subscriptions, shards=shards, distribution=distribution)
         self._live, self._refused = live, live.refused_records
 
         def deliver(frame: DataFrame, number: int) -> None:

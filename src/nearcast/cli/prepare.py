@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +11,7 @@ from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, shown
+from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,7 +88,8 @@ def prepare(
     if kind not in ("messages", "subscriptions"):
         raise InputError(f"nearcast prepare does not know {shown(kind)}; give messages or subscriptions")
     keep_apart([f"{output}/{name}" for name in ("good", "quarantine")], [input], replaced=True)
-    if not overwrite and any(Path(output, name).exists() for name in ("good", "quarantine")):
+    here = local_path(output)  # elsewhere, Spark looks
+    if here is not None and not overwrite and any((here / name).exists() for name in ("good", "quarantine")):
         raise InputError(f"{output} holds an earlier output; give --overwrite to replace it")
     what: Kind = "messages" if kind == "messages" else "subscriptions"
     with talk.progress() as show:

@@ -14,6 +14,7 @@ from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError
+from nearcast.storage.places import place_at
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,10 +62,10 @@ def profile(
     if messages is None and subscriptions is None:
         if columns:
             raise InputError("--rename is for rows to count; give --messages or --subscriptions too")
-        if not Path(directory).is_dir():
-            raise InputError(f"{directory} has no profile yet; give --messages or --subscriptions to count")
         from nearcast.spark import Profile
 
+        if not place_at(directory).children():
+            raise InputError(f"{directory} has no profile yet; give --messages or --subscriptions to count")
         made = Profile(directory)
     else:
         with talk.progress() as show:

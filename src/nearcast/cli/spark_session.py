@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearcast.errors import InputError, NearcastError, shown
-from nearcast.spark.paths import local_path
+from nearcast.storage.paths import local_path
+from nearcast.storage.places import place_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,13 +141,19 @@ def rows_of(path: str) -> str:
 
 
 def is_index(path: str) -> bool:
-    """Return whether ``nearcast build`` made a directory."""
-    where = local_path(path)
-    return where is not None and any((where / name).exists() for name in ("CURRENT", "manifest.json"))
+    """Return whether a path or a URI leads to what ``nearcast build`` made."""
+    from nearcast.storage.current import CURRENT
+    from nearcast.storage.manifest import MANIFEST
+
+    try:
+        place = place_at(local_path(path) or path)
+    except InputError:  # a topic, or a file system that only Spark knows
+        return False
+    return any(place.exists(name) for name in (CURRENT, MANIFEST))
 
 
 def index_or_rows(spark: SparkSession, path: str) -> DataFrame | str:
-    """Return the path of an index unchanged, or the subscriptions of Parquet files."""
+    """Return the path or URI of an index, or the subscriptions of Parquet files."""
     if is_index(path):
-        return str(local_path(path))
+        return str(local_path(path) or path)
     return typed_rows(spark, path, "subscriptions")

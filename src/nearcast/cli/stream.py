@@ -13,7 +13,8 @@ from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
-from nearcast.spark.paths import local_path
+from nearcast.storage.paths import local_path
+from nearcast.storage.places import place_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,6 +90,20 @@ def stream(
             "SUBSCRIPTIONS are then rows: the initial subscriptions.",
         ),
     ] = None,
+    home: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Where Nearcast keeps the index of SUBSCRIPTIONS and the state of --changes, as a path or a URI; "
+            "default CHECKPOINT.",
+        ),
+    ] = None,
+    shards: Annotated[
+        int, typer.Option(metavar="N", min=1, help="With --changes: number of shards of the subscriptions.")
+    ] = 1,
+    distribution: Annotated[
+        str, typer.Option(metavar="NAME", help="With --changes: how shards divide subscriptions.")
+    ] = "auto",
     trigger: Annotated[
         str,
         typer.Option(
@@ -122,7 +137,12 @@ def stream(
     every = _trigger(trigger)
     columns = renaming.parse(rename)
     topics = [endpoints.topic_of(address) for address in (messages, output, changes or "")]
-    _check(messages, subscriptions, output, checkpoint, schema, quarantine, changes)
+    home = home or checkpoint
+    _check(messages, subscriptions, output, checkpoint, schema, quarantine, changes, home)
+    if changes is None and (shards, distribution) != (1, "auto"):
+        raise InputError(
+            "--shards and --distribution are for subscriptions that change; give --changes too, or run nearcast build"
+        )
     with monitor.stop_on_signal() as stop:
         with talk.progress() as show:
             show("starting Spark", None)
@@ -149,6 +169,7 @@ def stream(
                     write=endpoints.sink(output),
                     quarantine=endpoints.quarantine(aside) if raw else None,
                     checkpoint=checkpoint,
+                    home=home,
                     trigger=every,
                     name=name,
                     columns={"messages": theirs["messages"]},
@@ -158,9 +179,8 @@ def stream(
                 else:
                     assert not isinstance(initial, str)
                     rows = subscription_columns(initial)
-                    pipeline.live(
-                        rows, endpoints.arriving_changes(spark, changes, rows, theirs["subscriptions"])
-                    )
+                    arriving = endpoints.arriving_changes(spark, changes, rows, theirs["subscriptions"])
+                    pipeline.live(rows, arriving, shards=shards, distribution=distribution)
                 failure = monitor.follow(
                     pipeline.queries, stop, lambda: show(_sentence(pipeline.summary()), None)
                 )
@@ -215,10 +235,11 @@ def _check(
     schema: str | None,
     quarantine: str | None,
     changes: str | None,
+    home: str,
 ) -> None:
     """Raise before Spark starts if the options cannot work."""
     keep_apart(
-        [output, checkpoint, quarantine],
+        [output, checkpoint, quarantine, home],
         [
             None if path is None else spark_session.rows_of(path)
             for path in (messages, subscriptions, changes)
@@ -228,21 +249,22 @@ def _check(
         raise InputError(
             'messages from Kafka need --schema, such as --schema "id long, lon double, lat double, text string"'
         )
-    if changes is not None and spark_session.is_index(subscriptions):
+    built = spark_session.is_index(subscriptions)
+    if changes is not None and built:
         raise InputError(
             f"{subscriptions} is a built index, but with --changes subscriptions change; give the rows behind it"
         )
-    home = local_path(checkpoint)
-    if changes is not None and home is None:
-        raise InputError(
-            f"with --changes, the checkpoint {checkpoint} must be a directory that all machines see: the state of "
-            "subscriptions is kept in it"
-        )
-    if home is None or (home / "offsets").exists():
+    if not built:
+        try:
+            place_at(home)
+        except InputError as error:  # the checkpoint may be in a file system that only Spark knows
+            raise InputError(f"subscriptions cannot be kept there: {error}, as --home") from None
+    progress = local_path(checkpoint)
+    if progress is None or (progress / "offsets").exists():
         return
     for directory in filter(None, (output, quarantine)):
-        written = local_path(directory)
-        if written is not None and any(written.glob("batch=*")):
+        written = [] if endpoints.topic_of(directory) else place_at(directory).children()
+        if any(name.startswith("batch=") for name in written):
             raise InputError(
                 f"{directory} holds micro-batches of another checkpoint, which those of a new one would replace; "
                 "give another directory, or that checkpoint"

@@ -17,8 +17,10 @@ from nearcast.errors import NearcastWarning
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "print_json", "print_warnings", "progress", "tell"]
+__all__ = ["Show", "console", "print_json", "print_warnings", "progress", "tell"]
 
+# Sets the current step, and the share of it that is done.
+Show = Callable[[str, float | None], None]
 _PIPE_WIDTH = 120  # width of tables that go to a file or a pipe
 
 
@@ -62,7 +64,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, float | None], None]]:
+def progress() -> Iterator[Show]:
     """Show a progress bar on stderr, but only on a terminal.
 
     Yields the function that sets the current step and the share of it that is done (None if unknown).

@@ -26,7 +26,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -41,6 +40,7 @@ from nearcast.files.columnar import Rename
 from nearcast.files.documents import Kind
 from nearcast.files.writing import write_table, writing
 from nearcast.geometry import Box, Circle, Point, as_place, as_region
+from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:
     from nearcast.model import Message, Subscription
@@ -82,7 +82,10 @@ def _renamer(columns: Columns | Renaming | None, kind: Kind) -> Rename:
 def _read(path: Source, kind: Kind, rename: Rename) -> pa.Table:
     if os.fspath(path) == "-":
         return documents.from_lines(sys.stdin.buffer, kind, rename)
-    path = Path(path)
+    where = local_path(path)
+    if where is None:
+        raise InputError("it is not a file of this machine; copy it here, or read it with Spark (--master)")
+    path = where
     if not path.exists():
         raise FileNotFoundError
     ending, packing = (".parquet", None) if path.is_dir() else compression.endings(path.name)

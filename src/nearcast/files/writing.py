@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from nearcast import config
 from nearcast.errors import InputError, shown
 from nearcast.files.compression import endings, open_writer
+from nearcast.storage.paths import local_path
 
 __all__ = ["FORMATS", "write_table", "writing"]
 
@@ -56,7 +57,11 @@ def writing(path: str | os.PathLike[str], format: str | None = None) -> Iterator
             yield write
         sys.stdout.buffer.flush()
         return
-    target = Path(path)
+    target = local_path(path)
+    if target is None:
+        raise InputError(
+            f"{name} is not a file of this machine; give a path, or write it with Spark (--master)"
+        )
     in_place = target.exists() and not target.is_file()  # /dev/null, a named pipe
     draft = target if in_place else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

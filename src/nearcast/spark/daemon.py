@@ -22,7 +22,8 @@ __all__ = ["warm"]
 
 def warm() -> None:
     """Import the modules that workers need, and match a message, so that the kernels are loaded."""
-    import pandas  # noqa: F401  PySpark's worker imports it at its first Arrow batch
+    with contextlib.suppress(ImportError):  # some versions do without it
+        import pandas  # noqa: F401  PySpark's worker imports it at its first Arrow batch
     import pyarrow as pa
     import pyspark.worker  # noqa: F401
 

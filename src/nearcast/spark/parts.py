@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from nearcast.storage.places import Place
 
-__all__ = ["read_parts", "write_parts"]
+__all__ = ["read_parts", "write_file", "write_parts"]
 
 _WRITTEN = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())])
 
@@ -47,10 +47,25 @@ def write_parts(frame: DataFrame, place: str | os.PathLike[str] | Place, *, pref
     uri = uri_of(place)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _write(batches, uri, prefix)
+        return _write(batches, uri, f"{prefix}-{uuid.uuid4().hex}.parquet")
 
     written = map_in_arrow(frame, write, "name string, rows long, bytes long").toArrow()
     return written.cast(_WRITTEN).sort_by("name")
+
+
+def write_file(frame: DataFrame, place: str | os.PathLike[str] | Place, name: str) -> int:
+    """Write the rows of *frame* to one Parquet file, in one task; return how many. Without rows, nothing is written.
+
+    The file appears, or replaces one of this name, in one step, and is durable when this returns.
+    """
+    uri = uri_of(place)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _write(batches, uri, name)
+
+    # Rows are sent to the task, so that those before it that make them are as many as ever.
+    written = map_in_arrow(frame.repartition(1), write, "name string, rows long, bytes long").toArrow()
+    return sum(written["rows"].to_pylist())
 
 
 def read_parts(spark: SparkSession, files: Mapping[str, int], schema: StructType) -> DataFrame:
@@ -71,8 +86,8 @@ def read_parts(spark: SparkSession, files: Mapping[str, int], schema: StructType
     return spark.range(0, len(listed), 1, tasks).mapInArrow(read, schema)
 
 
-def _write(batches: Iterable[pa.RecordBatch], uri: str, prefix: str) -> Iterator[pa.RecordBatch]:
-    name, rows, writer = f"{prefix}-{uuid.uuid4().hex}.parquet", 0, None
+def _write(batches: Iterable[pa.RecordBatch], uri: str, name: str) -> Iterator[pa.RecordBatch]:
+    rows, writer = 0, None
     with tempfile.TemporaryDirectory(prefix="nearcast-") as directory:
         file = Path(directory, "rows")
         try:

@@ -28,7 +28,8 @@ from nearcast.files.compression import endings
 from nearcast.geometry.crs import require_wgs84
 from nearcast.preparation import MALFORMED
 from nearcast.spark.columns import quoted
-from nearcast.spark.paths import local_path, spark_path
+from nearcast.spark.paths import spark_path
+from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:
     import os

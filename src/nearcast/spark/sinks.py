@@ -7,54 +7,73 @@ sink is exact if a repeat replaces the first attempt (:func:`parquet_sink`), or 
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812  its usual name
 
-from nearcast.errors import InputError, NearcastError
+from nearcast.errors import NearcastError
 from nearcast.spark.kafka import deliveries_to_kafka
 from nearcast.spark.parquet import write_parquet
+from nearcast.spark.parts import write_file
 from nearcast.storage.atomic import rename_durably, sync_tree
+from nearcast.storage.places import place_at
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
+    from nearcast.storage.places import Place
+
 __all__ = ["kafka_sink", "parquet_sink"]
+
+_FILE = "deliveries.parquet"  # the file of a batch at a URI
 
 
 def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], int]:
     """Return a function that writes each micro-batch to a directory of its own, ``path/batch=7``, and counts its rows.
 
     The guarantee: every program that reads Parquet finds each delivery exactly once, whatever was interrupted and
-    repeated. A batch is first written under a name that begins with a dot, which readers ignore, and gets its own name
-    in one step when it is complete: no reader sees part of a batch. When a batch is repeated, the second attempt
-    replaces the first; between the two renames, a reader may see neither.
+    repeated, and never sees part of a batch. When a batch is repeated, the second attempt replaces the first.
 
-    No batch is committed that lacks rows: those that the tasks wrote are counted, and as many must be in the files that
-    this process sees, on disk. So executors that write to disks of their own are an error, not a loss.
+    *path* is a URI (``s3:``, ``gs:``, ``abfss:``, ``hdfs:``), or a directory that the driver and every worker see under
+    the same name: on one machine any directory, on a cluster one of a shared file system.
+
+    - In a directory, tasks write a batch under a name that begins with a dot, which readers ignore, and it gets its own
+      name in one step when it is complete; between the two renames of a repetition, a reader may see neither attempt.
+      No batch is committed that lacks rows: those that the tasks wrote are counted, and as many must be in the files
+      that this process sees. So executors that write to disks of their own are an error, not a loss.
+    - At a URI, a batch is one file, which one task writes: it appears, and is replaced, in one step.
 
     The numbers are those of the query's checkpoint. A new checkpoint counts from 0 again and needs another *path*, or
     its batches overwrite those of the old one. What interrupted attempts of any batch left is removed before the first
     batch that is written, so *path* is for one query at a time.
-
-    *path* is a directory that the driver and every worker see under the same name: on one machine any directory, on a
-    cluster one of a shared file system. Object stores cannot rename; there, use Spark's own sink
-    (``format("parquet")``).
     """
-    if "://" in os.fspath(path):
-        raise InputError(
-            f"{os.fspath(path)} is not a path of a file system, and only there can batches be renamed; "
-            'for an object store use Spark\'s own sink, writeStream.format("parquet")'
-        )
-    home = Path(path).absolute()
+    place = place_at(path)
+    return _file_sink(place) if place.local is None else _directory_sink(place.local)
+
+
+def _file_sink(home: Place) -> Callable[[DataFrame, int], int]:
+    """Return a sink for a place where no directory can be renamed, but a file appears whole: a file for each batch."""
+
+    def write(frame: DataFrame, batch: int) -> int:
+        target = home / f"batch={batch}"
+        rows = write_file(frame, target, _FILE)
+        if not rows:
+            target.remove([_FILE])  # of an earlier attempt
+        return rows
+
+    return write
+
+
+def _directory_sink(home: Path) -> Callable[[DataFrame, int], int]:
+    """Return a sink for a directory on a disk that every process sees: a directory for each batch."""
     fresh = True
 
     def write(frame: DataFrame, batch: int) -> int:

@@ -29,6 +29,8 @@ from nearcast.storage.reader import buffered
 
 __all__ = ["ObjectStore"]
 
+_CONDITIONAL: set[str] = set()  # buckets and containers that were seen to refuse a second creation
+
 
 class ObjectStore(Place):
     """A prefix of the names of objects in a bucket or container."""
@@ -75,7 +77,17 @@ class ObjectStore(Place):
         obstore.put(self._store, name, content)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Put an object on condition that there is none."""
+        """Put an object on condition that there is none; the first time, see whether the store minds the condition."""
+        created = self._create(name, content)
+        store = self.uri.split("/")[2]
+        if created and store not in _CONDITIONAL:
+            if self._create(name, content):  # the same again, so nothing is lost
+                self.remove([name])
+                raise self._unconditional("it ignores If-None-Match")
+            _CONDITIONAL.add(store)
+        return created
+
+    def _create(self, name: str, content: bytes) -> bool:
         try:
             obstore.put(self._store, name, content, mode="create")
         except (AlreadyExistsError, PreconditionError):
@@ -136,9 +148,9 @@ class ObjectStore(Place):
     def _missing(self, name: str) -> FileNotFoundError:
         return FileNotFoundError(f"{self.uri}/{name} does not exist")
 
-    def _unconditional(self, error: Exception) -> StorageError:
+    def _unconditional(self, why: object) -> StorageError:
         return StorageError(
-            f"the store of {self.uri} has no conditional writes ({error}), so files cannot be created only once; "
+            f"the store of {self.uri} has no conditional writes ({why}), so files cannot be created only once; "
             "use a store that has them"
         )
 

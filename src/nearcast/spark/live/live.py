@@ -53,11 +53,12 @@ from nearcast.spark.live.states import Run, State, States, segment_name
 from nearcast.spark.live.subscriptions import current_subscriptions
 from nearcast.spark.matching import match_version
 from nearcast.spark.parts import read_parts, write_parts
-from nearcast.spark.paths import local_path
+from nearcast.spark.paths import spark_path
 from nearcast.spark.session import quietly
 from nearcast.spark.versions import ensure_sharded_version, version_name
 from nearcast.spark.worker import spark_ids
-from nearcast.storage.places import place_at, uri_of
+from nearcast.storage.paths import local_path
+from nearcast.storage.places import place_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -168,7 +169,7 @@ class Live:
             "record": changes.select(functions.struct(*read).alias("record")),
         }
         both = sides["message"].unionByName(sides["record"], allowMissingColumns=True)
-        where = _checkpoint_uri(checkpoint)
+        where = spark_path(checkpoint)
         writer = both.writeStream.foreachBatch(_MicroBatches(self, write, where)).options(**options or {})
         if query_name is not None:
             writer = writer.queryName(query_name)
@@ -355,15 +356,6 @@ class _MicroBatches:
             self._live.sweep()
             return
         self._live.process(frame, number, self._write, self._run)
-
-
-def _checkpoint_uri(checkpoint: str | os.PathLike[str]) -> str:
-    """Return the checkpoint with a scheme: a path is on the disk, whatever Spark's default file system is.
-
-    Other URIs stay as they are: they are for Spark, which knows more of them than Nearcast does.
-    """
-    text = os.fspath(checkpoint)
-    return text if ":" in text.partition("/")[0] else uri_of(checkpoint)
 
 
 def _query_id(spark: SparkSession, checkpoint: str) -> str:
