@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,9 +48,15 @@ _MESSAGE = f"""
 
 
 def run(
-    home: Path, subscriptions: int, messages: int, shards: int, distribution: str, executor: str, tell: Progress
+    home: Path,
+    subscriptions: int,
+    messages: int,
+    shards: int,
+    distribution: str,
+    executor: int,
+    tell: Progress,
 ) -> dict[str, Any]:
-    """Build, match and check; return the figures. *executor* is the memory of the executor's Java process."""
+    """Build, match and check; return the figures. *executor* is the memory of the executor's Java process, in megabytes."""
     spark = session(
         "large build",
         memory=_DRIVER,
@@ -69,7 +74,9 @@ def run(
     tell("building shards", 0.2)
     shutil.rmtree(home / "versions", ignore_errors=True)
     with Memory(spark) as building:
-        seconds, version = timed(lambda: build(subs, home / "versions", distribution=distribution, shards=shards))
+        seconds, version = timed(
+            lambda: build(subs, home / "versions", distribution=distribution, shards=shards)
+        )
     asked = _points(spark, messages, max(messages // _BATCH, 2)).selectExpr(*_split(_MESSAGE)).cache()
     asked.count()
     found = match(asked, version)
@@ -79,7 +86,9 @@ def run(
         took, _ = timed(lambda: found.write.format("noop").mode("overwrite").save())
     tell("checking", 0.9)
     few = asked.orderBy("id").limit(_CHECKED)
-    mismatches = [] if _pairs(match(few, version)) == _pairs(_by_sql(few, subs)) else ["match differs from SQL"]
+    mismatches = (
+        [] if _pairs(match(few, version)) == _pairs(_by_sql(few, subs)) else ["match differs from SQL"]
+    )
     document = read_manifest(place_at(version)).document
     spark.stop()
     return {
@@ -138,7 +147,9 @@ def _by_sql(messages: DataFrame, subscriptions: DataFrame) -> DataFrame:
     from pyspark.sql.functions import broadcast
 
     few = broadcast(messages.selectExpr("id AS message_id", "keywords AS words", "lon", "lat"))
-    fits = "lon BETWEEN xmin AND xmax AND lat BETWEEN ymin AND ymax AND size(array_except(keywords, words)) = 0"
+    fits = (
+        "lon BETWEEN xmin AND xmax AND lat BETWEEN ymin AND ymax AND size(array_except(keywords, words)) = 0"
+    )
     return subscriptions.crossJoin(few).where(fits).withColumnRenamed("id", "subscription_id")
 
 

@@ -315,7 +315,9 @@ def moving(
 
 @app.command()
 def build(
-    home: Annotated[Path, typer.Argument(help="A directory for input and output; subscriptions there are reused.")],
+    home: Annotated[
+        Path, typer.Argument(help="A directory for input and output; subscriptions there are reused.")
+    ],
     subscriptions: Subscriptions = 50_000_000,
     messages: Messages = 200_000,
     shards: Annotated[int, typer.Option(help="Number of shards.", min=1)] = 8,
@@ -338,7 +340,9 @@ def build(
     from nearcast.bench.running import console, progress
 
     with progress() as tell:
-        found = large_build.run(home.absolute(), subscriptions, messages, shards, distribution, executor, tell)
+        found = large_build.run(
+            home.absolute(), subscriptions, messages, shards, distribution, executor, tell
+        )
     console().print(large_build.table(found))
     if json:
         command = (

@@ -60,9 +60,8 @@ STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the mo
 STORAGE_BUFFER: Final = 1 << 16  # bytes that are read ahead in a remote file
 STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
 STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
-STORAGE_CACHE_BYTES: Final = (
-    64 << 30
-)  # of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise
+# Of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise.
+STORAGE_CACHE_BYTES: Final = 64 << 30
 
 # --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
@@ -127,9 +126,8 @@ PACKED_MESSAGES_CELLS: Final = 32  # and the most columns and rows of cells
 PACKED_MESSAGES_PATIENCE: Final = 64  # changes for each 64 messages, before they are laid out anew
 PACKED_MESSAGES_SAMPLE: Final = 65_536  # messages by which cells are chosen,
 PACKED_MESSAGES_QUICK_SAMPLE: Final = 4_096  # the same for a successor, which somebody waits for
-PACKED_MESSAGES_GROWTH: Final = (
-    4  # the cells are chosen again when there are this many times as many messages,
-)
+# The cells are chosen again when there are this many times as many messages,
+PACKED_MESSAGES_GROWTH: Final = 4
 PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
 EXPIRY_BUCKET_US: Final = 1_000_000  # engines that tell expiries look for them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
@@ -141,10 +139,10 @@ SWEEP_ROWS: Final = 4
 SAFE_REACHES: Final = (2, 8)
 SAFE_MARGIN_M: Final = 1e-3  # a safe region is smaller by this much than exact numbers would allow,
 SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
-SAFE_FURTHEST_M: Final = (
-    5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
-)
-SAFE_FURTHEST: Final = 1e150  # and on a plane, beyond this one, whose square is a number
+# Nothing is looked for beyond these distances: on the globe an eighth of the way round, on a plane one whose square
+# is a number.
+SAFE_FURTHEST_M: Final = 5e6
+SAFE_FURTHEST: Final = 1e150
 WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, expired ones are not looked for
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
@@ -185,9 +183,8 @@ AP_TREE_AHEAD: Final = 8  # clauses between prefetching the ranks of a clause's 
 AP_TREE_ABREAST: Final = 1_024  # clauses that descend the tree side by side when they come or go
 # A node with at most this many clauses is built in one call; a larger one is partitioned by a sample of as many.
 AP_TREE_AT_ONCE: Final = 8_192
-AP_TREE_SHARE: Final = (
-    32  # clauses over which nodes are rebuilt, if any wait for that, for each clause that changes
-)
+# Clauses over which nodes are rebuilt for each clause that changes, if any nodes wait for that.
+AP_TREE_SHARE: Final = 32
 AP_TREE_RANKED: Final = 1 << 18  # the most words that are ranked anew with the root, outside of build()
 AP_TREE_VISIT: Final = 128.0  # visiting another node takes as long as reading this many postings
 AP_TREE_PART: Final = 16  # the fewest clauses in a cut or cell, on average
@@ -386,14 +383,12 @@ SHARD_COPIES: Final = 4.0  # `auto` does not choose a distribution that stores m
 SHARD_SUBSCRIPTIONS: Final = 100_000  # of more subscriptions, a distribution is fitted to about as many
 SHARD_ROW_GROUP: Final = 8_192  # subscriptions of a version that are read to find one by its id
 SHARD_OPEN_DELTAS: Final = 16  # deltas that a process keeps after reading them, for the other shards
-SHARD_ABANDONED_SECONDS: Final = (
-    86_400.0  # parts of builds that were not finished are removed after this time
-)
+# Parts of builds that were not finished are removed after this time.
+SHARD_ABANDONED_SECONDS: Final = 86_400.0
 # Two cuts of a cell are equally good if both divide the cost as wanted, give or take this share.
 SHARD_EVEN: Final = 0.02
-PLAN_PART: Final = (
-    8  # costs are measured over all subscriptions of the data, and over so small a part of them
-)
+# Costs are measured over all subscriptions of the data, and over one in this many of them.
+PLAN_PART: Final = 8
 PLAN_BATCH: Final = 1_000  # messages that are matched at a time
 PLAN_REPEAT: Final = 3  # runs of each measurement; the best counts
 PLAN_SHARE: Final = 0.7  # of a host's memory, cores and network that may be used
@@ -406,9 +401,8 @@ PLAN_NETWORK_GBIT: Final = 10.0
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker returns
 # A worker chooses how many messages to match at once so that it finds about this many matches:
 SPARK_MATCHES: Final = 1_048_576
-SPARK_PROBED: Final = (
-    64  # about as many messages of a batch are matched first, to see how many matches they have;
-)
+# about this many messages of a batch are matched first, to see how many matches they have;
+SPARK_PROBED: Final = 64
 SPARK_MOST_MESSAGES: Final = 16_384  # they stand for no more than this many
 SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and builds itself; tasks build more
 SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
@@ -464,9 +458,8 @@ CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
 DEMO_FILES: Final = 10  # files that the sample messages arrive in, one per micro-batch
 DEMO_POLL_SECONDS: Final = 1  # between two checks of the progress of the stream
 DEMO_SEED: Final = 7  # of the moving subscribers
-DEMO_CITY_METRES: Final = (
-    12_000  # from the centre of the city to the farthest messages that moving subscribers meet
-)
+# From the centre of the city to the farthest messages that moving subscribers meet.
+DEMO_CITY_METRES: Final = 12_000
 
 # --- Benchmarks: sizes and durations --------------------------------------------------------------------------------
 BENCH_SUBSCRIPTIONS: Final = 1_000_000
@@ -582,12 +575,8 @@ MOVING_AREA: Final = 0.0001  # of a region, as a share of the data space
 # together: what papers call medium speed in Brinkhoff's generator.
 MOVING_ROAD_SPEEDS: Final = (0.01, 0.02, 0.04)  # limits on side roads, main roads and fast roads
 MOVING_ROAD_PATHS: Final = (40, 6)  # main roads, and fast roads: paths between so many random pairs of nodes
-MOVING_VEHICLE_SPEEDS: Final = (
-    0.005,
-    0.01,
-    0.02,
-    0.04,
-)  # top speeds of vehicles; the classes are equally frequent
+# Top speeds of vehicles; the classes are equally frequent.
+MOVING_VEHICLE_SPEEDS: Final = (0.005, 0.01, 0.02, 0.04)
 MOVING_DESTINATIONS: Final = 256  # nodes that trips end at; each has a tree of shortest paths
 MOVING_UNDER_WAY: Final = 20  # the most steps that a vehicle has travelled when a workload begins
 # Invented maps: nodes on a side of the grid; about as many in all as Oldenburg and San Joaquin have.
@@ -595,15 +584,13 @@ MOVING_GRIDS: Final = {"town": 78, "county": 135}
 MOVING_GRID_JITTER: Final = 0.35  # the most that a node is moved, in widths of a cell
 TAXI_SUBSCRIBERS: Final = 10_000
 TAXI_STEP_S: Final = 60  # seconds between two positions of a taxi
-TAXI_MAX_KMH: Final = (
-    150.0  # a jump of the receiver that would take a higher speed is spread over several steps
-)
+# If the receiver jumps farther than this speed allows, the jump is spread over several steps.
+TAXI_MAX_KMH: Final = 150.0
 MOVING_CALL: Final = 1_000  # moves in one call
 MOVING_SECONDS: Final = 300.0  # an index replays as many steps as it can in this time, and at least one
 MOVING_SETTLED: Final = 20  # the step after which memory should not grow any more
-MOVING_PART_STEPS: Final = (
-    5  # steps by which the side of the subscriptions, and what does not move, are measured
-)
+# Steps by which the side of the subscriptions, and what does not move, are measured.
+MOVING_PART_STEPS: Final = 5
 # Steps in which a few moves and messages are compared with naive answers; by the last, most messages are new.
 MOVING_CHECKED_STEPS: Final = (1, 2, 12)
 MOVING_CHECKED: Final = 50  # moves and messages of such a step

@@ -125,8 +125,8 @@ def _spark_table(report: Mapping[str, Any]) -> RenderableType:
         ),
         table,
         Text(
-            f"{fetched}a worker opens the index ({worker['index_megabytes']:,.0f} MB) in {worker['open_seconds'] * 1e3:,.0f} ms "
-            f"and compiles {worker['compiled_kernels']} kernels"
+            f"{fetched}a worker opens the index ({worker['index_megabytes']:,.0f} MB) "
+            f"in {worker['open_seconds'] * 1e3:,.0f} ms and compiles {worker['compiled_kernels']} kernels"
         ),
         Text(
             f"of two workers each has {worker['resident_megabytes']:,.0f} MB in memory, "

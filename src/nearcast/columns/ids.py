@@ -209,9 +209,8 @@ class Ids(TypedIds):
         self._moved = 0  # the ids of the rows before this one have moved
         self._size = 0
         self._dictionary: Any = None
-        self._entered = (
-            _NOTHING_ENTERED  # an id that check_new() let through, its code, and among which names
-        )
+        # An id that check_new() let through, its code, and the names that the code belongs to.
+        self._entered = _NOTHING_ENTERED
 
     def __len__(self) -> int:
         return self._size

@@ -61,9 +61,8 @@ class Buckets(NamedTuple):
     at: NDArray[np.int32]
     size: NDArray[np.int32]
     capacity: NDArray[np.int32]
-    node: NDArray[
-        np.int32
-    ]  # the tree node that the bucket belongs to; of a free bucket, the next free number
+    # The tree node that the bucket belongs to; of a free bucket, the next free number.
+    node: NDArray[np.int32]
     tops: NDArray[np.float32]  # [buckets, dimensions]
     rows: NDArray[np.int32]  # by place: the clause row of the point; free rooms are chained through it
     signs: NDArray[np.uint64]  # by place: bits that a query must have

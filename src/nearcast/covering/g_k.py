@@ -68,9 +68,8 @@ class Outcome(NamedTuple):
     withdrawn: NDArray[np.int32]  # rows that need not be forwarded any more, since a new one covers them,
     withdrawn_by: NDArray[np.int64]  # and the command of each
     queries: NDArray[np.int64]  # [2]: calls of cov_k by subscriptions (q_s) and by unsubscriptions (q_u)
-    counters: NDArray[
-        np.int64
-    ]  # [2, 2]: nodes visited and points compared, by subscriptions and by unsubscriptions
+    # [2, 2]: nodes visited and points compared, by subscriptions and by unsubscriptions.
+    counters: NDArray[np.int64]
 
 
 class Kernels(NamedTuple):

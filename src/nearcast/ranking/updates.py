@@ -44,9 +44,8 @@ class Changes(NamedTuple):
     messages: NDArray[np.int64]
     changes: NDArray[np.int8]  # positions in CHANGES
     scores: NDArray[np.float64]
-    ranks: NDArray[
-        np.int32
-    ]  # from 1: the current rank of a message that comes, the earlier one of a message that goes
+    # From 1: the current rank of a message that comes, the earlier one of a message that goes.
+    ranks: NDArray[np.int32]
 
     @classmethod
     def joined(cls, parts: Sequence[Changes]) -> Changes:

@@ -66,7 +66,7 @@ class RStarTree(ClauseStructure):
 
     def view(self) -> View:
         """Return the tree; it is not an array, so the search is not a kernel."""
-        return View(_search, _Searched(self.store.clauses, self._tree))
+        return View(_search, _SearchArrays(self.store.clauses, self._tree))
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of the tree."""
@@ -91,13 +91,15 @@ class RStarTree(ClauseStructure):
         return self._tree.check(self.members(), self._predicates)
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     tree: BoxTree
 
 
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, tree = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, tree = arrays
     for first in range(start, stop, config.R_STAR_BLOCK):
         last = min(first + config.R_STAR_BLOCK, stop)
         lows, highs = tree.whole(last - first)

@@ -34,13 +34,11 @@ class Tickets(NamedTuple):
     """Where the postings of each row are."""
 
     firsts: NDArray[np.int32]  # the first ticket of each row, or -1
-    tickets: NDArray[
-        np.int32
-    ]  # [tickets, 3]: the list, the position there, the next ticket of the row (or free one)
+    # [tickets, 3]: the list, the position there, and the next ticket of the row (or the next free one).
+    tickets: NDArray[np.int32]
     of_postings: NDArray[np.int32]  # the ticket of each posting
-    state: NDArray[
-        np.int64
-    ]  # the first free ticket, or -1; how many tickets there are; how many lists have postings
+    # The first free ticket, or -1; how many tickets there are; how many lists have postings.
+    state: NDArray[np.int64]
 
 
 class TicketedLists(PostingLists):

@@ -81,9 +81,8 @@ class MessageLists:
     def __init__(self, stored: MessageRows, copies: int) -> None:
         self.stored, self.copies = stored, copies
         self._sequence = GrowableArray(np.zeros(0, np.int32), borrowed=False)
-        self._oldest = self._looked = (
-            0  # the oldest message, and the number of the next one when it was looked for
-        )
+        # The oldest message, and the number of the next one when it was looked for.
+        self._oldest = self._looked = 0
         self._kept = 0  # the messages that there were then
         self._state = np.zeros(LIMITED + 1, np.int64)
         self._state[NEXT] = 1

@@ -23,7 +23,7 @@ from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
 from nearcast.matching.structures.packed_list.build import filled, pack_all, ranges
-from nearcast.matching.structures.packed_list.cost import Expected, expected
+from nearcast.matching.structures.packed_list.cost import Cost, expected
 from nearcast.matching.structures.packed_list.layout import (
     BLOCK_BITS,
     LISTS,
@@ -32,7 +32,7 @@ from nearcast.matching.structures.packed_list.layout import (
     grown,
     used,
 )
-from nearcast.matching.structures.packed_list.search import Packed, search
+from nearcast.matching.structures.packed_list.search import SearchArrays, search
 
 __all__ = ["PackedList"]
 
@@ -125,9 +125,9 @@ class PackedList(ClauseStructure):
 
     def view(self) -> View:
         """Return the lists and where those of each word are."""
-        return View(search, Packed(self.store.clauses, self._lists, self._word_lists.values))
+        return View(search, SearchArrays(self.store.clauses, self._lists, self._word_lists.values))
 
-    def expected(self, probes: Probes) -> Expected:
+    def expected(self, probes: Probes) -> Cost:
         """Return what matching such *probes* is expected to cost."""
         return expected(self._lists, self._word_lists.values, probes)
 
