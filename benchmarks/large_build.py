@@ -56,7 +56,7 @@ def run(
     executor: int,
     tell: Progress,
 ) -> dict[str, Any]:
-    """Build, match and check; return the figures. *executor* is the memory of the executor's Java process, in megabytes."""
+    """Build, match and check; return the figures. *executor* is the memory of the executor's Java process in MB."""
     spark = session(
         "large build",
         memory=_DRIVER,

@@ -71,7 +71,7 @@ HASH_AHEAD: Final = 0.5
 HASH_MOVES: Final = 2  # words that are put into it for each one that is added
 # A shorter list of strings is coded without an Arrow array in between, which costs as much as 30 words.
 FEW_STRINGS: Final = 64
-CODES_SEARCHED: Final = 4_096  # codes that are looked at together for those that no word has
+CODES_SEARCHED: Final = 4_096  # codes that are searched at a time for those that no word has
 ID_MIN_DEAD: Final = 4096  # below this many stored ids, the unused ones are not removed
 ID_WASTE: Final = 2  # unused ids are removed when there are this many times as many stored ids as used ones
 ID_MOVES: Final = 2  # ids copied to the new vocabulary for each id that is added or removed meanwhile,
@@ -94,16 +94,16 @@ RENEWED_AT_ONCE: Final = 16_384
 SUCCESSION_ROWS: Final = 512  # rows that the successor of a larger structure takes in with each change,
 SUCCESSION_SHARE: Final = 4  # and for each row that changes
 ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # memory that nothing was written to takes none
-# An array of this size that has to grow reserves so many bytes of addresses that it is never copied again.
+# An array of this size that has to grow reserves this many bytes of addresses, so that it is never copied again.
 RESERVE_FROM_BYTES: Final = 1 << 20
 RESERVED_BYTES: Final = 1 << 30
 PAGES_CAN_GO: Final = sys.platform == "linux"  # memory in the middle of an array can be given back
-# An array of this size that grows at one end and is forgotten at the other reserves so many bytes of addresses that
-# only one in hundreds of millions of messages finds them used up,
+# An array of this size that grows at one end and is forgotten at the other reserves this many bytes of addresses: only
+# one in hundreds of millions of messages finds them used up.
 SLIDING_FROM_BYTES: Final = 1 << 16
 SLIDING_BYTES: Final = 1 << 36
-SLIDING_STEP: Final = 1 << 20  # and gives memory back in pieces of so many bytes,
-SLIDING_MOST: Final = 1 << 24  # and no more than so many at a time, which takes a millisecond
+SLIDING_STEP: Final = 1 << 20  # such an array gives memory back in pieces of this many bytes,
+SLIDING_MOST: Final = 1 << 24  # and no more than this many at a time, which takes a millisecond
 SCAN_BLOCK: Final = 512  # clauses that a scan tests before it checks that there is room for as many again
 UPDATE_AHEAD: Final = 16  # rows between prefetching the keywords of an updated clause and comparing them
 POSTING_START: Final = 4  # capacity of a posting list at first; it doubles when the list is full,
@@ -129,13 +129,13 @@ PACKED_MESSAGES_QUICK_SAMPLE: Final = 4_096  # the same for a successor, which s
 # The cells are chosen again when there are this many times as many messages,
 PACKED_MESSAGES_GROWTH: Final = 4
 PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
-EXPIRY_BUCKET_US: Final = 1_000_000  # engines that tell expiries look for them in buckets of a second
+EXPIRY_BUCKET_US: Final = 1_000_000  # engines that report expiries collect them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
 
 # --- Safe regions ---------------------------------------------------------------------------------------------------
-# Messages are looked for in circles of these multiples of a subscription's radius; the next one is asked for by those
-# to whom nothing is near. A safe region has at most the last radius less the subscription's own.
+# Messages are looked for in circles of these multiples of a subscription's radius; the next one is for those who have
+# nothing near them. A safe region has at most the last radius less the subscription's own.
 SAFE_REACHES: Final = (2, 8)
 SAFE_MARGIN_M: Final = 1e-3  # a safe region is smaller by this much than exact numbers would allow,
 SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
@@ -148,7 +148,7 @@ WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, e
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
 PACKED_FILL: Final = 27  # postings in a block when a super-block that has changed is laid out anew
-PACKED_PATIENCE: Final = 8  # that is done after so many changes for each 64 of its postings
+PACKED_PATIENCE: Final = 8  # which is done after this many changes for each 64 of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 # Prices of the cost model:
 PACKED_LIST_NS: Final = 25.0  # a list,
@@ -202,8 +202,8 @@ AP_TREE_DP_WORDS: Final = 10_000  # up to this many words are cut optimally; mor
 # --- AP+-Tree: where subscriptions move -----------------------------------------------------------------------------
 AP_PLUS_COPIES: Final = 32  # the most lists that a message is attached to
 AP_PLUS_VELOCITY: Final = 0.25  # the weight of the last move in the velocity of a clause
-AP_PLUS_HORIZON: Final = 64  # T_max: reconstruction is foreseen for at most so many moves of each clause
-AP_PLUS_SAMPLE: Final = 256  # clauses by which it is foreseen
+AP_PLUS_HORIZON: Final = 64  # T_max: reconstruction is predicted at most this many moves of each clause ahead
+AP_PLUS_SAMPLE: Final = 256  # clauses from which it is predicted
 AP_PLUS_STEP: Final = 8.0  # a step of Equations 9 and 13 takes as long as reading this many postings
 AP_PLUS_OLDEST: Final = 16  # the oldest message is looked for when 1/16 of the messages have changed
 
@@ -283,7 +283,7 @@ LISTS_SPARE: Final = 8  # a list is laid out with room for 1/8 more
 LOOKED_UP: Final = 64  # words that a search looks up side by side
 IQ_MESSAGES_CELL: Final = 1_024  # messages of a quadtree cell before it is divided,
 RQ_MESSAGES_CELL: Final = 64  # the same for one word in the cell
-QUADTREE_MESSAGES_READ: Final = 64  # a list of so many messages is read even if the cell is divided
+QUADTREE_MESSAGES_READ: Final = 64  # a list of this many messages is read even if the cell is divided
 
 # --- Rival store: BEQ-Tree, all measured ----------------------------------------------------------------------------
 BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
@@ -329,7 +329,7 @@ RANKING_BULK: Final = 4_096  # from this many new subscriptions on, all are laid
 RANKING_SEGMENT_BLOCK: Final = 64  # messages of a word in the message index that share one box
 RANKING_SEGMENT: Final = 256  # the fewest messages in a segment that was never merged
 RANKING_MERGE: Final = 4  # segments of a level that are merged into one
-RANKING_MERGED: Final = 4  # by how many times the size of a new segment each merge moves on
+RANKING_MERGED: Final = 4  # each merge moves on by this many times the size of a new segment
 RANKING_SPARE: Final = 8  # entries by which any buffer may grow before it is cut
 RANKING_SPARE_ROOM: Final = 0.125  # share of tables kept free for subscriptions that follow a large batch
 RANKING_TOUCH: Final = 200.0  # opening a buffer costs as much as reading this many of its entries,
@@ -365,7 +365,7 @@ COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
 COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal depth is rebuilt
 COVERING_AT_ONCE: Final = 4_096  # points of a subtree that is rebuilt in one call;
 COVERING_DRAWN: Final = 1_024  # of a larger one only this many are,
-COVERING_MOVES: Final = 4  # and so many of the others follow with each insertion
+COVERING_MOVES: Final = 4  # and this many of the others follow with each insertion
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
 ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
@@ -408,7 +408,7 @@ SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and bu
 SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
 SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most
 SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
-# nearcast_matches compares so many rows at a time, each with the expressions of all, so that pairs stay within memory.
+# nearcast_matches compares this many rows at a time with the expressions of all, so that the pairs fit in memory.
 SQL_ROWS: Final = 1_024
 SQL_EXPRESSIONS: Final = 4_096  # expressions that it keeps parsed
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
@@ -574,7 +574,8 @@ MOVING_AREA: Final = 0.0001  # of a region, as a share of the data space
 # Roads and vehicles are classed by us. Speeds are widths of the map per step. The fastest is 1/50 of width and height
 # together: what papers call medium speed in Brinkhoff's generator.
 MOVING_ROAD_SPEEDS: Final = (0.01, 0.02, 0.04)  # limits on side roads, main roads and fast roads
-MOVING_ROAD_PATHS: Final = (40, 6)  # main roads, and fast roads: paths between so many random pairs of nodes
+# Main roads, and fast roads: paths between this many random pairs of nodes.
+MOVING_ROAD_PATHS: Final = (40, 6)
 # Top speeds of vehicles; the classes are equally frequent.
 MOVING_VEHICLE_SPEEDS: Final = (0.005, 0.01, 0.02, 0.04)
 MOVING_DESTINATIONS: Final = 256  # nodes that trips end at; each has a tree of shortest paths

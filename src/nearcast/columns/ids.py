@@ -271,7 +271,7 @@ class Ids(TypedIds):
         """Raise if ids are of another type, or if one is in use or given twice."""
         self.check(ids)
         if len(ids) == 1 and isinstance(ids, list):
-            # The id is taken in at once, and put() finds it there: one look into the table instead of two.
+            # The id is taken in at once, and put() finds it there: one look-up instead of two.
             names = self._names
             code = int(names.words.add(id_words(ids))[0])
             if code == len(names.rows.values):

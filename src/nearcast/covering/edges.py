@@ -44,7 +44,7 @@ class EdgeArrays:
         self.reach(0)
 
     def reach(self, rows: int) -> None:
-        """Make room for so many rows in all; new ones are not there yet."""
+        """Make room for this many rows in all; new ones are not there yet."""
         each = (self._k, self._k, self._k, 1, 1)
         self.view = Edges(*(self._arrays.reach(name, rows * n, -1) for name, n in zip(Edges._fields, each)))
 

@@ -101,7 +101,7 @@ def kernels_for(
     take
         (index, held, subject, scratch): take a subscription out of the index.
     has_room
-        (index, points): tell whether there is room for so many more points.
+        (index, points): tell whether there is room for this many more points.
     covers
         (held, a, b): tell whether subscription a covers subscription b: YES, NO or UNDECIDED.
     """

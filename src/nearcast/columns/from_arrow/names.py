@@ -60,7 +60,7 @@ _WORD_NAMES = {
     **dict.fromkeys(("words", "tags", "terms", "topics"), "keywords"),
 }
 _TEXT_NAMES = {"txt": "text", "tex": "text"}
-_KEPT = ("_changed_at",)  # what the pipeline keeps with subscriptions, and nobody needs to be told of
+_KEPT = ("_changed_at",)  # what the pipeline keeps with subscriptions; nobody needs a warning
 _LOOSE = 0.6  # how similar a name must be to be suggested for a column that is missing
 
 
@@ -107,7 +107,7 @@ def _split(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @lru_cache
 def check_moves(names: tuple[str, ...]) -> None:
-    """Raise ColumnError if the name of a column of moves must be a mistake; other columns are left out, and told once.
+    """Raise ColumnError if the name of a column of moves must be a mistake; warn once of others that are left out.
 
     >>> check_moves(("id", "lon", "latitude"))
     Traceback (most recent call last):

@@ -40,7 +40,7 @@ __all__ = ["MessagePacked"]
 class MessagePacked(MessageStructure):
     """Messages in lists by cell, long ones packed by place, with signatures of their words.
 
-    Postings come and go in place, as in the packed list: a change needs the structure alone.
+    Postings come and go in place, as in the packed list, so nobody may read while they change.
     """
 
     name: ClassVar[str] = "packed"

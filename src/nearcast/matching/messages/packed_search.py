@@ -15,7 +15,7 @@ from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, L
 
 __all__ = ["PackedMessages", "add_word", "search", "search_moves"]
 
-_RUNS = 256  # runs of slots whose memory is asked for before the first of them is read
+_RUNS = 256  # runs of slots that are prefetched before the first of them is read
 
 
 class PackedMessages(NamedTuple):

@@ -84,7 +84,7 @@ class MessageStore(Holder[MessageRows]):
         with self.expiring(now) as look:
             if simple.all():
                 return self._changes_of_boxes(before, after, look, threads)
-            # A region across the antimeridian has two boxes: it is asked as a whole.
+            # A region across the antimeridian has two boxes: it is looked up as a whole.
             rows, others = np.flatnonzero(simple), np.flatnonzero(~simple)
             found = [
                 resolve_stored(
@@ -111,7 +111,7 @@ class MessageStore(Holder[MessageRows]):
     def _check_question(self, table: SubscriptionTable) -> None:
         if not isinstance(table, SubscriptionTable):
             raise ColumnError(
-                f"a store is asked by a SubscriptionTable, not {shown(table)}; "
+                f"a store matches a SubscriptionTable, not {shown(table)}; "
                 "make one with SubscriptionTable.from_subscriptions, from_arrow or from_arrays"
             )
         if not table.coding.fits(self.rows.coding):

@@ -4,7 +4,8 @@ It is built as in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient F
 Spatiotemporal-aware Pub/Sub Systems" (2021), section 6.1.3: where a clause has no test, its box spans the whole domain,
 and so does the query of a message that lacks an attribute. Candidates are verified (:mod:`.box_tree` has the tree).
 
-Clauses that come and go are inserted and deleted one by one, unless so many at once that packing takes less time.
+Clauses that come and go are inserted and deleted one by one, unless there are so many at once that packing takes less
+time.
 
 It needs the package ``rtree`` (``pip install nearcast[bench]``). Its tree is no flat array: a saved index holds the
 clauses alone, and opening it packs the tree anew.

@@ -4,8 +4,8 @@ It is built as in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient F
 Spatiotemporal-aware Pub/Sub Systems" (2021), section 6.2.4: where a message lacks an attribute, its box spans the whole
 domain, and so does the query of a subscription without a test. Candidates are verified (:mod:`.box_tree` has the tree).
 
-Messages that come and go are inserted and deleted one by one, unless so many at once that packing takes less time. It
-needs the package ``rtree`` (``pip install nearcast[bench]``).
+Messages that come and go are inserted and deleted one by one, unless there are so many at once that packing takes less
+time. It needs the package ``rtree`` (``pip install nearcast[bench]``).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _NONE = -1
 _LIST, _POSITION, _NEXT = 0, 1, 2  # columns of the tickets
 _FREE, _USED, _FILLED = 0, 1, 2  # entries of the state
 _AHEAD = config.UPDATE_AHEAD
-_ROW = 64  # tickets of a row whose memory is asked for at a time
+_ROW = 64  # tickets of a row that are prefetched at a time
 
 
 class Tickets(NamedTuple):
@@ -106,7 +106,7 @@ class TicketedLists(PostingLists):
         return lists
 
     def outlived(self, lists: int) -> bool:
-        """Tell whether many of so many lists are empty, so that it is time to lay all out anew."""
+        """Tell whether so many of the *lists* are empty that it is time to lay all out anew."""
         return lists > config.LISTS_WASTE * int(self._state[_FILLED]) + config.LISTS_FEW
 
     def check(self) -> list[str]:

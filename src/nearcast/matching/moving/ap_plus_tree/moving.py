@@ -9,9 +9,9 @@ its region after (r_n). So each node on the way belongs to one of them, or to bo
 3. it is on both ways: what is in one of r and r_n only changes sides;
 4. it is on the way of r_n alone: what r_n reaches there comes into reach (Algorithm 7, for the new part of the region).
 
-A clause that comes, or is asked about as a whole, has no way of r. The lists of the nodes above the leaves are read as
+A clause that is new, or is looked up as a whole, has no way of r. The lists of the nodes above the leaves are read as
 well, because of the limit on copies. The paper keeps for each subscription a list of its leaves; here the way down is
-found again, which takes less than to keep such lists up to date.
+found again, which takes less time than keeping such lists up to date.
 """
 
 from __future__ import annotations
@@ -57,18 +57,8 @@ from nearcast.matching.structures.ap_tree.layout import (
 from nearcast.matching.structures.ap_tree.maintain import CLAUSE, NODE, PARENT, SLOT
 
 __all__ = [
-    "AFTER",
-    "BEFORE",
-    "CASES",
-    "SCANNED",
-    "SIDES",
-    "STEP",
-    "UNSEEN",
-    "MessageView",
-    "Questions",
-    "pick",
-    "route",
-    "search",
+    "AFTER", "BEFORE", "CASES", "SCANNED", "SIDES", "STEP", "UNSEEN", "MessageView", "Questions", "pick",
+    "route", "search",
 ]  # fmt: skip
 
 # One more column of a way: whether a step is on the way of the region before, of the one after, or of both.
@@ -78,7 +68,7 @@ UNSEEN = 4  # and whether messages with the word of the clause have not been sen
 CASES, SCANNED = 0, 4  # figures: leaves by case, and entries of lists that were read
 _ABREAST = 16  # clauses whose candidates are decided together
 _LOW_HALF = 2**32 - 1
-_AHEAD = 4  # lists between asking for one and reading it
+_AHEAD = 4  # lists between prefetching one and reading it
 NOT_YET = 2**31 - 1  # in place of the birth of a list that is not there
 
 

@@ -42,7 +42,7 @@ __all__ = ["APTree"]
 _PARTITIONS = ("heuristic", "optimal")
 _PRIORITIES = ("cost", "keywords", "space")
 _MANY = 2**15 - 1
-_LEAST = config.SUCCESSION_ROWS // 4  # a look at a node takes as long as building over so many clauses
+_LEAST = config.SUCCESSION_ROWS // 4  # a look at a node takes as long as building over this many clauses
 
 
 class APTree(ClauseStructure):

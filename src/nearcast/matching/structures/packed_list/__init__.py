@@ -1,11 +1,11 @@
 """The packed list: ranked lists whose long ones are packed by place, and postings that decide by themselves.
 
-Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers
-do by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list
-lie in blocks that are near in place, so that a message reads only blocks that it touches, and a posting holds enough
-(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the arrays, ``build``
-and ``pack`` for the order, ``search`` for matching, ``change`` and ``nodes`` for maintenance, which is local: a list is
-packed as a whole only when it is built.
+Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers do
+by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list lie in
+blocks of neighbours, so that a message reads only blocks that it touches, and a posting holds enough (box, the next two
+keywords) to decide without its clause in nearly all cases. See ``layout`` for the arrays, ``build`` and ``pack`` for
+the order, ``search`` for matching, ``change`` and ``nodes`` for maintenance, which is local: a list is packed as a
+whole only when it is built.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PackedList(ClauseStructure):
     """Posting lists by rarest keyword, long ones packed by place.
 
     Postings come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
-    older view may miss a posting or read one twice, so that a change needs the structure alone.
+    older view may miss a posting or read one twice, so nobody may read while the lists change.
     """
 
     name: ClassVar[str] = "packed-list"

@@ -18,7 +18,7 @@ __all__ = ["Scratch", "SearchArrays", "new_scratch", "search", "search_with"]
 
 # Hashes of keywords. The set of a message's hashes is read first, and refuses nearly all that the message lacks.
 _HASHES = 1 << 16
-_RUNS = 1024  # runs of slots whose memory is asked for before the first of them is read
+_RUNS = 1024  # runs of slots that are prefetched before the first of them is read
 _HITS = 4096  # postings whose box the message touches, and whose rows are read together
 
 
@@ -78,7 +78,7 @@ def search_with(
     answers: Answers,
     filled: int,
 ) -> int:
-    """Match the probes as :func:`search` does, with what it allocates; without room, that is of no use any more.
+    """Match the probes as :func:`search` does, in its *scratch*, which cannot be used again when the room runs out.
 
     Each step reads memory whose addresses the step before has written down, so that its cache misses overlap: the
     heads of the message's lists, the boxes of super-blocks and blocks, the boxes of runs of slots, the rows of hits.
