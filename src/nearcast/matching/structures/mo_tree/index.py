@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.rows.clauses import ClauseStore
-from nearcast.errors import ColumnError, shown, whole_number
+from nearcast.errors import InputError, shown, whole_number
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, homes_for
@@ -67,7 +67,7 @@ class MOTree(ClauseStructure):
         layers = whole_number("layers", layers, DIRECTORY, DIRECTORY + FIELDS)
         levels = whole_number("levels", levels, 2, 8)
         if not isinstance(threshold, int | float) or not threshold >= levels:
-            raise ColumnError(
+            raise InputError(
                 f"threshold must be at least the number of levels, {levels}, not {shown(threshold)}, because a "
                 "value lies in a cell of each"
             )

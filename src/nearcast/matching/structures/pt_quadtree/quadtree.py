@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.ragged import offsets_of
-from nearcast.errors import ColumnError, shown, whole_number
+from nearcast.errors import InputError, shown, whole_number
 from nearcast.kernels import kernel
 from nearcast.matching.structures.mbr_trie.trie import bound
 from nearcast.matching.structures.pt_quadtree.pivots import node_sets, parents_of, pivotal_tokens
@@ -292,7 +292,7 @@ def check_thresholds(tau_num: Any, tau_area: Any) -> tuple[int, float]:
     """Return the thresholds of a quadtree, checked."""
     tau_num = whole_number("tau_num", tau_num, 1)
     if not 0 < tau_area <= 1:
-        raise ColumnError(
+        raise InputError(
             f"tau_area must be a share of the area above 0 and at most 1, not {shown(tau_area)}"
         )
     return tau_num, float(tau_area)
