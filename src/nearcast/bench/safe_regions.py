@@ -120,6 +120,7 @@ class _Run:
         self.name, self.walk, self.news, self.at_most = name, walk, news, at_most
         self.clock = ManualClock(0)
         self.engine = Engine(clock=self.clock)
+        # From outside, because nobody but this measurement wants an engine that makes the paper's promises.
         if name == "footnote 17":
             self.engine._promises = _Footnote(self.engine.coding)
         count = len(walk.begin)

@@ -292,9 +292,7 @@ def check_thresholds(tau_num: Any, tau_area: Any) -> tuple[int, float]:
     """Return the thresholds of a quadtree, checked."""
     tau_num = whole_number("tau_num", tau_num, 1)
     if not 0 < tau_area <= 1:
-        raise InputError(
-            f"tau_area must be a share of the area above 0 and at most 1, not {shown(tau_area)}"
-        )
+        raise InputError(f"tau_area must be a share of the area above 0 and at most 1, not {shown(tau_area)}")
     return tau_num, float(tau_area)
 
 
