@@ -289,7 +289,9 @@ def crowded(tree: Quadtree, tau_num: int, tau_area: float) -> bool:
 
 
 def check_thresholds(tau_num: Any, tau_area: Any) -> tuple[int, float]:
-    """Return the thresholds of a quadtree, checked."""
+    """Return the thresholds of a quadtree, checked; a saved index has both as floats."""
+    if isinstance(tau_num, float) and tau_num.is_integer():
+        tau_num = int(tau_num)
     tau_num = whole_number("tau_num", tau_num, 1)
     if not 0 < tau_area <= 1:
         raise InputError(f"tau_area must be a share of the area above 0 and at most 1, not {shown(tau_area)}")
