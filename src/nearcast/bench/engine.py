@@ -53,9 +53,8 @@ def run(
     seconds, _ = timed(lambda: engine.subscribe(subscriptions))
     add("subscribe a table of keywords", seconds=seconds)
 
-    index = (
-        engine._index
-    )  # the engine's own: another one would lie elsewhere in memory, and take as much again
+    # The engine's own index: another one would lie elsewhere in memory, and take as much again.
+    index = engine._index
     tell("matching tables", 0.5)
     seconds, batch = best_of(repeat, lambda: MessageBatch.from_arrow(messages, like=engine))
     add("MessageBatch.from_arrow", messages_per_second=batch.size / seconds)
