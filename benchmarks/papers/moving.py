@@ -162,7 +162,7 @@ def _figure(
     )
 
 
-# Figures 26 and 27 of the paper, about safe regions, belong at the end of this list.
+# Figures 26 and 27 of the paper are about safe regions: nearcast bench safe-regions repeats them in another form.
 FIGURES: dict[str, Callable[[MovingScene], Experiment]] = {
     "19": parts,
     "20": variants,

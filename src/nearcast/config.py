@@ -60,9 +60,8 @@ STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the mo
 STORAGE_BUFFER: Final = 1 << 16  # bytes that are read ahead in a remote file
 STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
 STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
-STORAGE_CACHE_BYTES: Final = (
-    64 << 30
-)  # of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise
+# Of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise.
+STORAGE_CACHE_BYTES: Final = 64 << 30
 
 # --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
@@ -72,7 +71,7 @@ HASH_AHEAD: Final = 0.5
 HASH_MOVES: Final = 2  # words that are put into it for each one that is added
 # A shorter list of strings is coded without an Arrow array in between, which costs as much as 30 words.
 FEW_STRINGS: Final = 64
-CODES_SEARCHED: Final = 4_096  # codes that are looked at together for those that no word has
+CODES_SEARCHED: Final = 4_096  # codes that are searched at a time for those that no word has
 ID_MIN_DEAD: Final = 4096  # below this many stored ids, the unused ones are not removed
 ID_WASTE: Final = 2  # unused ids are removed when there are this many times as many stored ids as used ones
 ID_MOVES: Final = 2  # ids copied to the new vocabulary for each id that is added or removed meanwhile,
@@ -95,16 +94,16 @@ RENEWED_AT_ONCE: Final = 16_384
 SUCCESSION_ROWS: Final = 512  # rows that the successor of a larger structure takes in with each change,
 SUCCESSION_SHARE: Final = 4  # and for each row that changes
 ADDRESSES_ARE_FREE: Final = sys.platform != "win32"  # memory that nothing was written to takes none
-# An array of this size that has to grow reserves so many bytes of addresses that it is never copied again.
+# An array of this size that has to grow reserves this many bytes of addresses, so that it is never copied again.
 RESERVE_FROM_BYTES: Final = 1 << 20
 RESERVED_BYTES: Final = 1 << 30
 PAGES_CAN_GO: Final = sys.platform == "linux"  # memory in the middle of an array can be given back
-# An array of this size that grows at one end and is forgotten at the other reserves so many bytes of addresses that
-# only one in hundreds of millions of messages finds them used up,
+# An array of this size that grows at one end and is forgotten at the other reserves this many bytes of addresses: only
+# one in hundreds of millions of messages finds them used up.
 SLIDING_FROM_BYTES: Final = 1 << 16
 SLIDING_BYTES: Final = 1 << 36
-SLIDING_STEP: Final = 1 << 20  # and gives memory back in pieces of so many bytes,
-SLIDING_MOST: Final = 1 << 24  # and no more than so many at a time, which takes a millisecond
+SLIDING_STEP: Final = 1 << 20  # such an array gives memory back in pieces of this many bytes,
+SLIDING_MOST: Final = 1 << 24  # and no more than this many at a time, which takes a millisecond
 SCAN_BLOCK: Final = 512  # clauses that a scan tests before it checks that there is room for as many again
 UPDATE_AHEAD: Final = 16  # rows between prefetching the keywords of an updated clause and comparing them
 POSTING_START: Final = 4  # capacity of a posting list at first; it doubles when the list is full,
@@ -127,30 +126,29 @@ PACKED_MESSAGES_CELLS: Final = 32  # and the most columns and rows of cells
 PACKED_MESSAGES_PATIENCE: Final = 64  # changes for each 64 messages, before they are laid out anew
 PACKED_MESSAGES_SAMPLE: Final = 65_536  # messages by which cells are chosen,
 PACKED_MESSAGES_QUICK_SAMPLE: Final = 4_096  # the same for a successor, which somebody waits for
-PACKED_MESSAGES_GROWTH: Final = (
-    4  # the cells are chosen again when there are this many times as many messages,
-)
+# The cells are chosen again when there are this many times as many messages,
+PACKED_MESSAGES_GROWTH: Final = 4
 PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
-EXPIRY_BUCKET_US: Final = 1_000_000  # engines that tell expiries look for them in buckets of a second
+EXPIRY_BUCKET_US: Final = 1_000_000  # engines that report expiries collect them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
 
 # --- Safe regions ---------------------------------------------------------------------------------------------------
-# Messages are looked for in circles of these multiples of a subscription's radius; the next one is asked for by those
-# to whom nothing is near. A safe region has at most the last radius less the subscription's own.
+# Messages are looked for in circles of these multiples of a subscription's radius; the next one is for those who have
+# nothing near them. A safe region has at most the last radius less the subscription's own.
 SAFE_REACHES: Final = (2, 8)
 SAFE_MARGIN_M: Final = 1e-3  # a safe region is smaller by this much than exact numbers would allow,
 SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
-SAFE_FURTHEST_M: Final = (
-    5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
-)
-SAFE_FURTHEST: Final = 1e150  # and on a plane, beyond this one, whose square is a number
+# Nothing is looked for beyond these distances: on the globe an eighth of the way round, on a plane one whose square
+# is a number.
+SAFE_FURTHEST_M: Final = 5e6
+SAFE_FURTHEST: Final = 1e150
 WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, expired ones are not looked for
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block
 PACKED_FILL: Final = 27  # postings in a block when a super-block that has changed is laid out anew
-PACKED_PATIENCE: Final = 8  # that is done after so many changes for each 64 of its postings
+PACKED_PATIENCE: Final = 8  # which is done after this many changes for each 64 of its postings
 PACKED_SHARE: Final = 262_144  # clauses that one thread describes at a time
 # Prices of the cost model:
 PACKED_LIST_NS: Final = 25.0  # a list,
@@ -185,9 +183,8 @@ AP_TREE_AHEAD: Final = 8  # clauses between prefetching the ranks of a clause's 
 AP_TREE_ABREAST: Final = 1_024  # clauses that descend the tree side by side when they come or go
 # A node with at most this many clauses is built in one call; a larger one is partitioned by a sample of as many.
 AP_TREE_AT_ONCE: Final = 8_192
-AP_TREE_SHARE: Final = (
-    32  # clauses over which nodes are rebuilt, if any wait for that, for each clause that changes
-)
+# Clauses over which nodes are rebuilt for each clause that changes, if any nodes wait for that.
+AP_TREE_SHARE: Final = 32
 AP_TREE_RANKED: Final = 1 << 18  # the most words that are ranked anew with the root, outside of build()
 AP_TREE_VISIT: Final = 128.0  # visiting another node takes as long as reading this many postings
 AP_TREE_PART: Final = 16  # the fewest clauses in a cut or cell, on average
@@ -205,8 +202,8 @@ AP_TREE_DP_WORDS: Final = 10_000  # up to this many words are cut optimally; mor
 # --- AP+-Tree: where subscriptions move -----------------------------------------------------------------------------
 AP_PLUS_COPIES: Final = 32  # the most lists that a message is attached to
 AP_PLUS_VELOCITY: Final = 0.25  # the weight of the last move in the velocity of a clause
-AP_PLUS_HORIZON: Final = 64  # T_max: reconstruction is foreseen for at most so many moves of each clause
-AP_PLUS_SAMPLE: Final = 256  # clauses by which it is foreseen
+AP_PLUS_HORIZON: Final = 64  # T_max: reconstruction is predicted at most this many moves of each clause ahead
+AP_PLUS_SAMPLE: Final = 256  # clauses from which it is predicted
 AP_PLUS_STEP: Final = 8.0  # a step of Equations 9 and 13 takes as long as reading this many postings
 AP_PLUS_OLDEST: Final = 16  # the oldest message is looked for when 1/16 of the messages have changed
 
@@ -286,7 +283,7 @@ LISTS_SPARE: Final = 8  # a list is laid out with room for 1/8 more
 LOOKED_UP: Final = 64  # words that a search looks up side by side
 IQ_MESSAGES_CELL: Final = 1_024  # messages of a quadtree cell before it is divided,
 RQ_MESSAGES_CELL: Final = 64  # the same for one word in the cell
-QUADTREE_MESSAGES_READ: Final = 64  # a list of so many messages is read even if the cell is divided
+QUADTREE_MESSAGES_READ: Final = 64  # a list of this many messages is read even if the cell is divided
 
 # --- Rival store: BEQ-Tree, all measured ----------------------------------------------------------------------------
 BEQ_LEAF: Final = 1_024  # E_max: messages of a leaf before it is split
@@ -332,7 +329,7 @@ RANKING_BULK: Final = 4_096  # from this many new subscriptions on, all are laid
 RANKING_SEGMENT_BLOCK: Final = 64  # messages of a word in the message index that share one box
 RANKING_SEGMENT: Final = 256  # the fewest messages in a segment that was never merged
 RANKING_MERGE: Final = 4  # segments of a level that are merged into one
-RANKING_MERGED: Final = 4  # by how many times the size of a new segment each merge moves on
+RANKING_MERGED: Final = 4  # each merge moves on by this many times the size of a new segment
 RANKING_SPARE: Final = 8  # entries by which any buffer may grow before it is cut
 RANKING_SPARE_ROOM: Final = 0.125  # share of tables kept free for subscriptions that follow a large batch
 RANKING_TOUCH: Final = 200.0  # opening a buffer costs as much as reading this many of its entries,
@@ -368,7 +365,7 @@ COVERING_CHUNK: Final = 4_096  # commands that a kernel takes at once
 COVERING_DEPTH: Final = 3.0  # a k-d tree deeper than this many times its ideal depth is rebuilt
 COVERING_AT_ONCE: Final = 4_096  # points of a subtree that is rebuilt in one call;
 COVERING_DRAWN: Final = 1_024  # of a larger one only this many are,
-COVERING_MOVES: Final = 4  # and so many of the others follow with each insertion
+COVERING_MOVES: Final = 4  # and this many of the others follow with each insertion
 
 # --- Engine ---------------------------------------------------------------------------------------------------------
 ENGINE_COMPACT_WORDS: Final = 100_000  # an engine with fewer words does not search for unused ones
@@ -386,14 +383,12 @@ SHARD_COPIES: Final = 4.0  # `auto` does not choose a distribution that stores m
 SHARD_SUBSCRIPTIONS: Final = 100_000  # of more subscriptions, a distribution is fitted to about as many
 SHARD_ROW_GROUP: Final = 8_192  # subscriptions of a version that are read to find one by its id
 SHARD_OPEN_DELTAS: Final = 16  # deltas that a process keeps after reading them, for the other shards
-SHARD_ABANDONED_SECONDS: Final = (
-    86_400.0  # parts of builds that were not finished are removed after this time
-)
+# Parts of builds that were not finished are removed after this time.
+SHARD_ABANDONED_SECONDS: Final = 86_400.0
 # Two cuts of a cell are equally good if both divide the cost as wanted, give or take this share.
 SHARD_EVEN: Final = 0.02
-PLAN_PART: Final = (
-    8  # costs are measured over all subscriptions of the data, and over so small a part of them
-)
+# Costs are measured over all subscriptions of the data, and over one in this many of them.
+PLAN_PART: Final = 8
 PLAN_BATCH: Final = 1_000  # messages that are matched at a time
 PLAN_REPEAT: Final = 3  # runs of each measurement; the best counts
 PLAN_SHARE: Final = 0.7  # of a host's memory, cores and network that may be used
@@ -406,15 +401,14 @@ PLAN_NETWORK_GBIT: Final = 10.0
 SPARK_OUTPUT_ROWS: Final = 65_536  # deliveries in one Arrow batch that a worker returns
 # A worker chooses how many messages to match at once so that it finds about this many matches:
 SPARK_MATCHES: Final = 1_048_576
-SPARK_PROBED: Final = (
-    64  # about as many messages of a batch are matched first, to see how many matches they have;
-)
+# about this many messages of a batch are matched first, to see how many matches they have;
+SPARK_PROBED: Final = 64
 SPARK_MOST_MESSAGES: Final = 16_384  # they stand for no more than this many
 SPARK_DRIVER_ROWS: Final = 100_000  # subscriptions that the driver reads and builds itself; tasks build more
 SPARK_SUSPECTS: Final = 1_000  # equal hashes of ids that are compared by the ids themselves
 SPARK_READERS: Final = 200  # tasks that read the files of one DataFrame, at most
 SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
-# nearcast_matches compares so many rows at a time, each with the expressions of all, so that pairs stay within memory.
+# nearcast_matches compares this many rows at a time with the expressions of all, so that the pairs fit in memory.
 SQL_ROWS: Final = 1_024
 SQL_EXPRESSIONS: Final = 4_096  # expressions that it keeps parsed
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
@@ -464,9 +458,8 @@ CLI_TABLE_ROWS: Final = 100  # deliveries that `--format table` shows
 DEMO_FILES: Final = 10  # files that the sample messages arrive in, one per micro-batch
 DEMO_POLL_SECONDS: Final = 1  # between two checks of the progress of the stream
 DEMO_SEED: Final = 7  # of the moving subscribers
-DEMO_CITY_METRES: Final = (
-    12_000  # from the centre of the city to the farthest messages that moving subscribers meet
-)
+# From the centre of the city to the farthest messages that moving subscribers meet.
+DEMO_CITY_METRES: Final = 12_000
 
 # --- Benchmarks: sizes and durations --------------------------------------------------------------------------------
 BENCH_SUBSCRIPTIONS: Final = 1_000_000
@@ -581,13 +574,10 @@ MOVING_AREA: Final = 0.0001  # of a region, as a share of the data space
 # Roads and vehicles are classed by us. Speeds are widths of the map per step. The fastest is 1/50 of width and height
 # together: what papers call medium speed in Brinkhoff's generator.
 MOVING_ROAD_SPEEDS: Final = (0.01, 0.02, 0.04)  # limits on side roads, main roads and fast roads
-MOVING_ROAD_PATHS: Final = (40, 6)  # main roads, and fast roads: paths between so many random pairs of nodes
-MOVING_VEHICLE_SPEEDS: Final = (
-    0.005,
-    0.01,
-    0.02,
-    0.04,
-)  # top speeds of vehicles; the classes are equally frequent
+# Main roads, and fast roads: paths between this many random pairs of nodes.
+MOVING_ROAD_PATHS: Final = (40, 6)
+# Top speeds of vehicles; the classes are equally frequent.
+MOVING_VEHICLE_SPEEDS: Final = (0.005, 0.01, 0.02, 0.04)
 MOVING_DESTINATIONS: Final = 256  # nodes that trips end at; each has a tree of shortest paths
 MOVING_UNDER_WAY: Final = 20  # the most steps that a vehicle has travelled when a workload begins
 # Invented maps: nodes on a side of the grid; about as many in all as Oldenburg and San Joaquin have.
@@ -595,15 +585,13 @@ MOVING_GRIDS: Final = {"town": 78, "county": 135}
 MOVING_GRID_JITTER: Final = 0.35  # the most that a node is moved, in widths of a cell
 TAXI_SUBSCRIBERS: Final = 10_000
 TAXI_STEP_S: Final = 60  # seconds between two positions of a taxi
-TAXI_MAX_KMH: Final = (
-    150.0  # a jump of the receiver that would take a higher speed is spread over several steps
-)
+# If the receiver jumps farther than this speed allows, the jump is spread over several steps.
+TAXI_MAX_KMH: Final = 150.0
 MOVING_CALL: Final = 1_000  # moves in one call
 MOVING_SECONDS: Final = 300.0  # an index replays as many steps as it can in this time, and at least one
 MOVING_SETTLED: Final = 20  # the step after which memory should not grow any more
-MOVING_PART_STEPS: Final = (
-    5  # steps by which the side of the subscriptions, and what does not move, are measured
-)
+# Steps by which the side of the subscriptions, and what does not move, are measured.
+MOVING_PART_STEPS: Final = 5
 # Steps in which a few moves and messages are compared with naive answers; by the last, most messages are new.
 MOVING_CHECKED_STEPS: Final = (1, 2, 12)
 MOVING_CHECKED: Final = 50  # moves and messages of such a step

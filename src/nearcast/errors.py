@@ -28,6 +28,8 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
 
 __all__ = [
     "NEAR",
@@ -46,6 +48,7 @@ __all__ = [
     "nearest",
     "shown",
     "warn",
+    "whole_number",
 ]
 
 # How alike two names must be, as difflib counts: one wrong letter in eight or one missing letter in four passes;
@@ -152,3 +155,15 @@ def shown(value: object, limit: int = 80) -> str:
         return f"{value[: limit - 5]!r}".removesuffix("'") + f"…' ({len(value)} characters)"
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Return *value*, the argument called *name*, if it is a whole number from *least* to *most*; raise if not.
+
+    ``True`` and ``False`` are not numbers here.
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        limits = f"from {least:,}" if most is None else f"from {least:,} to {most:,}"
+        raise InputError(f"{name} must be a whole number {limits}, not {shown(value)}")
+    return int(value)

@@ -7,7 +7,7 @@ from hypothesis import given
 from answers import answers
 from crowds import random_batch, random_table
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
-from nearcast.errors import ColumnError
+from nearcast.errors import InputError
 from nearcast.matching.structures.lfilter.index import FILTERS, VERIFICATIONS
 from strategies import batches, ragged, tables
 
@@ -76,7 +76,7 @@ def test_the_model_picks_the_quadtree_for_long_points_and_the_trie_for_short_are
 
 @pytest.mark.parametrize("wrong", [{"filter": "none"}, {"verification": "guess"}, {"tau_num": 0}])
 def test_parameters_are_checked(wrong):
-    with pytest.raises(ColumnError, match=next(iter(wrong))):
+    with pytest.raises(InputError, match=next(iter(wrong))):
         build_index("lfilter", random_table(np.random.default_rng(0), 3), **wrong)
 
 

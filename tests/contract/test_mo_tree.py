@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
-from nearcast.errors import ColumnError
+from nearcast.errors import ColumnError, InputError
 from nearcast.kernels.slabs import END
 from nearcast.matching.structures.mo_tree import widths as section5
 from nearcast.matching.structures.mo_tree.cells import cell_of, cells_touched
@@ -414,7 +414,7 @@ def test_update_refuses_what_does_not_fit(name):
     ],
 )
 def test_parameters_are_checked(parameters, message):
-    with pytest.raises(ColumnError, match=message):
+    with pytest.raises(InputError, match=message):
         build_index("mo-tree", crowd(10), **parameters)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from answers import answers
 from nearcast import MessageBatch, MovingIndex, SubscriptionTable, build_index, build_store, config
-from nearcast.errors import ColumnError
+from nearcast.errors import InputError
 from nearcast.matching.rivals.ticketed import TicketedLists
 from strategies import ragged
 
@@ -105,7 +105,7 @@ class TestGridFile:
             assert answers(kept, table) == answers(build_store("scan", batch), table)
             figures.append(made.stats()["replication"])
         assert figures[0] == 1.0 < figures[1]
-        with pytest.raises(ColumnError, match="side must be a whole number from 1 to 1024, not 0"):
+        with pytest.raises(InputError, match="side must be a whole number from 1 to 1,024, not 0"):
             build_index(index, table, side=0)
 
     def test_the_paper_has_forty(self, index):

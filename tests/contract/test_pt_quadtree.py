@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from answers import answers
 from crowds import random_batch, random_table
 from nearcast import MessageBatch, SubscriptionTable, build_index, config, open_index
-from nearcast.errors import ColumnError
+from nearcast.errors import InputError
 from nearcast.matching.structures.pt_quadtree.pivots import node_sets, pivotal_tokens
 from nearcast.matching.structures.pt_quadtree.quadtree import cell
 from nearcast.matching.structures.pt_quadtree.search import least_from
@@ -93,7 +93,7 @@ def test_an_area_threshold_ends_the_division():
 
 @pytest.mark.parametrize("wrong", [{"tau_num": 0}, {"tau_num": 1.5}, {"tau_area": 0}, {"tau_area": 2}])
 def test_thresholds_are_checked(wrong):
-    with pytest.raises(ColumnError, match=next(iter(wrong))):
+    with pytest.raises(InputError, match=next(iter(wrong))):
         build_index("pt-quadtree", random_table(np.random.default_rng(0), 3), **wrong)
 
 

@@ -25,7 +25,7 @@ from nearcast import (
 )
 from nearcast.columns import NEVER
 from nearcast.columns.coding import Coding
-from nearcast.errors import ColumnError, UnknownError
+from nearcast.errors import ColumnError, InputError, UnknownError
 from nearcast.matching import STORES
 from profiles import examples, without_rivals
 from strategies import batches, messages, ragged, subscriptions, tables
@@ -346,7 +346,7 @@ def test_wrong_arguments(name):
         for call in (store.expire, lambda now: store.match(square(), now), lambda now: store.sweep(now, 1)):
             with pytest.raises(ColumnError, match="microseconds"):
                 call(now)
-    with pytest.raises(ColumnError, match="limit must be a whole number from 0, not -1"):
+    with pytest.raises(InputError, match="limit must be a whole number from 0, not -1"):
         store.sweep(1, -1)
     with pytest.raises(ColumnError, match="MessageBatch"):
         store.insert(square())

@@ -525,7 +525,7 @@ class TestWords:
             DocumentFrequencies([1, 11], 10)
         with pytest.raises(ColumnError, match="version must be a string"):
             DocumentFrequencies([1], 10, version=5)
-        with pytest.raises(ColumnError, match="a whole number from 0"):
+        with pytest.raises(InputError, match="a whole number from 0"):
             DocumentFrequencies([1], 10).idf(-1)
         with pytest.raises(InputError, match="counted in a MessageBatch"):
             DocumentFrequencies.of("x")

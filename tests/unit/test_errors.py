@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from nearcast import errors
@@ -45,3 +46,20 @@ def test_values_are_shown_short(value, expected):
     text = errors.shown(value)
     assert expected is None or text == expected
     assert len(text) < 120
+
+
+def test_whole_numbers():
+    """NumPy's integers are numbers like Python's; truth values and floats are not."""
+    assert errors.whole_number("k", np.int64(3), 1) == 3
+    assert type(errors.whole_number("k", np.uint8(3), 1, 3)) is int
+    for wrong, most in (
+        (0, None),
+        (True, None),
+        (2.0, None),
+        ("2", None),
+        (np.bool_(True), None),
+        (5000, 4000),
+    ):
+        limits = "from 1" if most is None else "from 1 to 4,000"
+        with pytest.raises(errors.InputError, match=f"k must be a whole number {limits}, not"):
+            errors.whole_number("k", wrong, 1, most)

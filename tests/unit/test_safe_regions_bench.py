@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.bench import pictures, report, safe_regions
-from nearcast.bench.walks import TRACES, taxi_walks
+from nearcast.bench.walks import taxi_walks
 from nearcast.cli import app
 from nearcast.errors import InputError
 
@@ -38,7 +38,7 @@ def test_taxis_begin_at_other_times_of_their_traces(tmp_path):
         "lat": 37.7 + rng.normal(0, 0.01, count),
         "lon": -122.4 + rng.normal(0, 0.01, count),
     }
-    pq.write_table(pa.table(table).sort_by("ts"), tmp_path / TRACES)
+    pq.write_table(pa.table(table).sort_by("ts"), tmp_path / "traces.parquet")
     walk = taxi_walks(tmp_path, 5, 300, seed=3)
     assert walk.begin.shape == (5, 2)
     assert walk.offsets[-1] == len(walk.who) == len(walk.where) == 50

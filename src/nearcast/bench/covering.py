@@ -18,7 +18,7 @@ from nearcast.covering import RelationGraph
 
 if TYPE_CHECKING:
     from nearcast.bench.covering_workloads import CoveringScene
-    from nearcast.covering import Replayed
+    from nearcast.covering import LogOutcome
 
 __all__ = ["FULL", "NAIVE", "RECTANGLES", "CoveringCell", "compare", "run"]
 
@@ -46,7 +46,7 @@ class _Trial:
     def __init__(self, commands: CommandLog, cell: CoveringCell) -> None:
         self.cell = cell
         self.figures: dict[str, Any] = {}
-        self.replay: Replayed | None = None
+        self.replay: LogOutcome | None = None
         self._commands = commands
 
     def turn(self) -> None:

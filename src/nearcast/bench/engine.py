@@ -53,6 +53,7 @@ def run(
     seconds, _ = timed(lambda: engine.subscribe(subscriptions))
     add("subscribe a table of keywords", seconds=seconds)
 
+    # The engine's own index: another one would lie elsewhere in memory, and take as much again.
     index = engine._index
     tell("matching tables", 0.5)
     seconds, batch = best_of(repeat, lambda: MessageBatch.from_arrow(messages, like=engine))

@@ -6,7 +6,7 @@ told in a second is compared with the first run. The answer to a request is a re
 
 The runs are those of Figures 26 and 27 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support
 Location-Aware Publish/Subscribe" (2015), without Elaps, whose code is not public. The safe region of their footnote 17
-knows only the nearest message outside: whoever has it is told too late what went out of reach.
+considers only the nearest message outside, so its subscribers learn too late what went out of reach.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ class _Run:
         self.name, self.walk, self.news, self.at_most = name, walk, news, at_most
         self.clock = ManualClock(0)
         self.engine = Engine(clock=self.clock)
+        # From outside, because nobody but this measurement wants an engine that makes the paper's promises.
         if name == "footnote 17":
             self.engine._promises = _Footnote(self.engine.coding)
         count = len(walk.begin)

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.errors import InputError, shown
+from nearcast.workloads.taxis import taxi_traces
 
 __all__ = ["Walks", "taxi_walks", "walks"]
 
-TRACES = "traces.parquet"  # object_id, ts, lat, lon, in the order of ts
 _KM_DEG = 180 / (np.pi * config.EARTH_RADIUS_M / 1000)  # degrees of latitude in a kilometre
 
 
@@ -36,13 +34,7 @@ def walks(count: int, seconds: int, seed: int, data: Path | None) -> Walks:
 
 def taxi_walks(data: Path, count: int, seconds: int, seed: int) -> Walks:
     """Return taxis that begin at random times of their traces; each trace is used by many subscribers."""
-    file = data / TRACES
-    if not file.is_file():
-        raise InputError(f"there is no {TRACES} in {shown(str(data))}; give the directory of the real data")
-    table = pq.read_table(file, columns=["object_id", "ts", "lon", "lat"])
-    cab, ts, lon, lat = (column.to_numpy() for column in table.columns)
-    order = np.lexsort((ts, cab))
-    cab, ts, points = cab[order], ts[order], np.column_stack([lon, lat])[order]
+    cab, ts, points = taxi_traces(data)
     starts = np.flatnonzero(np.r_[True, cab[1:] != cab[:-1]])
     ends = np.r_[starts[1:], len(cab)]
     rng = np.random.default_rng([seed, 1])

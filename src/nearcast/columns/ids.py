@@ -209,9 +209,8 @@ class Ids(TypedIds):
         self._moved = 0  # the ids of the rows before this one have moved
         self._size = 0
         self._dictionary: Any = None
-        self._entered = (
-            _NOTHING_ENTERED  # an id that check_new() let through, its code, and among which names
-        )
+        # An id that check_new() let through, its code, and the names that the code belongs to.
+        self._entered = _NOTHING_ENTERED
 
     def __len__(self) -> int:
         return self._size
@@ -272,7 +271,7 @@ class Ids(TypedIds):
         """Raise if ids are of another type, or if one is in use or given twice."""
         self.check(ids)
         if len(ids) == 1 and isinstance(ids, list):
-            # The id is taken in at once, and put() finds it there: one look into the table instead of two.
+            # The id is taken in at once, and put() finds it there: one look-up instead of two.
             names = self._names
             code = int(names.words.add(id_words(ids))[0])
             if code == len(names.rows.values):

@@ -1,5 +1,5 @@
 """Subscriptions that cover others, and which of them must be forwarded between brokers."""
 
-from nearcast.covering.graph import RelationGraph, Replayed, Subscribed, Unsubscribed
+from nearcast.covering.graph import Arrivals, Departures, LogOutcome, RelationGraph
 
-__all__ = ["RelationGraph", "Replayed", "Subscribed", "Unsubscribed"]
+__all__ = ["Arrivals", "Departures", "LogOutcome", "RelationGraph"]

@@ -1,17 +1,17 @@
 """Subtrees that became too deep are built anew, each at the medians of its own points.
 
 Insertions in a bad order, along a rising attribute for instance, always split the same leaf, and the tree becomes a
-list. When an insertion ends at a depth that a tree of so many points need not have, the path is walked up to the lowest
-node under which there are too many levels for the points, and that subtree alone is rebuilt. This is what scapegoat
-trees do (Galperin and Rivest, "Scapegoat Trees", 1993): insertions in order rebuild a small subtree now and then, and
-the whole tree about each time that it has doubled. Insertions in random order rebuild nothing.
+list. When an insertion ends at a depth that a tree of this many points need not have, the path is walked up to the
+lowest node under which there are too many levels for the points, and that subtree alone is rebuilt. This is what
+scapegoat trees do (Galperin and Rivest, "Scapegoat Trees", 1993): insertions in order rebuild a small subtree now and
+then, and the whole tree about each time that it has doubled. Insertions in random order rebuild nothing.
 
 No insertion waits for a large subtree. Of its points, some that are drawn at random are built anew at once; they have
-about the medians of all. The others follow by and by, a few with each insertion that comes that way
+about the medians of all. The others follow gradually, a few with each insertion that comes that way
 (:func:`~nearcast.covering.forest.insert_point`).
 
 Points that are much alike may need a deep tree. Where a rebuilt subtree is still deep, all paths may be twice as deep
-from then on, lest it be rebuilt at each insertion.
+from then on, so that it is not rebuilt at each insertion.
 """
 
 from __future__ import annotations

@@ -61,9 +61,8 @@ class Buckets(NamedTuple):
     at: NDArray[np.int32]
     size: NDArray[np.int32]
     capacity: NDArray[np.int32]
-    node: NDArray[
-        np.int32
-    ]  # the tree node that the bucket belongs to; of a free bucket, the next free number
+    # The tree node that the bucket belongs to; of a free bucket, the next free number.
+    node: NDArray[np.int32]
     tops: NDArray[np.float32]  # [buckets, dimensions]
     rows: NDArray[np.int32]  # by place: the clause row of the point; free rooms are chained through it
     signs: NDArray[np.uint64]  # by place: bits that a query must have
@@ -102,11 +101,11 @@ class BucketPool:
         return int(self._arrays["tops"].shape[1])
 
     def make_room(self, rows: int, points: int) -> None:
-        """Make room for clause rows up to *rows*, and for so many more points wherever they go."""
+        """Make room for clause rows up to *rows*, and for this many more points wherever they go."""
         self.reserve(rows, 2 * points, int(_needed(self.view.used, points)))
 
     def reserve(self, rows: int, numbers: int, places: int) -> None:
-        """Make room for clause rows up to *rows*, and for so many more buckets and places."""
+        """Make room for clause rows up to *rows*, and for this many more buckets and places."""
         arrays, view = self._arrays, self.view
         numbers += int(view.used[NUMBERS])
         places += int(view.slabs[END])
@@ -146,13 +145,13 @@ class BucketPool:
 
 @kernel
 def _needed(used: NDArray[np.int64], points: int) -> Any:
-    """Return how many places so many more points need at most: each may split a bucket, or double the largest."""
+    """Return how many places this many more points need at most: each may split a bucket, or double the largest."""
     return points * (LIMIT + 2 * used[LARGEST])
 
 
 @kernel
 def has_room(buckets: Buckets, points: int) -> Any:
-    """Tell whether there is room for so many more points, whatever has to be split or to grow for them."""
+    """Tell whether there is room for this many more points, whatever has to be split or to grow for them."""
     used = buckets.used
     return (
         used[NUMBERS] + 2 * points <= buckets.at.size
@@ -162,7 +161,7 @@ def has_room(buckets: Buckets, points: int) -> Any:
 
 @kernel
 def new_bucket(buckets: Buckets, capacity: int, node: int) -> Any:
-    """Return the number of a new bucket with room for so many points, a power of two."""
+    """Return the number of a new bucket with room for this many points, a power of two."""
     used = buckets.used
     number = used[FREE_NUMBER]
     if number >= 0:

@@ -31,9 +31,8 @@ class Edges(NamedTuple):
     nexts: NDArray[np.int32]  # by edge: the next one out of the same row
     previous: NDArray[np.int32]
     heads: NDArray[np.int32]  # by row: the first edge out of it
-    degrees: NDArray[
-        np.int32
-    ]  # by row: how many edges lead into it; 0: it was forwarded; -1: it is not there
+    # By row: how many edges lead into it. With 0 it was forwarded; with -1 it is not there.
+    degrees: NDArray[np.int32]
 
 
 class EdgeArrays:
@@ -45,7 +44,7 @@ class EdgeArrays:
         self.reach(0)
 
     def reach(self, rows: int) -> None:
-        """Make room for so many rows in all; new ones are not there yet."""
+        """Make room for this many rows in all; new ones are not there yet."""
         each = (self._k, self._k, self._k, 1, 1)
         self.view = Edges(*(self._arrays.reach(name, rows * n, -1) for name, n in zip(Edges._fields, each)))
 

@@ -130,12 +130,12 @@ class ForestArrays:
         )
 
     def make_room(self, trees: int, rows: int, points: int) -> None:
-        """Make room for so many trees, for clause rows up to *rows*, and for so many more points."""
+        """Make room for this many trees, for clause rows up to *rows*, and for this many more points."""
         self._buckets.make_room(rows, points)
         self._grow(trees, 2 * points)
 
     def make_room_to_rebuild(self, points: int) -> None:
-        """Make room to take so many points out and to build another tree of them, with a leaf for each if need be."""
+        """Make room to take this many points out and to build another tree of them, with a leaf for each if need be."""
         # A bucket that is emptied into its neighbour may double that one three times.
         self._buckets.reserve(0, points, (LEAST + 2 + 3 * LIMIT) * points + LIMIT)
         self._grow(0, 2 * points + 2)
@@ -183,7 +183,7 @@ def deepest(forest: Forest) -> Any:
 
 @kernel
 def forest_has_room(forest: Forest, points: int) -> Any:
-    """Tell whether there is room for so many more points; there is none while a path is too deep."""
+    """Tell whether there is room for this many more points; there is none while a path is too deep."""
     if forest.used[MOVING] > 0:  # each takes others with it, which are taken out and put in again
         points *= 1 + 2 * _MOVES
     return (
@@ -216,7 +216,7 @@ def free_node(forest: Forest, node: int) -> None:
 
 @kernel
 def most_levels(points: Any) -> Any:
-    """Return how many levels a tree of so many points may have; one built at medians has about a third of them."""
+    """Return how many levels a tree of this many points may have; one built at medians has about a third of them."""
     return int(_FACTOR * math.log2(2.0 + points / UNDERFLOW)) + 8
 
 

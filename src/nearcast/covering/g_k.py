@@ -68,9 +68,8 @@ class Outcome(NamedTuple):
     withdrawn: NDArray[np.int32]  # rows that need not be forwarded any more, since a new one covers them,
     withdrawn_by: NDArray[np.int64]  # and the command of each
     queries: NDArray[np.int64]  # [2]: calls of cov_k by subscriptions (q_s) and by unsubscriptions (q_u)
-    counters: NDArray[
-        np.int64
-    ]  # [2, 2]: nodes visited and points compared, by subscriptions and by unsubscriptions
+    # [2, 2]: nodes visited and points compared, by subscriptions and by unsubscriptions.
+    counters: NDArray[np.int64]
 
 
 class Kernels(NamedTuple):
@@ -102,7 +101,7 @@ def kernels_for(
     take
         (index, held, subject, scratch): take a subscription out of the index.
     has_room
-        (index, points): tell whether there is room for so many more points.
+        (index, points): tell whether there is room for this many more points.
     covers
         (held, a, b): tell whether subscription a covers subscription b: YES, NO or UNDECIDED.
     """

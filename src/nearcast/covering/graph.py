@@ -39,7 +39,7 @@ from nearcast.covering.regions import subscription_covers
 from nearcast.covering.scan import Scan
 from nearcast.covering.subscriptions import YOUNGEST, Subscriptions
 from nearcast.covering.z_curve import ZCurve
-from nearcast.errors import InputError, UnknownError, shown
+from nearcast.errors import InputError, UnknownError, shown, whole_number
 from nearcast.storage.directory import read, restoring, write
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from nearcast.covering.index import CoveringIndex
 
-__all__ = ["INDEXES", "RelationGraph", "Replayed", "Subscribed", "Unsubscribed"]
+__all__ = ["INDEXES", "Arrivals", "Departures", "LogOutcome", "RelationGraph"]
 
 INDEXES: dict[str, type[CoveringIndex]] = {
     one.name: one for one in (ClauseForest, KDTree, ZCurve, Scan, ClauseScan)
@@ -58,17 +58,16 @@ _NONE = np.empty(0, np.int32)
 _KIND = "relation-graph"  # of a saved directory
 
 
-class Subscribed(NamedTuple):
+class Arrivals(NamedTuple):
     """What became of new subscriptions."""
 
     rows: NDArray[np.int32]  # their rows, until they leave; then the rows may be given to others
     forward: NDArray[np.bool_]  # of each: nothing covers it, so it must be forwarded
-    withdrawn: NDArray[
-        np.int32
-    ]  # older rows that a new one took over, so their unsubscription must be forwarded
+    # Older rows that a new one took over, so their unsubscription must be forwarded.
+    withdrawn: NDArray[np.int32]
 
 
-class Unsubscribed(NamedTuple):
+class Departures(NamedTuple):
     """What follows from unsubscriptions."""
 
     #: Rows that nothing covers any more. They must be forwarded, before any unsubscription is.
@@ -76,7 +75,7 @@ class Unsubscribed(NamedTuple):
     travels: NDArray[np.int32]  # the rows that left whose unsubscription must be forwarded
 
 
-class Replayed(NamedTuple):
+class LogOutcome(NamedTuple):
     """What a log of commands led to."""
 
     rows: NDArray[np.int32]  # of the subscriptions of the table; -1 for one that never arrived
@@ -116,7 +115,7 @@ class RelationGraph:
     """
 
     def __init__(self, index: str = "forest", k: int = 1, *, take_over: bool = False) -> None:
-        self.k, self.take_over = _checked_k(k), take_over
+        self.k, self.take_over = whole_number("k", k, 1), take_over
         self._index = _chosen(index)
         self._store: ClauseStore | None = None
         self._edges = EdgeArrays(self.k)
@@ -147,29 +146,29 @@ class RelationGraph:
 
     # --- Commands --------------------------------------------------------------------------------------------------
 
-    def subscribe(self, subs: SubscriptionTable) -> Subscribed:
+    def subscribe(self, subs: SubscriptionTable) -> Arrivals:
         """Add subscriptions, in their order; say which of them must be forwarded."""
         rows = self._added(subs)
         done = self._commanded(rows.astype(np.int64))
         if not len(done.withdrawn):
-            return Subscribed(rows, done.forward, done.withdrawn)
+            return Arrivals(rows, done.forward, done.withdrawn)
         # Subscriptions that this very call added and took over need not be forwarded at all.
         fleeting = np.isin(rows, done.withdrawn)
-        return Subscribed(rows, done.forward & ~fleeting, done.withdrawn[~np.isin(done.withdrawn, rows)])
+        return Arrivals(rows, done.forward & ~fleeting, done.withdrawn[~np.isin(done.withdrawn, rows)])
 
-    def unsubscribe(self, rows: Any) -> Unsubscribed:
+    def unsubscribe(self, rows: Any) -> Departures:
         """Remove subscriptions; say which others must be forwarded now, and which unsubscriptions must be."""
         gone = np.unique(integers(rows, np.int64, "subscription rows"))
         self._check_rows(gone)
         done = self._commanded(~gone)
         travels = gone[done.forward].astype(np.int32)
         if len(gone) == 1:
-            return Unsubscribed(done.exposed, travels)
+            return Departures(done.exposed, travels)
         # Subscriptions that are exposed and leave in the same call need not be forwarded at all.
         fleeting = np.isin(travels, done.exposed)
-        return Unsubscribed(done.exposed[~np.isin(done.exposed, gone)], travels[~fleeting])
+        return Departures(done.exposed[~np.isin(done.exposed, gone)], travels[~fleeting])
 
-    def replay(self, subs: SubscriptionTable, commands: Any) -> Replayed:
+    def replay(self, subs: SubscriptionTable, commands: Any) -> LogOutcome:
         """Follow a log: *i* >= 0 is the arrival of row i of *subs*, ``~i`` its departure.
 
         No two subscriptions of the table get the same row, even if one leaves before the other arrives.
@@ -194,7 +193,7 @@ class RelationGraph:
 
         This is a question: nothing is subscribed, no row is used, and no word is learned.
         """
-        k = self.k if k is None else _checked_k(k)
+        k = self.k if k is None else whole_number("k", k, 1)
         _check_table(subs)
         self._index.check_question(subs)
         found, counts = np.full((len(subs), k), -1, np.int32), np.zeros(len(subs), np.int64)
@@ -390,7 +389,7 @@ class RelationGraph:
             self._index.grow(int(state[NEED]))
             self._index.kernels.add_all(self._index.arrays, held, rows, state, self._index.scratch())
 
-    def _commanded(self, commands: NDArray[np.int64]) -> Replayed:
+    def _commanded(self, commands: NDArray[np.int64]) -> LogOutcome:
         """Let rows arrive, or leave (complements), a chunk of commands at a time."""
         chunks = [
             self._chunk(commands[at : at + config.COVERING_CHUNK], at)
@@ -400,7 +399,7 @@ class RelationGraph:
             self._lay_out()
         if len(chunks) == 1:
             return chunks[0]
-        return Replayed(
+        return LogOutcome(
             _NONE,
             *(
                 np.concatenate([chunk[i] for chunk in chunks]) if chunks else np.empty(0, kind)
@@ -408,7 +407,7 @@ class RelationGraph:
             ),
         )
 
-    def _chunk(self, commands: NDArray[np.int64], at: int) -> Replayed:
+    def _chunk(self, commands: NDArray[np.int64], at: int) -> LogOutcome:
         """Follow some commands, of which the first has the number *at*."""
         state, held, edges = new_state(), self._held(), self._edges.view
         room = 2 * (len(commands) + len(edges.degrees)) if self.take_over else 0
@@ -456,7 +455,7 @@ class RelationGraph:
                 break
             self._index.grow(int(state[NEED]))
         self._forget(~commands[commands < 0])
-        return Replayed(_NONE, outcome.forward, *(np.concatenate(parts) for parts in zip(*copied)))
+        return LogOutcome(_NONE, outcome.forward, *(np.concatenate(parts) for parts in zip(*copied)))
 
     def _decided(
         self,
@@ -488,12 +487,6 @@ def _chosen(index: str) -> CoveringIndex:
     if index not in INDEXES:
         raise UnknownError(f"no index {shown(index)}; there are {', '.join(INDEXES)}")
     return INDEXES[index]()
-
-
-def _checked_k(k: Any) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InputError(f"k must be a whole number from 1, not {shown(k)}")
-    return k
 
 
 def _check_table(subs: Any) -> None:

@@ -54,7 +54,7 @@ class CoveringIndex(ABC):
 
     @abstractmethod
     def grow(self, points: int) -> None:
-        """Make room for so many more points. Kernels ask for this between two commands, when they run out of it."""
+        """Make room for this many more points. Kernels ask for this between two commands, when they run out of it."""
 
     def content(self, store: ClauseStore) -> Any:
         """Return what kernels compare, for the clause rows of the graph's store."""
@@ -188,8 +188,8 @@ class RectangleIndex(CoveringIndex):
 
     @abstractmethod
     def _empty(self, rows: int) -> None:
-        """Begin without points, for so many clause rows."""
+        """Begin without points, for this many clause rows."""
 
     @abstractmethod
     def _reach(self, rows: int) -> None:
-        """Make room for so many clause rows in all."""
+        """Make room for this many clause rows in all."""

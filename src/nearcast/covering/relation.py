@@ -45,9 +45,8 @@ NO, YES, UNDECIDED = 0, 1, 2
 class Regions(NamedTuple):
     """The circles and polygons within the boxes of some clause rows, as kernels see them."""
 
-    shapes: NDArray[
-        np.int32
-    ]  # the number of the row's shape, -1 for a plain box; empty where all are plain boxes
+    # The number of the row's shape, -1 for a plain box; empty where all are plain boxes.
+    shapes: NDArray[np.int32]
     circles: NDArray[np.float64]  # [s, 3]: x, y, radius; the radius is NaN where the shape is a polygon
     radius: float  # of the globe; 0 in the plane
 

@@ -33,13 +33,11 @@ class Subscriptions(NamedTuple):
 
     content: Any  # by clause row: what an index compares, ``relation.Content`` or ``rectangles.Corners``
     owners: NDArray[np.int32]  # by clause row: its subscription row
-    first: NDArray[
-        np.int32
-    ]  # by subscription row: its first clause row; empty where both have the same numbers
+    # By subscription row: its first clause row; empty where both have the same numbers.
+    first: NDArray[np.int32]
     after: NDArray[np.int32]  # by clause row: the next one of the same subscription, -1 after the last one
-    ages: NDArray[
-        np.int64
-    ]  # by subscription row: the number of its arrival, so the older one has the smaller
+    # By subscription row: the number of its arrival, so that the older one has the smaller number.
+    ages: NDArray[np.int64]
 
 
 class Scratch(NamedTuple):

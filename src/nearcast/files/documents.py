@@ -77,9 +77,8 @@ def _table(objects: Iterable[tuple[str, Any]], kind: Kind, rename: Rename) -> pa
             members.append(_with_attributes(fields) if kind == "message" else fields)
         labels.append(label)
     given = list(dict.fromkeys(name for fields in members for name in fields))
-    ours = (
-        dict(zip(given, rename(given))) if given else {}
-    )  # an empty file has no column that could be missing
+    # An empty file has no column that could be missing.
+    ours = dict(zip(given, rename(given))) if given else {}
     rows: list[dict[str, Any]] = []
     for label, fields in zip(labels, members):
         with _about(label):

@@ -27,7 +27,7 @@ __all__ = [
     "ClauseStructure",
     "MessageStructure",
     "Moment",
-    "Moved",
+    "Moves",
     "Progress",
     "Structure",
     "View",
@@ -55,7 +55,7 @@ class Moment(NamedTuple):
     expired: NDArray[np.int32]  # begins with the number of its entries; those without room are left out
 
 
-class Moved(NamedTuple):
+class Moves(NamedTuple):
     """Clauses whose regions move. Boxes are ``float64[n, 4]``, one row for each clause."""
 
     clauses: Clauses  # their boxes are the least ones around the regions before and after
@@ -72,13 +72,13 @@ class View(NamedTuple):
     ``answers.ends[i]``. It returns *stop*, or the first question whose answers had no room. The search of a structure
     over messages takes ``(arrays, clauses, moment, start, …)``.
 
-    ``search_moved(arrays, moved, moment, start, …)`` finds the messages that may come into reach or go out of it, when
+    ``search_moves(arrays, moves, moment, start, …)`` finds the messages that may come into reach or go out of it, when
     regions move; a structure over messages may have none.
     """
 
     search: Callable[..., int]
     arrays: Any  # a named tuple
-    search_moved: Callable[..., int] | None = None
+    search_moves: Callable[..., int] | None = None
 
 
 class _Rows(Protocol):

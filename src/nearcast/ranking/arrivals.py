@@ -36,9 +36,8 @@ class Arrivals:
     times: NDArray[np.int64]  # when each counts as published
     given_times: NDArray[np.int64]  # the published_at of each, or NOT_GIVEN
     ids: NDArray[np.int64]  # integers, or codes of strings
-    codes: (
-        NDArray[np.int32] | None
-    )  # of the ids; None where messages have no ids and are called by their numbers
+    # Of the ids; None where messages have no ids and are called by their numbers.
+    codes: NDArray[np.int32] | None
 
     def __len__(self) -> int:
         return len(self.given_times)

@@ -80,8 +80,8 @@ class BufferTable(NamedTuple):
     counts: NDArray[np.int32]
     sizes: NDArray[np.int32]  # k, also the same
     limits: NDArray[np.int32]  # a buffer with more entries is cut
-    wanted: NDArray[np.int32]  # down to so many of the best
-    dominators: NDArray[np.int32]  # an entry that so many dominate is dropped
+    wanted: NDArray[np.int32]  # down to this many of the best
+    dominators: NDArray[np.int32]  # an entry that this many dominate is dropped
     last_call: NDArray[np.int32]  # the last call that changed the results
     last_event: NDArray[np.int32]  # the last event of that call
     scores: NDArray[np.float64]
@@ -156,7 +156,7 @@ class Buffers:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Become the buffers that these arrays were taken from."""
+        """Restore the buffers from these arrays."""
         self._hold(arrays["rows"].view(_ROW), arrays["pool"].view(_ENTRY))
         self._free = {}
         for room, start in arrays["free"].tolist():
@@ -187,7 +187,7 @@ class Buffers:
 
 
 def _rounded(entries: int) -> int:
-    """Return the size of a room for so many entries: whole cache lines, in eight sizes per power of two.
+    """Return the size of a room for this many entries: whole cache lines, in eight sizes per power of two.
 
     With so few sizes, a free room serves other values of k too. Twice such a size is again one of them.
     """

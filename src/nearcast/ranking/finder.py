@@ -102,7 +102,7 @@ class Finder(ABC):
         rows: NDArray[np.int32],
         idf: NDArray[np.float64],
     ) -> None:
-        """Become the index over *rows* that these arrays were taken from."""
+        """Restore the index over *rows* from these arrays."""
         self.add(subscriptions, rows, idf)
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from nearcast.columns import MessageBatch
 from nearcast.columns.ragged import integers, ragged_take
-from nearcast.errors import ColumnError, InputError, shown
+from nearcast.errors import ColumnError, InputError, shown, whole_number
 from nearcast.text import keyword
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ class DocumentFrequencies:
         self, counts: Any, documents: int, version: str = "", words: Iterable[str] | None = None
     ) -> None:
         counted = integers(counts, np.int64, "document frequencies")
-        if isinstance(documents, bool) or not isinstance(documents, int | np.integer) or documents < 1:
-            raise ColumnError(f"documents must be a whole number from 1, not {shown(documents)}")
+        documents = whole_number("documents", documents, 1)
         if not isinstance(version, str):
             raise ColumnError(f"version must be a string, not {shown(version)}")
         if len(counted) and (counted.min() < 0 or counted.max() > documents):
@@ -96,8 +95,7 @@ class DocumentFrequencies:
 
     def idf(self, size: int) -> NDArray[np.float64]:
         """Return the weights of the first *size* codes: ``ln(1 + documents / frequency)``."""
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-            raise ColumnError(f"the number of codes must be a whole number from 0, not {shown(size)}")
+        size = whole_number("the number of codes", size, 0)
         counts = np.zeros(size, np.int64)
         known = min(size, len(self.counts))
         counts[:known] = self.counts[:known]

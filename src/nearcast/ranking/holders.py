@@ -114,7 +114,7 @@ class Holders:
         return self._with_lists(numbers, np.repeat(numbers, counts), self._entered.values[picks])
 
     def sweep(self, buffers: BufferTable, nodes: int) -> None:
-        """Look at about so many *nodes*, list by list in turn, and free those whose buffers do not hold the message.
+        """Look at about this many *nodes*, list by list in turn, and free those whose buffers do not hold the message.
 
         So twice the number of nodes that may have become useless is enough to keep the useless ones fewer than the
         others.
@@ -154,7 +154,7 @@ class Holders:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Become the holders that these arrays were taken from."""
+        """Restore the holders from these arrays."""
         self._ends, self._entered = SlidingArray(arrays["ends"]), SlidingArray(arrays["entered"])
         self._heads, self._counts = SlidingArray(arrays["heads"]), SlidingArray(arrays["counts"])
         self._rows = GrowableArray(arrays["rows"], borrowed=False)

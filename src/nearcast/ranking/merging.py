@@ -41,7 +41,7 @@ class _Draft:
     """A segment that is being written, word by word in ascending order."""
 
     def __init__(self, words: int, blocks: int, postings: int) -> None:
-        """Make room for so many words, blocks and postings; memory that nothing is written to costs nothing."""
+        """Make room for this many words, blocks and postings; memory that nothing is written to costs nothing."""
         self._words, self._lists = np.empty(words, np.int32), np.zeros(words + 1, np.int64)
         self._boxes, self._heaviest = np.empty((6, blocks), np.float32), np.empty(blocks, np.float32)
         self._starts = np.zeros(blocks + 1, np.int64)
@@ -132,7 +132,7 @@ class Merge:
         return self.begin <= segment.begin and segment.end <= self.end
 
     def step(self, postings: int) -> Segment | None:
-        """Merge the next words, with about so many *postings*, or one word with more; return the segment in the end."""
+        """Merge the next words, with about this many *postings*, or one with more; return the segment in the end."""
         share = max(1, postings // len(self._parts))
         limits = []
         for part, cuts, done in zip(self._parts, self._cuts, self._done):

@@ -160,7 +160,7 @@ class MessageIds(TypedIds):
         return nested(old=self._old.at_rest(), young=self._young.at_rest())
 
     def restore(self, kind: str | None, arrays: Arrays) -> None:
-        """Become the ids that these arrays were taken from, of this :attr:`kind_name`."""
+        """Restore the ids, which are of this :attr:`kind_name`, from these arrays."""
         self._kind = kind_named(kind)
         self._old, self._young = (_Generation.restored(part_of(arrays, name)) for name in ("old", "young"))
 

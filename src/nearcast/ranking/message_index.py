@@ -107,7 +107,7 @@ class MessageIndex:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Become the index that these arrays were taken from."""
+        """Restore the index from these arrays."""
         self._indexed = int(arrays["indexed"][0])
         columns = []
         for name, sizes in zip(_TYPES, arrays["sizes"]):

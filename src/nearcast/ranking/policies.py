@@ -49,7 +49,7 @@ class CostBased(Policy):
 
     The paper minimises over θ, by the distribution of the scores of each subscription. Here the variable is how many
     messages of the window score at least θ (prob(θ) · |W|), so that one minimum serves all subscriptions with the same
-    k: a re-evaluation asks for so many of the best messages, and the score of the last one is θ.
+    k: a re-evaluation asks for this many of the best messages, and the score of the last one is θ.
     """
 
     name = "cost-based"

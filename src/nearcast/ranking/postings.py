@@ -81,7 +81,7 @@ class PostingLists(NamedTuple):
 
 
 def empty_lists(words: int, headers: int, postings: int, knots: NDArray[np.float64]) -> PostingLists:
-    """Return empty lists with room for so many words, headers and postings.
+    """Return empty lists with room for this many words, headers and postings.
 
     Long ones get so many addresses that they are hardly ever copied: see :func:`~nearcast.columns.growable.roomy`.
     """
@@ -129,7 +129,7 @@ def grown_lists(lists: PostingLists, words: int, headers: int, postings: int) ->
 
 
 def list_arrays(lists: PostingLists, words: int) -> dict[str, NDArray[Any]]:
-    """Return the part of each array that is in use for so many words."""
+    """Return the part of each array that is in use for this many words."""
     headers, postings = int(lists.header_slabs[END]), int(lists.posting_slabs[END])
     lengths = dict.fromkeys(("first", "blocks", "room"), words)
     lengths |= dict.fromkeys(("boxes", "reach", "at", "capacity", "size"), headers)
@@ -151,7 +151,7 @@ def _give_headers(lists: PostingLists, first: int, room: int) -> None:
 
 @kernel
 def take_postings(lists: PostingLists, capacity: int) -> Any:
-    """Return where a block of so many postings begins."""
+    """Return where a block of this many postings begins."""
     return allot(lists.posting_slabs, lists.owners, size_class(capacity), BLOCK_CLASS)
 
 

@@ -69,7 +69,7 @@ class Results:
         return positions, table.keys[picks] >> SHIFT, table.scores[picks], (ranks + 1).astype(np.int32)
 
     def begin(self, threads: int) -> None:
-        """Begin a call that changes results, with so many threads."""
+        """Begin a call that changes results, with this many threads."""
         if self._call == _LAST_CALL:
             self.buffers.table.last_call[:] = self._call = 0
         self._call += 1
@@ -142,7 +142,7 @@ class Results:
         return {"call": np.array([self._call]), **parts}
 
     def restore(self, arrays: Arrays) -> None:
-        """Become the results that these arrays were taken from."""
+        """Restore the results from these arrays."""
         self._call = int(arrays["call"][0])
         self.buffers.restore(part_of(arrays, "buffers"))
         self.holders.restore(part_of(arrays, "holders"))

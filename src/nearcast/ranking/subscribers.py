@@ -127,7 +127,7 @@ class Subscribers:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Become the table that these arrays were taken from."""
+        """Restore the table from these arrays."""
         self._table = _growable(arrays["table"].view(_RECORD))
         self._words, self._alive = _growable(arrays["words"]), _growable(arrays["alive"])
         self._free, self._room = arrays["free"].tolist(), arrays["room"]

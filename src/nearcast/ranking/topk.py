@@ -19,7 +19,7 @@ from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
 from nearcast.columns.ids import Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
-from nearcast.errors import InputError, UnknownError, shown
+from nearcast.errors import InputError, UnknownError, shown, whole_number
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
 from nearcast.kernels.threads import side_by_side
@@ -467,13 +467,11 @@ class TopK:
 
     def _run_by(self, clock: Clock | None, threads: int) -> None:
         """Check and set the clock and the number of threads."""
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise InputError(f"threads must be a whole number from 1, not {shown(threads)}")
         if clock is not None and not callable(getattr(clock, "now", None)):
             raise InputError(
                 f"clock must have a method now(), as SystemClock() does; {shown(clock)} has none"
             )
-        self.threads, self._clock = threads, clock
+        self.threads, self._clock = whole_number("threads", threads, 1), clock
 
     def _begin(self) -> None:
         """Begin a call that changes results; from here on, message numbers stay the same until the next call."""

@@ -32,7 +32,7 @@ __all__ = ["NONE", "Changes", "Events", "Log", "chained"]
 
 NONE = -1  # no message, or no earlier event
 SETTLED = -2  # no earlier event, and the ranks are not known yet
-FEW = 64  # up to so many changes of a row are sorted by insertion
+FEW = 64  # up to this many changes of a row are sorted by insertion
 _COMES, _GOES = map(CHANGES.index, ("+", "-"))
 _PUBLISH, _REPLACE, _EXPIRE = map(REASONS.index, ("publish", "replace", "expire"))
 
@@ -44,9 +44,8 @@ class Changes(NamedTuple):
     messages: NDArray[np.int64]
     changes: NDArray[np.int8]  # positions in CHANGES
     scores: NDArray[np.float64]
-    ranks: NDArray[
-        np.int32
-    ]  # from 1: the current rank of a message that comes, the earlier one of a message that goes
+    # From 1: the current rank of a message that comes, the earlier one of a message that goes.
+    ranks: NDArray[np.int32]
 
     @classmethod
     def joined(cls, parts: Sequence[Changes]) -> Changes:
@@ -122,7 +121,7 @@ class Log:
         self._used[0] = 0
 
     def make_room(self, needed: int, buffers: BufferTable) -> None:
-        """Make room for so many events; if there are many already, replace the chain of each row by its net changes."""
+        """Make room for more events; if there are many already, replace the chain of each row by its net changes."""
         if len(self._table) - self._used[0] >= needed:
             return
         if len(self._table) >= config.RANKING_EVENTS:

@@ -257,7 +257,7 @@ class Messages:
         }
 
     def restore(self, arrays: Arrays) -> None:
-        """Become the messages that these arrays were taken from."""
+        """Restore the messages from these arrays."""
         self.first, self.end, self.newest, base = arrays["span"].tolist()
         table = arrays["table"].view(_RECORD)
         self._hold(table, arrays["words"], arrays["withdrawn"], arrays["ids"], base)

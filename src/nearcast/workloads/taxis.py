@@ -7,7 +7,7 @@ and given once a minute. Where a receiver jumped, the position follows at ``TAXI
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,7 +21,15 @@ from nearcast.workloads.files import data_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Taxis", "taxis"]
+__all__ = ["Taxis", "Traces", "taxi_traces", "taxis"]
+
+
+class Traces(NamedTuple):
+    """Recorded positions of cabs, cab by cab, and those of a cab in order of time."""
+
+    cabs: NDArray[np.int64]
+    times: NDArray[np.int64]  # seconds
+    points: NDArray[np.float64]  # lon, lat
 
 
 class Taxis:
@@ -73,13 +81,18 @@ class Taxis:
         return Taxis(self.tracks, self.cabs, self.shifts, self.metres)
 
 
+def taxi_traces(data: Path) -> Traces:
+    """Return the traces of taxis in the directory *data*."""
+    table = pq.read_table(data_file("traces.parquet", data), columns=["object_id", "ts", "lon", "lat"])
+    cabs, times, lon, lat = (column.to_numpy() for column in table.columns)
+    order = np.lexsort((times, cabs))
+    return Traces(cabs[order], times[order], np.column_stack([lon, lat])[order])
+
+
 def taxis(data: Path, subscribers: int = config.TAXI_SUBSCRIBERS, seed: int = 0) -> Taxis:
     """Return *subscribers* in the cabs of the traces in the directory *data*."""
-    table = pq.read_table(
-        data_file("traces.parquet", data), columns=["object_id", "ts", "lon", "lat"]
-    ).sort_by([("object_id", "ascending"), ("ts", "ascending")])
-    cab, time = table["object_id"].to_numpy(), table["ts"].to_numpy()
-    lon, lat = table["lon"].to_numpy(), table["lat"].to_numpy()
+    cab, time, points = taxi_traces(data)
+    lon, lat = points.T
     # On an area this small, degrees become metres by a factor for each axis.
     metre = np.radians(1.0) * config.EARTH_RADIUS_M
     x = (lon - lon.min()) * metre * np.cos(np.radians((lat.min() + lat.max()) / 2))

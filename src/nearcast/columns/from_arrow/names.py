@@ -61,10 +61,9 @@ _WORD_NAMES = {
     **dict.fromkeys(("words", "tags", "terms", "topics"), "keywords"),
 }
 _TEXT_NAMES = {"txt": "text", "tex": "text"}
-KEPT = (
-    "_kept_"  # begins the names of columns that the pipeline keeps for deliveries, and matching does not read
-)
-_CHANGED_AT = "_changed_at"  # kept with subscriptions, too
+# Columns that the pipeline keeps, which matching does not read; nobody needs a warning of them.
+KEPT = "_kept_"  # begins the names of those that are kept for deliveries
+_CHANGED_AT = "_changed_at"  # kept with subscriptions
 _LOOSE = 0.6  # how similar a name must be to be suggested for a column that is missing
 
 
@@ -112,7 +111,7 @@ def _split(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @lru_cache
 def check_moves(names: tuple[str, ...]) -> None:
-    """Raise ColumnError if the name of a column of moves must be a mistake; other columns are left out, and told once.
+    """Raise ColumnError if the name of a column of moves must be a mistake; warn once of others that are left out.
 
     >>> check_moves(("id", "lon", "latitude"))
     Traceback (most recent call last):

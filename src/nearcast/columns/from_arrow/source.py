@@ -21,8 +21,8 @@ _T = TypeVar("_T")
 Refusals = dict[int, tuple[str, str]]
 
 
-# Types by their numbers: a look into a set takes a fifth of the time of the tests in pa.types, which counts for a table
-# of one row.
+# Types by their numbers: looking a number up in a set takes a fifth of the time of the tests in pa.types, which counts
+# for a table of one row.
 _TEXTS = {pa.string().id, pa.large_string().id, pa.string_view().id}
 _LISTS = {
     kind.id

@@ -109,9 +109,8 @@ def read(data: NDArray[np.uint8], start: int, stop: int, folds: NDArray[np.uint1
             here = levels[level]
             _take(data, folds, program)
         else:
-            awaited = (
-                True  # parts side by side are joined by AND; what cannot be a part is refused as an operand
-            )
+            # Parts side by side are joined by AND; what cannot be a part is refused as an operand.
+            awaited = True
             if kind == AND:
                 _take(data, folds, program)
             continue

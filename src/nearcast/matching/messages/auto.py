@@ -42,7 +42,7 @@ class MessageAuto(MessageStructure):
         self._inner.build(sample, tell)
 
     def _choice(self, sample: Clauses | None = None) -> int:
-        """Return the structure for many messages: which have values and no words, or which are asked for by values."""
+        """Return the structure for many messages: an MO-Tree if most have, or are sought by, values and no words."""
         stored = self.store.stored
         if sample is None:
             rows = np.flatnonzero(self.store.alive)[:: max(self.store.living // config.STORE_SAMPLE, 1)]

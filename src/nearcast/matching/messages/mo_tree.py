@@ -63,9 +63,8 @@ class MessageMOTree(MessageStructure):
     def __init__(self, store: MessageRows) -> None:
         super().__init__(store)
         self._layouts = 0
-        self._preferred: tuple[list[int], list[int]] | None = (
-            None  # chosen by a sample, for directory and codes
-        )
+        # Chosen by a sample, for the directory and the codes.
+        self._preferred: tuple[list[int], list[int]] | None = None
 
     def build(self, sample: Clauses | None = None, tell: Progress = silent) -> None:
         """Choose the attributes of the directory and the codes, and fill the buckets."""
@@ -122,7 +121,7 @@ class MessageMOTree(MessageStructure):
         """Return the scales and the buckets."""
         return View(
             _search,
-            _Searched(self.store.stored, self._scales, self._fields, self._cells, self._buckets.pool),
+            _SearchArrays(self.store.stored, self._scales, self._fields, self._cells, self._buckets.pool),
         )
 
     def stats(self) -> dict[str, Any]:
@@ -279,7 +278,7 @@ def _assign(
         next_codes[i, 0] = value_word(fields, places, 1)
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     stored: StoredProbes
     scales: Scales
     fields: NDArray[np.int32]  # the scales whose cells are in the codes
@@ -289,7 +288,7 @@ class _Searched(NamedTuple):
 
 @kernel
 def _search(
-    searched: _Searched,
+    arrays: _SearchArrays,
     clauses: Clauses,
     moment: Moment,
     start: int,
@@ -302,7 +301,7 @@ def _search(
     This is Algorithm 1: lines 2 to 10 find the lists that the clause intersects, and the rest verifies their entries.
     Expired messages are noted for removal.
     """
-    stored, scales, fields, cells, pool = searched
+    stored, scales, fields, cells, pool = arrays
     answer_ends, out = answers
     sources, knots, slopes, numbers = scales
     heads, codes, details, boxes, _, rows = pool

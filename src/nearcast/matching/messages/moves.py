@@ -1,7 +1,7 @@
 """What comes into reach and what goes out of it when the regions of subscriptions change.
 
 A search finds the messages that have what a subscription asks for and that may be in one of its regions, before or
-after, but not in both: with a search of the structure's own (:class:`~nearcast.matching.structure.Moved`), or by asking
+after, but not in both: with a search of the structure's own (:class:`~nearcast.matching.structure.Moves`), or by asking
 for the strips of the one box that the other does not cover. Then each pair is decided, exactly.
 """
 
@@ -23,7 +23,7 @@ from nearcast.geometry import Planar, Space, touches
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, boxes_touch
 from nearcast.matching.refine import UNDECIDED, distinct_owners, judge, place_of_message
-from nearcast.matching.structure import Moved
+from nearcast.matching.structure import Moves
 
 __all__ = ["apart", "boxes_in_circles", "decide", "interleaved", "moved_clauses", "strips_of"]
 
@@ -31,7 +31,7 @@ _NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
 _ROW_BITS = 32
 
 
-def moved_clauses(table: SubscriptionTable, before: Placement, after: Placement) -> Moved:
+def moved_clauses(table: SubscriptionTable, before: Placement, after: Placement) -> Moves:
     """Return the clauses of subscriptions whose regions, before and after, have one box each."""
     owners, clauses = table.owners, table.clauses
     old = before.boxes[owners]
@@ -49,7 +49,7 @@ def moved_clauses(table: SubscriptionTable, before: Placement, after: Placement)
             np.maximum(old[:, 2:], clauses.boxes[:, 2:]),
         ]
     )
-    return Moved(clauses._replace(boxes=around), old, clauses.boxes, kept)
+    return Moves(clauses._replace(boxes=around), old, clauses.boxes, kept)
 
 
 def _boxes_inside(placed: Placement, space: Space) -> NDArray[np.float64]:
@@ -92,16 +92,16 @@ _SAFE = 1 - 1e-6  # a box inside a circle is smaller by this factor, so that rou
 _SMALL_DEG, _POLAR_DEG = 10.0, 80.0
 
 
-def strips_of(moved: Moved, owners: NDArray[np.int32]) -> tuple[Clauses, NDArray[np.int32]]:
+def strips_of(moves: Moves, owners: NDArray[np.int32]) -> tuple[Clauses, NDArray[np.int32]]:
     """Return clauses for the parts of the boxes before and after that are not in both, and whose they are.
 
     Beyond the kept box, a box has four strips at most: to the left and to the right of it, below and above. If nothing
     is kept, it is taken whole.
     """
     boxes, picks = [], []
-    for outer in (moved.before, moved.after):
+    for outer in (moves.before, moves.after):
         xmin, ymin, xmax, ymax = outer.T
-        low, high = np.maximum(moved.kept[:, :2], outer[:, :2]), np.minimum(moved.kept[:, 2:], outer[:, 2:])
+        low, high = np.maximum(moves.kept[:, :2], outer[:, :2]), np.minimum(moves.kept[:, 2:], outer[:, 2:])
         (left, lower), (right, upper) = low.T, high.T
         whole = (low > high).any(axis=1)
         for strip, present in (
@@ -116,7 +116,7 @@ def strips_of(moved: Moved, owners: NDArray[np.int32]) -> tuple[Clauses, NDArray
             picks.append(rows)
     rows = np.concatenate(picks)
     order = np.argsort(rows, kind="stable")
-    strips = take_clauses(moved.clauses, rows[order])._replace(boxes=np.concatenate(boxes)[order])
+    strips = take_clauses(moves.clauses, rows[order])._replace(boxes=np.concatenate(boxes)[order])
     return strips, owners[rows[order]]
 
 

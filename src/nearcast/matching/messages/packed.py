@@ -20,7 +20,7 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
 from nearcast.kernels.verify import Clauses, StoredProbes
-from nearcast.matching.messages.packed_search import PackedMessages, add_word, search, search_moved
+from nearcast.matching.messages.packed_search import PackedMessages, add_word, search, search_moves
 from nearcast.matching.structure import MessageStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
 from nearcast.matching.structures.packed_list.build import filled, pack_all
@@ -40,7 +40,7 @@ __all__ = ["MessagePacked"]
 class MessagePacked(MessageStructure):
     """Messages in lists by cell, long ones packed by place, with signatures of their words.
 
-    Postings come and go in place, as in the packed list: a change needs the structure alone.
+    Postings come and go in place, as in the packed list, so nobody may read while they change.
     """
 
     name: ClassVar[str] = "packed"
@@ -130,7 +130,7 @@ class MessagePacked(MessageStructure):
     def view(self) -> View:
         """Return the lists."""
         arrays = PackedMessages(self.store.stored, self._lists, self._list_boxes, self._column_boxes)
-        return View(search, arrays, search_moved)
+        return View(search, arrays, search_moves)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the cells and the lists."""

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses, StoredProbes, keep_satisfying, keep_valid
-from nearcast.matching.structure import Answers, Moment, Moved
+from nearcast.matching.structure import Answers, Moment, Moves
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, LISTS, Lists
 
-__all__ = ["PackedMessages", "add_word", "search", "search_moved"]
+__all__ = ["PackedMessages", "add_word", "search", "search_moves"]
 
-_RUNS = 256  # runs of slots whose memory is asked for before the first of them is read
+_RUNS = 256  # runs of slots that are prefetched before the first of them is read
 
 
 class PackedMessages(NamedTuple):
@@ -77,9 +77,9 @@ def _concerned(boxes: NDArray[np.float32], i: int, around: Any, before: Any, aft
 
 
 @kernel
-def search_moved(
+def search_moves(
     packed: PackedMessages,
-    moved: Moved,
+    moves: Moves,
     moment: Moment,
     start: int,
     stop: int,
@@ -91,7 +91,7 @@ def search_moved(
     That is, they may be within the region before or after the move, but not within both.
     """
     stored, lists, list_boxes, column_boxes = packed
-    clauses, befores, afters, kepts = moved
+    clauses, befores, afters, kepts = moves
     ends, out = answers
     heads, boxes, rows, extras = lists.heads, lists.boxes, lists.rows, lists.extras
     block_boxes, blocks = lists.block_boxes, lists.blocks
@@ -192,4 +192,4 @@ def search(
     for c in range(start, stop):
         nowhere[c, 0] = nowhere[c, 1] = np.inf
         nowhere[c, 2] = nowhere[c, 3] = -np.inf
-    return search_moved(packed, Moved(clauses, boxes, boxes, nowhere), moment, start, stop, answers, filled)
+    return search_moves(packed, Moves(clauses, boxes, boxes, nowhere), moment, start, stop, answers, filled)

@@ -33,7 +33,7 @@ class MessageScan(MessageStructure):
 
     def view(self) -> View:
         """Return the probe rows, and which of them are alive."""
-        return View(_scan, _Scanned(self.store.stored, self.store.alive))
+        return View(_scan, _SearchArrays(self.store.stored, self.store.alive))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return nothing."""
@@ -43,16 +43,22 @@ class MessageScan(MessageStructure):
         """Do nothing."""
 
 
-class _Scanned(NamedTuple):
+class _SearchArrays(NamedTuple):
     stored: StoredProbes
     alive: NDArray[np.bool_]
 
 
 @kernel
 def _scan(
-    scanned: _Scanned, clauses: Clauses, moment: Moment, start: int, stop: int, answers: Answers, filled: int
+    arrays: _SearchArrays,
+    clauses: Clauses,
+    moment: Moment,
+    start: int,
+    stop: int,
+    answers: Answers,
+    filled: int,
 ) -> int:
-    stored, alive = scanned
+    stored, alive = arrays
     ends, out = answers
     boxes, expires, clause_boxes = stored.boxes, stored.expires, clauses.boxes
     for c in range(start, stop):

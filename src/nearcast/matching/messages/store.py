@@ -18,7 +18,7 @@ from nearcast.columns.coding import Coding
 from nearcast.columns.parts import Arrays
 from nearcast.columns.regions import regions_of, single_boxes
 from nearcast.columns.rows.messages import MessageRows
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import ColumnError, shown, whole_number
 from nearcast.geometry import Planar
 from nearcast.matching.holder import Holder
 from nearcast.matching.messages.moves import apart, decide, interleaved, moved_clauses, strips_of
@@ -84,7 +84,7 @@ class MessageStore(Holder[MessageRows]):
         with self.expiring(now) as look:
             if simple.all():
                 return self._changes_of_boxes(before, after, look, threads)
-            # A region across the antimeridian has two boxes: it is asked as a whole.
+            # A region across the antimeridian has two boxes: it is looked up as a whole.
             rows, others = np.flatnonzero(simple), np.flatnonzero(~simple)
             found = [
                 resolve_stored(
@@ -100,18 +100,18 @@ class MessageStore(Holder[MessageRows]):
     ) -> tuple[Matches, Matches]:
         """Return :meth:`changes` for regions that have one box each, before and after."""
         old, new = regions_of(before), regions_of(after)
-        moved, whose = moved_clauses(after, old, new), after.owners
-        if self._view.search_moved is not None:
-            found = look(self._view.search_moved, moved, len(whose), threads)
+        moves, whose = moved_clauses(after, old, new), after.owners
+        if self._view.search_moves is not None:
+            found = look(self._view.search_moves, moves, len(whose), threads)
         else:
-            strips, whose = strips_of(moved, after.owners)
+            strips, whose = strips_of(moves, after.owners)
             found = look(self._view.search, strips, len(whose), threads)
         return decide(self.rows, old, new, whose, found)
 
     def _check_question(self, table: SubscriptionTable) -> None:
         if not isinstance(table, SubscriptionTable):
             raise ColumnError(
-                f"a store is asked by a SubscriptionTable, not {shown(table)}; "
+                f"a store matches a SubscriptionTable, not {shown(table)}; "
                 "make one with SubscriptionTable.from_subscriptions, from_arrow or from_arrays"
             )
         if not table.coding.fits(self.rows.coding):
@@ -198,10 +198,8 @@ class MessageStore(Holder[MessageRows]):
         even if nobody subscribes, and the time of a call does not depend on how many messages are stored.
         """
         instant = checked_time(now)
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise ColumnError(f"limit must be a whole number from 0, not {shown(limit)}")
         size = self.rows.size
-        looked = min(int(limit), size)
+        looked = min(whole_number("limit", limit, 0), size)
         if not looked:
             return np.empty(0, np.int32)
         seen = (self._swept + np.arange(looked)) % size

@@ -1,7 +1,7 @@
 """The pair: an index of the subscriptions and a store of the valid messages, side by side.
 
 A message is matched by the index and kept by the store. When subscriptions move, the store is asked for what lies in
-one of their regions, before or after, and not in the other; the index puts them to their new places. Any index and any
+one of their regions, before or after, and not in the other; the index moves them to their new places. Any index and any
 store make a pair.
 """
 

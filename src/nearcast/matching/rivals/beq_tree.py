@@ -167,7 +167,9 @@ class BEQTree(MessageStructure):
 
     def view(self) -> View:
         """Return the cells and their lists."""
-        return View(_search_with_keys, _Searched(self.store.stored, self._cells, self._lists, self._longest))
+        return View(
+            _search_with_keys, _SearchArrays(self.store.stored, self._cells, self._lists, self._longest)
+        )
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of cells and lists."""
@@ -366,7 +368,7 @@ def _bounds(
         size -= half
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     stored: StoredProbes
     cells: Cells
     lists: Lists
@@ -374,7 +376,7 @@ class _Searched(NamedTuple):
 
 
 def _search_with_keys(
-    searched: _Searched,
+    arrays: _SearchArrays,
     clauses: Clauses,
     moment: Moment,
     start: int,
@@ -388,12 +390,12 @@ def _search_with_keys(
     attributes = clauses.test_attributes[first:last]
     low_keys = keys_of(attributes, clauses.test_lows[first:last])
     high_keys = keys_of(attributes, clauses.test_highs[first:last])
-    return _search(searched, clauses, low_keys, high_keys, moment, start, stop, answers, filled)
+    return _search(arrays, clauses, low_keys, high_keys, moment, start, stop, answers, filled)
 
 
 @kernel
 def _search(
-    searched: _Searched,
+    arrays: _SearchArrays,
     clauses: Clauses,
     low_keys: NDArray[np.uint64],
     high_keys: NDArray[np.uint64],
@@ -407,7 +409,7 @@ def _search(
 
     The keys of tests begin with those of clause *start*.
     """
-    stored, cells, lists, longest = searched
+    stored, cells, lists, longest = arrays
     ends, out = answers
     children, cell_boxes = cells
     entry_heads = lists.entry_heads

@@ -52,7 +52,7 @@ class Blocks:
         self.heads[block] = 0
 
     def reserve(self, blocks: NDArray[np.int64], more: NDArray[np.int64]) -> None:
-        """Make room for so many further entries in each of some blocks; their sizes stay as they are."""
+        """Make room for this many further entries in each of some blocks; their sizes stay as they are."""
         needs = self.heads[blocks, _SIZE] + more
         full = needs > self.heads[blocks, _ROOM]
         if not full.any():

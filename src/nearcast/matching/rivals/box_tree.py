@@ -76,7 +76,7 @@ class BoxTree:
         return lows, highs
 
     def worn(self, changes: int, living: int) -> bool:
-        """Tell whether packing again is faster than so many changes, or the domains are out of date."""
+        """Tell whether packing again is faster than this many changes, or the domains are out of date."""
         many = self._packed and changes > max(config.R_STAR_FEW, config.R_STAR_FEW_SHARE * living)
         return many or living > config.RIVAL_GROWTH * max(self._built_of, config.RIVAL_FIRST)
 

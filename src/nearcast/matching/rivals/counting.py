@@ -33,7 +33,7 @@ _Self = TypeVar("_Self", bound="CountingLists")
 class Predicates(NamedTuple):
     """Intervals that a message must meet, ends included: never narrower than the clause's own."""
 
-    owners: NDArray[np.int32]  # the clause of each: which one of those that were asked for
+    owners: NDArray[np.int32]  # the clause of each, by its position among the given ones
     attributes: NDArray[np.int32]
     lows: NDArray[np.float64]
     highs: NDArray[np.float64]
@@ -93,7 +93,7 @@ class CountingLists:
     """Numbered lists of what is counted, in which nothing is ever looked for; postings may have keys."""
 
     def __init__(self, sizes: NDArray[Any], *, keyed: bool) -> None:
-        """Make empty lists with room for so many postings each, and some more."""
+        """Make empty lists with room for this many postings each, and some more."""
         sizes = sizes + (config.COUNTING_SLACK * sizes).astype(np.int64)
         total = int(sizes.sum())
         self.pool = ListPool(
@@ -112,7 +112,7 @@ class CountingLists:
         return int(self.pool.sizes.sum(dtype=np.int64))
 
     def more_lists(self, lists: int) -> None:
-        """Make sure that there are at least so many lists."""
+        """Make sure that there are at least this many lists."""
         pool = self.pool
         if lists > len(pool.starts):
             more = max(lists - len(pool.starts), len(pool.starts) // 2)

@@ -191,5 +191,5 @@ def cover(
 
 @kernel
 def _touched(left: int, low: int, right: int, high: int, shift: int) -> int:
-    """Return how many cells a span touches, so many levels above the finest."""
+    """Return how many cells a span touches, this many levels above the finest."""
     return ((right >> shift) - (left >> shift) + 1) * ((high >> shift) - (low >> shift) + 1)

@@ -155,7 +155,7 @@ def _first_slot(slots: NDArray[np.int64], key: int) -> Any:
 
 @kernel
 def expect(slots: NDArray[np.int64], slot_lists: NDArray[np.int32], key: int) -> None:
-    """Ask for the memory that :func:`find` will read."""
+    """Prefetch what :func:`find` will read."""
     at = _first_slot(slots, key)
     prefetch(slots, at)
     prefetch(slot_lists, at)

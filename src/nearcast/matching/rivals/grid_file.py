@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import whole_number
 from nearcast.kernels import kernel
 from nearcast.matching.rivals.cover import Span
 from nearcast.matching.structures.grid import grid_over
@@ -39,9 +39,7 @@ class GridFile(NamedTuple):
 
 def checked_side(side: int) -> int:
     """Return the number of columns, or raise an error."""
-    if isinstance(side, bool) or not isinstance(side, int) or not 1 <= side <= config.GRID_FILE_MOST:
-        raise ColumnError(f"side must be a whole number from 1 to {config.GRID_FILE_MOST}, not {shown(side)}")
-    return side
+    return whole_number("side", side, 1, config.GRID_FILE_MOST)
 
 
 def grid_file_over(boxes: NDArray[np.float64], side: int) -> GridFile:

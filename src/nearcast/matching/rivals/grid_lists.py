@@ -148,7 +148,7 @@ class _GridLists(ClauseStructure):
         lists = self._lists
         return View(
             self._kernel(),
-            Searched(self.store.clauses, lists.lists.pool, lists.directory.arrays, self._grid),
+            SearchArrays(self.store.clauses, lists.lists.pool, lists.directory.arrays, self._grid),
         )
 
     def _kernel(self) -> Callable[..., int]:
@@ -220,7 +220,7 @@ class KKLists(_GridLists):
         return _search_words
 
 
-class Searched(NamedTuple):
+class SearchArrays(NamedTuple):
     """The arrays that a search reads."""
 
     clauses: Clauses
@@ -256,10 +256,10 @@ def _cell_at(grid: GridFile, span: Span, number: int) -> Any:
 
 @kernel
 def _search_cells(
-    searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+    arrays: SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
     """Match messages: for each cell, the words."""
-    clauses, lists, directory, grid = searched
+    clauses, lists, directory, grid = arrays
     ends, out = answers
     starts, sizes, _, boxes, rows = lists
     slots, slot_lists, keys, after, groups = directory
@@ -323,10 +323,10 @@ def _search_cells(
 
 @kernel
 def _search_words(
-    searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+    arrays: SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
     """Match messages: for each word, the cells."""
-    clauses, lists, directory, grid = searched
+    clauses, lists, directory, grid = arrays
     ends, out = answers
     starts, sizes, _, boxes, rows = lists
     slots, slot_lists, keys, after, groups = directory

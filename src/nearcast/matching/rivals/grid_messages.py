@@ -50,7 +50,7 @@ from nearcast.matching.rivals.message_lists import (
     shortest,
 )
 from nearcast.matching.rivals.ranking import NO_WORD
-from nearcast.matching.structure import Answers, Moment, Moved, Progress, View, silent
+from nearcast.matching.structure import Answers, Moment, Moves, Progress, View, silent
 
 __all__ = ["KKMessages", "SSMessages"]
 
@@ -123,7 +123,7 @@ class _GridMessages(MessageLists):
     def view(self) -> View:
         """Return the lists, and the directory of cells and words."""
         lists, numbers = self._lists, self._numbers.arrays
-        arrays = Searched(
+        arrays = SearchArrays(
             self.store.stored,
             lists.lists.pool,
             lists.directory.arrays,
@@ -133,7 +133,7 @@ class _GridMessages(MessageLists):
             self._spread > 0,
             self.words_first,
         )
-        return View(_search, arrays, _search_moved)
+        return View(_search, arrays, _search_moves)
 
     def stats(self) -> dict[str, Any]:
         """Return the lengths of lists."""
@@ -186,7 +186,7 @@ class KKMessages(_GridMessages):
 _WORD = 0xFFFFFFFF  # the part of a key that is the word
 
 
-class Searched(NamedTuple):
+class SearchArrays(NamedTuple):
     """The arrays that a search reads."""
 
     stored: StoredProbes
@@ -234,9 +234,9 @@ def _in_middle(span: Span, row: int, column: int) -> Any:
 
 
 @kernel
-def _search_moved(
-    searched: Searched,
-    moved: Moved,
+def _search_moves(
+    arrays: SearchArrays,
+    moves: Moves,
     moment: Moment,
     start: int,
     stop: int,
@@ -244,8 +244,8 @@ def _search_moved(
     filled: int,
 ) -> int:
     """Find the valid messages that have what the clauses from *start* to *stop* ask for, and may change sides."""
-    stored, lists, directory, number_slots, numbers, grid, spread, words_first = searched
-    clauses, befores, afters, kepts = moved
+    stored, lists, directory, number_slots, numbers, grid, spread, words_first = arrays
+    clauses, befores, afters, kepts = moves
     ends, out = answers
     starts, sizes, _, boxes, rows = lists
     slots, slot_lists, keys, chained, groups = directory
@@ -331,7 +331,7 @@ def _rarest(
 
 @kernel
 def _search(
-    searched: Searched,
+    arrays: SearchArrays,
     clauses: Clauses,
     moment: Moment,
     start: int,
@@ -340,5 +340,5 @@ def _search(
     filled: int,
 ) -> int:
     """Match the clauses from *start* to *stop*; see :class:`~nearcast.matching.structure.View`."""
-    moved = Moved(clauses, clauses.boxes, clauses.boxes, nowhere(stop))
-    return _search_moved(searched, moved, moment, start, stop, answers, filled)
+    moves = Moves(clauses, clauses.boxes, clauses.boxes, nowhere(stop))
+    return _search_moves(arrays, moves, moment, start, stop, answers, filled)

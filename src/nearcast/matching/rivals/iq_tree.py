@@ -31,7 +31,7 @@ from nearcast.matching.rivals.directory import (
     key_of,
     word_in,
 )
-from nearcast.matching.rivals.quadtree import QuadtreeLists, Searched
+from nearcast.matching.rivals.quadtree import QuadtreeLists, SearchArrays
 from nearcast.matching.rivals.ranking import NO_WORD
 from nearcast.matching.structure import Answers
 from nearcast.matching.structures.grid import level_start
@@ -82,8 +82,10 @@ def _count_up(keys: NDArray[np.int64], groups: NDArray[np.int32]) -> None:
 
 
 @kernel
-def _search(searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, lists, directory, grid = searched
+def _search(
+    arrays: SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, lists, directory, grid = arrays
     ends, out = answers
     starts, sizes, _, boxes, rows = lists
     slots, slot_lists, keys, after, groups = directory

@@ -150,7 +150,7 @@ class OpIndex(ClauseStructure):
         """Return the groups, their lists and what each clause needs."""
         return View(
             _search,
-            _Searched(
+            _SearchArrays(
                 self.store.clauses,
                 self._groups,
                 self._lists.pool,
@@ -297,7 +297,7 @@ def _first_from(keys: NDArray[np.float32], start: int, stop: int, value: np.floa
     return start
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     groups: _Groups
     pool: ListPool
@@ -308,8 +308,10 @@ class _Searched(NamedTuple):
 
 
 @kernel
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, groups, pool, ordered, needs, slot_rows, attributes = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, groups, pool, ordered, needs, slot_rows, attributes = arrays
     ends, out = answers
     starts, sizes, _, items, keys = pool
     group_keys, group_lists, pivots = groups

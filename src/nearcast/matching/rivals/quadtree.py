@@ -28,10 +28,10 @@ from nearcast.matching.rivals.ticketed import TicketedLists
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.grid import Grid
 
-__all__ = ["QuadtreeLists", "Searched"]
+__all__ = ["QuadtreeLists", "SearchArrays"]
 
 
-class Searched(NamedTuple):
+class SearchArrays(NamedTuple):
     """The arrays that a search reads."""
 
     clauses: Clauses
@@ -162,7 +162,7 @@ class QuadtreeLists(ClauseStructure):
 
     def view(self) -> View:
         """Return the lists, and the directory of cells and words."""
-        arrays = Searched(self.store.clauses, self._lists.pool, self._directory.arrays, self._space.grid)
+        arrays = SearchArrays(self.store.clauses, self._lists.pool, self._directory.arrays, self._space.grid)
         return View(self._kernel(), arrays)
 
     @abstractmethod

@@ -33,7 +33,7 @@ from nearcast.matching.rivals.message_lists import (
     shortest,
 )
 from nearcast.matching.rivals.ranking import NO_WORD
-from nearcast.matching.structure import Answers, Moment, Moved, Progress, View, silent
+from nearcast.matching.structure import Answers, Moment, Moves, Progress, View, silent
 from nearcast.matching.structures.grid import Grid, grid_over, level_start
 
 __all__ = ["IQMessages", "RQMessages"]
@@ -115,7 +115,7 @@ class _QuadtreeMessages(MessageLists):
 
     def view(self) -> View:
         """Return the lists, and the directory of cells and words."""
-        arrays = Searched(
+        arrays = SearchArrays(
             self.store.stored,
             self._lists.lists.pool,
             self._lists.directory.arrays,
@@ -124,7 +124,7 @@ class _QuadtreeMessages(MessageLists):
             self._spread > 0,
             self.words_first,
         )
-        return View(_search, arrays, _search_moved)
+        return View(_search, arrays, _search_moves)
 
     def stats(self) -> dict[str, Any]:
         """Return the lengths of lists, and how many are divided."""
@@ -184,7 +184,7 @@ class RQMessages(_QuadtreeMessages):
 _WORD = 0xFFFFFFFF  # the part of a key that is the word; without it, a key is that of NO_WORD
 
 
-class Searched(NamedTuple):
+class SearchArrays(NamedTuple):
     """The arrays that a search reads."""
 
     stored: StoredProbes
@@ -241,9 +241,9 @@ def _surrounds(span: Span, left: int, low: int, right: int, high: int) -> Any:
 
 
 @kernel
-def _search_moved(
-    searched: Searched,
-    moved: Moved,
+def _search_moves(
+    arrays: SearchArrays,
+    moves: Moves,
     moment: Moment,
     start: int,
     stop: int,
@@ -251,8 +251,8 @@ def _search_moved(
     filled: int,
 ) -> int:
     """Find the valid messages that have what the clauses from *start* to *stop* ask for, and may change sides."""
-    stored, lists, directory, divided, grid, spread, words_first = searched
-    clauses, befores, afters, kepts = moved
+    stored, lists, directory, divided, grid, spread, words_first = arrays
+    clauses, befores, afters, kepts = moves
     ends, out = answers
     starts, sizes, _, boxes, rows = lists
     slots, slot_lists = directory.slots, directory.slot_lists
@@ -324,7 +324,7 @@ def _search_moved(
 
 @kernel
 def _search(
-    searched: Searched,
+    arrays: SearchArrays,
     clauses: Clauses,
     moment: Moment,
     start: int,
@@ -333,5 +333,5 @@ def _search(
     filled: int,
 ) -> int:
     """Match the clauses from *start* to *stop*; see :class:`~nearcast.matching.structure.View`."""
-    moved = Moved(clauses, clauses.boxes, clauses.boxes, nowhere(stop))
-    return _search_moved(searched, moved, moment, start, stop, answers, filled)
+    moves = Moves(clauses, clauses.boxes, clauses.boxes, nowhere(stop))
+    return _search_moves(arrays, moves, moment, start, stop, answers, filled)

@@ -4,7 +4,8 @@ It is built as in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient F
 Spatiotemporal-aware Pub/Sub Systems" (2021), section 6.1.3: where a clause has no test, its box spans the whole domain,
 and so does the query of a message that lacks an attribute. Candidates are verified (:mod:`.box_tree` has the tree).
 
-Clauses that come and go are inserted and deleted one by one, unless so many at once that packing takes less time.
+Clauses that come and go are inserted and deleted one by one, unless there are so many at once that packing takes less
+time.
 
 It needs the package ``rtree`` (``pip install nearcast[bench]``). Its tree is no flat array: a saved index holds the
 clauses alone, and opening it packs the tree anew.
@@ -66,7 +67,7 @@ class RStarTree(ClauseStructure):
 
     def view(self) -> View:
         """Return the tree; it is not an array, so the search is not a kernel."""
-        return View(_search, _Searched(self.store.clauses, self._tree))
+        return View(_search, _SearchArrays(self.store.clauses, self._tree))
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of the tree."""
@@ -91,13 +92,15 @@ class RStarTree(ClauseStructure):
         return self._tree.check(self.members(), self._predicates)
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     tree: BoxTree
 
 
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, tree = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, tree = arrays
     for first in range(start, stop, config.R_STAR_BLOCK):
         last = min(first + config.R_STAR_BLOCK, stop)
         lows, highs = tree.whole(last - first)

@@ -4,8 +4,8 @@ It is built as in Dian, Qian, Cao, Xue, Zhu, Yu and Li, "MO-Tree: An Efficient F
 Spatiotemporal-aware Pub/Sub Systems" (2021), section 6.2.4: where a message lacks an attribute, its box spans the whole
 domain, and so does the query of a subscription without a test. Candidates are verified (:mod:`.box_tree` has the tree).
 
-Messages that come and go are inserted and deleted one by one, unless so many at once that packing takes less time. It
-needs the package ``rtree`` (``pip install nearcast[bench]``).
+Messages that come and go are inserted and deleted one by one, unless there are so many at once that packing takes less
+time. It needs the package ``rtree`` (``pip install nearcast[bench]``).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MessageRStarTree(MessageStructure):
 
     def view(self) -> View:
         """Return the tree; it is not an array, so the search is not a kernel."""
-        return View(_search, _Searched(self.store.stored, self._tree))
+        return View(_search, _SearchArrays(self.store.stored, self._tree))
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of the tree."""
@@ -98,13 +98,13 @@ class MessageRStarTree(MessageStructure):
         return self._tree.check(self.members(), self._predicates)
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     stored: StoredProbes
     tree: BoxTree
 
 
 def _search(
-    searched: _Searched,
+    arrays: _SearchArrays,
     clauses: Clauses,
     moment: Moment,
     start: int,
@@ -112,7 +112,7 @@ def _search(
     answers: Answers,
     filled: int,
 ) -> int:
-    stored, tree = searched
+    stored, tree = arrays
     for first in range(start, stop, config.R_STAR_BLOCK):
         last = min(first + config.R_STAR_BLOCK, stop)
         asked = predicates_of(clauses, np.arange(first, last))

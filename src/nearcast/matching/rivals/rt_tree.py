@@ -137,7 +137,7 @@ class RTTree(ClauseStructure):
 
     def view(self) -> View:
         """Return the tree and its filters."""
-        return View(_search, _Searched(self.store.clauses, self._tree, self._filters))
+        return View(_search, _SearchArrays(self.store.clauses, self._tree, self._filters))
 
     def stats(self) -> dict[str, Any]:
         """Return the figures of nodes and filters."""
@@ -319,15 +319,17 @@ def _reaches(
     return True
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     tree: Tree
     filters: Filters
 
 
 @kernel
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, tree, filters = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, tree, filters = arrays
     ends, out = answers
     boxes, entries, keys, sizes, levels, _, is_open, state = tree
     starts, bits, _, tokens, needs, _ = filters

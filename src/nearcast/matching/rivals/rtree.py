@@ -116,7 +116,7 @@ def refill(tree: Tree, filters: Filters, clauses: Clauses, frequency: NDArray[np
 
 @kernel
 def _slots(size: int) -> int:
-    """Return an upper bound of the slots that a filter of so many tokens takes."""
+    """Return an upper bound of the slots that a filter of this many tokens takes."""
     return 4 * size + (1 << config.RT_FILTER_START)
 
 
@@ -219,7 +219,7 @@ def insert(
 ) -> Any:
     """Insert clause rows from number *begin* on.
 
-    Returns (next, nodes, slots) when done or when a row needs so many more nodes or slots of filters; that row has
+    Returns (next, nodes, slots) when done or when a row needs that many more nodes or slots of filters; that row has
     then changed nothing.
     """
     state = tree.state

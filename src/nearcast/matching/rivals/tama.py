@@ -96,7 +96,7 @@ class TAMA(ClauseStructure):
         """Return the matching table and what each clause needs."""
         return View(
             _search,
-            _Searched(
+            _SearchArrays(
                 self.store.clauses, self.store.alive, self._domains, self._lists.pool, self._needs.values
             ),
         )
@@ -188,7 +188,7 @@ def _cover(
     return n
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     alive: NDArray[np.bool_]
     domains: Domains
@@ -197,8 +197,10 @@ class _Searched(NamedTuple):
 
 
 @kernel
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, alive, domains, pool, needs = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, alive, domains, pool, needs = arrays
     ends, out = answers
     starts, sizes, _, items, _ = pool
     boxes, value_offsets, value_attributes = probes.boxes, probes.value_offsets, probes.value_attributes

@@ -27,20 +27,18 @@ _NONE = -1
 _LIST, _POSITION, _NEXT = 0, 1, 2  # columns of the tickets
 _FREE, _USED, _FILLED = 0, 1, 2  # entries of the state
 _AHEAD = config.UPDATE_AHEAD
-_ROW = 64  # tickets of a row whose memory is asked for at a time
+_ROW = 64  # tickets of a row that are prefetched at a time
 
 
 class Tickets(NamedTuple):
     """Where the postings of each row are."""
 
     firsts: NDArray[np.int32]  # the first ticket of each row, or -1
-    tickets: NDArray[
-        np.int32
-    ]  # [tickets, 3]: the list, the position there, the next ticket of the row (or free one)
+    # [tickets, 3]: the list, the position there, and the next ticket of the row (or the next free one).
+    tickets: NDArray[np.int32]
     of_postings: NDArray[np.int32]  # the ticket of each posting
-    state: NDArray[
-        np.int64
-    ]  # the first free ticket, or -1; how many tickets there are; how many lists have postings
+    # The first free ticket, or -1; how many tickets there are; how many lists have postings.
+    state: NDArray[np.int64]
 
 
 class TicketedLists(PostingLists):
@@ -108,7 +106,7 @@ class TicketedLists(PostingLists):
         return lists
 
     def outlived(self, lists: int) -> bool:
-        """Tell whether many of so many lists are empty, so that it is time to lay all out anew."""
+        """Tell whether so many of the *lists* are empty that it is time to lay all out anew."""
         return lists > config.LISTS_WASTE * int(self._state[_FILLED]) + config.LISTS_FEW
 
     def check(self) -> list[str]:

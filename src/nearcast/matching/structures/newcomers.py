@@ -20,7 +20,7 @@ from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import Answers
 from nearcast.matching.structures.packed_list import PackedList
 from nearcast.matching.structures.packed_list.layout import POSTINGS, Lists
-from nearcast.matching.structures.packed_list.search import Packed, Scratch, search_with
+from nearcast.matching.structures.packed_list.search import Scratch, SearchArrays, search_with
 
 __all__ = ["NewcomerLists", "Newcomers", "match_newcomers"]
 
@@ -80,5 +80,5 @@ def match_newcomers(
     waiting, lists, word_lists = newcomers
     if waiting == 0:
         return filled
-    done = search_with(Packed(clauses, lists, word_lists), scratch, probes, p, p + 1, answers, filled)
+    done = search_with(SearchArrays(clauses, lists, word_lists), scratch, probes, p, p + 1, answers, filled)
     return answers.ends[p] if done > p else FULL

@@ -123,7 +123,7 @@ class PostingLists:
         self._reach(int(self._slabs[END]) + need)
 
     def _reach(self, room: int) -> None:
-        """Make sure that the pool has room for so many postings in all."""
+        """Make sure that the pool has room for this many postings in all."""
         if room > self._room:
             self._boxes, self._rows = longer(self._boxes, room), longer(self._rows, room)
             self._view()
@@ -136,7 +136,7 @@ class PostingLists:
 
 
 def longer(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Return *array* with room for at least so many rows; if it must grow, it grows by half or more."""
+    """Return *array* with room for at least this many rows; if it must grow, it grows by half or more."""
     if rows <= len(array):
         return array
     room = roomy(array, max(rows, len(array) * 3 // 2))
@@ -163,7 +163,7 @@ class ClauseHomes:
 
     @classmethod
     def none(cls, clauses: int) -> ClauseHomes:
-        """Return the homes of so many clauses, none of which has a posting."""
+        """Return the homes of this many clauses, none of which has a posting."""
         homes = cls(np.empty(0, np.int32), np.empty(0, np.int32))
         homes._lists.reserve(clauses)
         homes._positions.reserve(clauses)

@@ -117,7 +117,7 @@ class RankedList(ClauseStructure):
     def view(self) -> View:
         """Return the lists by word and by cell, and the grid."""
         return View(
-            _search, _Searched(self.store.clauses, self._by_word.pool, self._by_cell.pool, self._grid)
+            _search, _SearchArrays(self.store.clauses, self._by_word.pool, self._by_cell.pool, self._grid)
         )
 
     def stats(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _rarest(clauses: Clauses, frequency: NDArray[np.int64], rows: NDArray[np.int
     return out
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     by_word: Pool
     by_cell: Pool
@@ -208,8 +208,10 @@ class _Searched(NamedTuple):
 
 
 @kernel
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, by_word, by_cell, grid = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, by_word, by_cell, grid = arrays
     ends, out = answers
     starts, sizes, _, boxes, rows = by_word
     cell_starts, cell_sizes, _, cell_boxes, cell_rows = by_cell

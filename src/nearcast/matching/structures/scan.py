@@ -45,7 +45,7 @@ class Scan(ClauseStructure):
 
     def view(self) -> View:
         """Return the clauses, and which of them are alive."""
-        return View(_scan, _Scanned(self.store.clauses, self.store.alive))
+        return View(_scan, _SearchArrays(self.store.clauses, self.store.alive))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return nothing."""
@@ -55,7 +55,7 @@ class Scan(ClauseStructure):
         """Do nothing."""
 
 
-class _Scanned(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     alive: NDArray[np.bool_]
 
@@ -66,12 +66,12 @@ def _hash(word: int) -> Any:
 
 
 @kernel
-def _scan(scanned: _Scanned, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+def _scan(arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
     """Match the probes from *start* to *stop*: by boxes, then by one keyword, then by the whole clause.
 
     The boxes are contiguous and are compared without branches, so a block takes no longer than reading it.
     """
-    clauses, alive = scanned
+    clauses, alive = arrays
     ends, out = answers
     boxes, runs, keywords = clauses.boxes, clauses.keyword_runs, clauses.keywords
     probe_boxes, probe_offsets, probe_keywords = probes.boxes, probes.keyword_offsets, probes.keywords

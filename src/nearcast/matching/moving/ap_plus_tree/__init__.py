@@ -14,15 +14,15 @@ The cost of movement (section 4.3.1) is in :mod:`~nearcast.matching.structures.a
 paper, with a million subscriptions and as many messages:
 
 - *A store beside the tree.* A message is only in the leaves that it visited when it came. The paper does not say how a
-  subscription finds it that comes into an empty cell later, or has a word that nobody had. Here a list knows since when
-  it is complete, and where it is too young, the store of all messages answers. It takes 2.4 µs of the 9.9 µs of a
-  message, of which 5.9 are matching and 1.6 are attaching.
+  later subscription finds it in a cell that was empty, or under a word that nobody had. Here a list knows since when it
+  is complete, and where it is too young, the store of all messages answers. It takes 2.4 µs of the 9.9 µs of a message,
+  of which 5.9 are matching and 1.6 are attaching.
 - *Nothing is handed down.* When a node is rebuilt, its lists begin again. Where 200,000 subscriptions walk a fifth of
   their width with each move, one question in twelve goes to the store, because of that or of leaves that are new. The
   store answers in 5.4 µs, the tree in 5.0, so there is nothing to gain from sending the messages down again.
-- *No list of leaves for each subscription* (nodelist in Algorithm 6). To find the ways takes 1 µs of the 8 µs of a
+- *No list of leaves for each subscription* (nodelist in Algorithm 6). Finding the ways takes 1 µs of the 8 µs of a
   move, and the lists would have to follow all splits and reconstructions.
-- *Case 1 is rare*: a clause has four postings at the most, on average, so hardly any cell lies inside a region.
+- *Case 1 is rare*: a clause has at most four postings on average, so hardly any cell lies inside a region.
 """
 
 from nearcast.matching.moving.ap_plus_tree.pair import APPlusTree

@@ -81,9 +81,8 @@ class MessageLists:
     def __init__(self, stored: MessageRows, copies: int) -> None:
         self.stored, self.copies = stored, copies
         self._sequence = GrowableArray(np.zeros(0, np.int32), borrowed=False)
-        self._oldest = self._looked = (
-            0  # the oldest message, and the number of the next one when it was looked for
-        )
+        # The oldest message, and the number of the next one when it was looked for.
+        self._oldest = self._looked = 0
         self._kept = 0  # the messages that there were then
         self._state = np.zeros(LIMITED + 1, np.int64)
         self._state[NEXT] = 1
@@ -164,7 +163,7 @@ class MessageLists:
         )
 
     def reserve(self, count: int) -> None:
-        """Make room for so many more lists."""
+        """Make room for this many more lists."""
         self._grow(lists=count, entries=0)
 
     def adopt(self, tree: Tree, nodes: NDArray[Any], born: int | None = None) -> None:
@@ -191,7 +190,7 @@ class MessageLists:
         self._state[LISTS], self._state[FREE_LIST] = len(kept) + 1, 0
 
     def oldest(self) -> int:
-        """Return a number that no message has a smaller one than, about that of the oldest one."""
+        """Return a lower bound of the numbers of all messages, close to that of the oldest one."""
         following, kept = int(self._state[NEXT]), len(self.stored)
         share = max(kept, self._kept) // config.AP_PLUS_OLDEST
         if following - self._looked > share or self._kept - kept > share or not kept:
@@ -260,7 +259,7 @@ def attach(
     boxes, keyword_offsets, keywords = probes.boxes, probes.keyword_offsets, probes.keywords
     reached = np.empty(limit + 1, np.int32)
     for p in range(first, stop):
-        # What is read next is asked for: nodes of a probe further ahead, lists of a nearer one, and so on.
+        # What is read next is prefetched: nodes of a probe further ahead, lists of a nearer one, and so on.
         _ask_ahead(nodes, heads, entries, visit_ends, visited, p, stop)
         row = probe_rows[p]
         if row < 0:

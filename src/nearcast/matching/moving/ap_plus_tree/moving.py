@@ -9,9 +9,9 @@ its region after (r_n). So each node on the way belongs to one of them, or to bo
 3. it is on both ways: what is in one of r and r_n only changes sides;
 4. it is on the way of r_n alone: what r_n reaches there comes into reach (Algorithm 7, for the new part of the region).
 
-A clause that comes, or is asked about as a whole, has no way of r. The lists of the nodes above the leaves are read as
+A clause that is new, or is looked up as a whole, has no way of r. The lists of the nodes above the leaves are read as
 well, because of the limit on copies. The paper keeps for each subscription a list of its leaves; here the way down is
-found again, which takes less than to keep such lists up to date.
+found again, which takes less time than keeping such lists up to date.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from nearcast.matching.moving.ap_plus_tree.messages import (
     Y,
     give_list,
 )
-from nearcast.matching.structure import Answers, Moment, Moved
+from nearcast.matching.structure import Answers, Moment, Moves
 from nearcast.matching.structures.ap_tree import layout
 from nearcast.matching.structures.ap_tree.build import dummy
 from nearcast.matching.structures.ap_tree.layout import (
@@ -57,32 +57,30 @@ from nearcast.matching.structures.ap_tree.layout import (
 from nearcast.matching.structures.ap_tree.maintain import CLAUSE, NODE, PARENT, SLOT
 
 __all__ = [
-    "AFTER", "BEFORE", "CASES", "SCANNED", "SIDES", "STEP", "UNSEEN", "Asked", "Attached", "pick", "route",
-    "search",
+    "AFTER", "BEFORE", "CASES", "SCANNED", "SIDES", "STEP", "UNSEEN", "MessageView", "Questions", "pick",
+    "route", "search",
 ]  # fmt: skip
 
-SIDES, STEP = (
-    4,
-    5,
-)  # one more column of a way: whether a step is on the way of the region before, or after, or both
+# One more column of a way: whether a step is on the way of the region before, of the one after, or of both.
+SIDES, STEP = 4, 5
 BEFORE, AFTER = 1, 2
 UNSEEN = 4  # and whether messages with the word of the clause have not been sent this way
 CASES, SCANNED = 0, 4  # figures: leaves by case, and entries of lists that were read
 _ABREAST = 16  # clauses whose candidates are decided together
 _LOW_HALF = 2**32 - 1
-_AHEAD = 4  # lists between asking for one and reading it
+_AHEAD = 4  # lists between prefetching one and reading it
 NOT_YET = 2**31 - 1  # in place of the birth of a list that is not there
 
 
-class Asked(NamedTuple):
+class Questions(NamedTuple):
     """Clauses that ask for messages, and the lists where each of them finds some."""
 
-    moved: Moved
+    moves: Moves
     offsets: NDArray[np.int64]
     lists: NDArray[np.int32]
 
 
-class Attached(NamedTuple):
+class MessageView(NamedTuple):
     """The messages in the tree, for searches."""
 
     stored: StoredProbes
@@ -271,8 +269,8 @@ def _within(floats: NDArray[np.float32], node: int, boxes: NDArray[np.float32], 
 
 @kernel
 def search(
-    attached: Attached,
-    asked: Asked,
+    view: MessageView,
+    questions: Questions,
     moment: Moment,
     start: int,
     stop: int,
@@ -282,11 +280,11 @@ def search(
     """Find the valid messages that have what the clauses from *start* to *stop* ask for, and may change sides.
 
     That is, they may be within the region before or after, but not within both; a clause without a region before finds
-    what it reaches. See ``search_moved`` of :class:`~nearcast.matching.structure.View`.
+    what it reaches. See ``search_moves`` of :class:`~nearcast.matching.structure.View`.
     """
-    stored, lists, figures = attached
-    moved, offsets, numbers = asked
-    clauses, befores, afters, kepts = moved
+    stored, lists, figures = view
+    moves, offsets, numbers = questions
+    clauses, befores, afters, kepts = moves
     arounds, need_runs, needed = clauses.boxes, clauses.keyword_runs, clauses.keywords
     ends, out = answers
     heads, entries, places, signs, living = (
@@ -340,9 +338,7 @@ def search(
             for i in range(begin, found[b]):
                 row = entries[out[i], ROW]
                 out[fresh] = row
-                if living[
-                    row
-                ]:  # it may be another message than the one that was attached, which is decided on, too
+                if living[row]:  # perhaps another message than the attached one; that is decided on, too
                     prefetch(keywords, keyword_runs[row, 0])
                     fresh += 1
             begin, found[b] = found[b], fresh

@@ -19,7 +19,7 @@ from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import ragged_take
 from nearcast.columns.regions import regions_of, relocated, single_boxes
 from nearcast.columns.rows.clauses import ClauseStore
-from nearcast.errors import InputError, UnknownError, shown
+from nearcast.errors import UnknownError, whole_number
 from nearcast.matching.index import Index
 from nearcast.matching.messages import build_store
 from nearcast.matching.messages.moves import apart, decide, interleaved, moved_clauses
@@ -28,7 +28,7 @@ from nearcast.matching.moving.ap_plus_tree.moving import search
 from nearcast.matching.moving.ap_plus_tree.tree import MovingTree
 from nearcast.matching.moving.pair import Changes, Pair, kept_of
 from nearcast.matching.refine import distinct_owners, resolve_stored
-from nearcast.matching.structure import Moved
+from nearcast.matching.structure import Moves
 
 __all__ = ["APPlusTree"]
 
@@ -58,8 +58,7 @@ class APPlusTree(Pair):
         copies: int = config.AP_PLUS_COPIES,
         **parameters: Any,
     ) -> None:
-        if isinstance(copies, bool) or not isinstance(copies, int) or not 1 <= copies <= 1_000_000:
-            raise InputError(f"copies must be a whole number from 1 to 1,000,000, not {shown(copies)}")
+        copies = whole_number("copies", copies, 1, 1_000_000)
         unknown = sorted(set(parameters) - set(MovingTree.parameters))
         if unknown:
             raise UnknownError(
@@ -137,9 +136,9 @@ class APPlusTree(Pair):
                 one, Placement(np.arange(len(at) + 1), placed.boxes[at], placed.shapes.take(at))
             )
         old, new = regions_of(one), regions_of(other)
-        asked, complete = self._tree.ask(self.index.store.parts(rows), moved_clauses(other, old, new))
+        questions, complete = self._tree.ask(self.index.store.parts(rows), moved_clauses(other, old, new))
         with self.store.expiring(now) as look:
-            found = look(self._search, asked, len(other.owners), 1)
+            found = look(self._search, questions, len(other.owners), 1)
             came, went = decide(self.store.rows, old, new, other.owners, found)
         changes = _distinct(came), _distinct(went)
         fine = _all_of(other, complete)
@@ -155,10 +154,10 @@ class APPlusTree(Pair):
         """Return the message rows that the subscriptions in the given rows match (Algorithm 7, lines 3 to 5)."""
         table = self.index.subscriptions(picks)
         nowhere = np.tile(_NOWHERE, (len(table.owners), 1))
-        moved = Moved(table.clauses, nowhere, table.clauses.boxes, nowhere)
-        asked, complete = self._tree.ask(self.index.store.parts(picks), moved, comes=True)
+        moves = Moves(table.clauses, nowhere, table.clauses.boxes, nowhere)
+        questions, complete = self._tree.ask(self.index.store.parts(picks), moves, comes=True)
         with self.store.expiring(now) as look:
-            found = look(self._search, asked, len(table.owners), 1)
+            found = look(self._search, questions, len(table.owners), 1)
             found = _distinct(resolve_stored(self.store.rows, table, found))
         fine = _all_of(table, complete)
         if self._count(fine):
@@ -168,7 +167,7 @@ class APPlusTree(Pair):
 
     def _search(self, _: Any, *arguments: Any) -> int:
         """Search the lists of the tree, in the place of the arrays of the store."""
-        done: int = search(self._tree.attached(), *arguments)
+        done: int = search(self._tree.message_view(), *arguments)
         return done
 
     def _count(self, answered: NDArray[np.bool_]) -> int:

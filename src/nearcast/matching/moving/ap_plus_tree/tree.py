@@ -18,9 +18,9 @@ from nearcast.kernels.verify import Probes
 from nearcast.matching.moving.ap_plus_tree import moving
 from nearcast.matching.moving.ap_plus_tree.audit import lost_messages
 from nearcast.matching.moving.ap_plus_tree.messages import MessageLists
-from nearcast.matching.moving.ap_plus_tree.moving import AFTER, BEFORE, SIDES, Asked, Attached
+from nearcast.matching.moving.ap_plus_tree.moving import AFTER, BEFORE, SIDES, MessageView, Questions
 from nearcast.matching.searching import Step
-from nearcast.matching.structure import Answers, Moved, Progress, silent
+from nearcast.matching.structure import Answers, Moves, Progress, silent
 from nearcast.matching.structures.ap_tree import APTree, layout, maintain
 from nearcast.matching.structures.ap_tree.layout import ROOT, Population
 from nearcast.matching.structures.ap_tree.motion import Travels, rounded
@@ -149,23 +149,23 @@ class MovingTree(APTree):
         n, copies = len(probe_rows), self.lists.copies
         ends = np.empty(n, np.int64)
         visits = Visits(ends, np.empty(min(n, config.MATCH_CHUNK) * (copies + 1), np.int32), copies)
-        searched = self.view().arrays
+        arrays = self.view().arrays
 
         def step(start: int, stop: int, answers: Answers, filled: int) -> int:
-            done: int = match_and_visit(searched, probes, start, stop, answers, filled, visits)
-            self.lists.attach(self._tree, searched.ranks, probes, probe_rows, start, done, visits)
+            done: int = match_and_visit(arrays, probes, start, stop, answers, filled, visits)
+            self.lists.attach(self._tree, arrays.ranks, probes, probe_rows, start, done, visits)
             return done
 
         return step
 
     def ask(
-        self, rows: NDArray[np.int64], moved: Moved, *, comes: bool = False
-    ) -> tuple[Asked, NDArray[np.bool_]]:
+        self, rows: NDArray[np.int64], moves: Moves, *, comes: bool = False
+    ) -> tuple[Questions, NDArray[np.bool_]]:
         """Return the lists that clauses read, and for which of them these have all valid messages.
 
         A clause that *comes* has no region before.
         """
-        befores, afters, kept = rounded(moved.before), rounded(moved.after), rounded(moved.kept)
+        befores, afters, kept = rounded(moves.before), rounded(moves.after), rounded(moves.kept)
         found = self._ways_of(rows, befores, afters, AFTER if comes else BEFORE | AFTER)
         if not comes:
             self._asked = found
@@ -183,11 +183,11 @@ class MovingTree(APTree):
             ends[first:last] += total
             total += count
         offsets = np.concatenate([[0], ends])
-        return Asked(moved, offsets, np.concatenate(picked)), births <= self.lists.oldest()
+        return Questions(moves, offsets, np.concatenate(picked)), births <= self.lists.oldest()
 
-    def attached(self) -> Attached:
+    def message_view(self) -> MessageView:
         """Return the messages, for searches."""
-        return Attached(self.lists.stored.stored, self.lists.arrays, self._figures)
+        return MessageView(self.lists.stored.stored, self.lists.arrays, self._figures)
 
     def _ways_of(
         self,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.rows.clauses import ClauseStore
-from nearcast.errors import InputError, shown
+from nearcast.errors import InputError, shown, whole_number
 from nearcast.kernels.slabs import END, idle
 from nearcast.kernels.verify import Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
@@ -34,7 +34,7 @@ from nearcast.matching.structures.ap_tree.layout import ROOT, Tree
 from nearcast.matching.structures.ap_tree.motion import Travels
 from nearcast.matching.structures.ap_tree.nodes import SLOT_ARRAYS, Nodes, Ranking
 from nearcast.matching.structures.ap_tree.rebuild import Rebuild
-from nearcast.matching.structures.ap_tree.search import Searched, match_probes
+from nearcast.matching.structures.ap_tree.search import SearchArrays, match_probes
 from nearcast.matching.structures.postings import check_rooms
 
 __all__ = ["APTree"]
@@ -42,7 +42,7 @@ __all__ = ["APTree"]
 _PARTITIONS = ("heuristic", "optimal")
 _PRIORITIES = ("cost", "keywords", "space")
 _MANY = 2**15 - 1
-_LEAST = config.SUCCESSION_ROWS // 4  # a look at a node takes as long as building over so many clauses
+_LEAST = config.SUCCESSION_ROWS // 4  # a look at a node takes as long as building over this many clauses
 
 
 class APTree(ClauseStructure):
@@ -83,8 +83,8 @@ class APTree(ClauseStructure):
         priority: str = "cost",
     ) -> None:
         super().__init__(store)
-        _whole("fanout", fanout, 4, 10_000)
-        _whole("leaf", leaf, 2, 1_000_000)
+        fanout = whole_number("fanout", fanout, 4, 10_000)
+        leaf = whole_number("leaf", leaf, 2, 1_000_000)
         if isinstance(divergence, bool) or not isinstance(divergence, int | float) or not divergence > 0:
             raise InputError(f"divergence must be a number above 0, not {shown(divergence)}")
         _one_of("partition", partition, _PARTITIONS)
@@ -256,7 +256,7 @@ class APTree(ClauseStructure):
     def view(self) -> View:
         """Return the tree and the ranks of words."""
         return View(
-            match_probes, Searched(self.store.clauses, self._tree, self._ranking.ranks, self._nodes.wait)
+            match_probes, SearchArrays(self.store.clauses, self._tree, self._ranking.ranks, self._nodes.wait)
         )
 
     def stats(self) -> dict[str, Any]:
@@ -384,11 +384,6 @@ class APTree(ClauseStructure):
         if int(rooms.sum()) + idle(tree.posting_slabs, tree.postings[:, layout.ROW]) != end:
             found.append("the rooms of leaves and the free rooms do not add up to the pool")
         return found
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{name} must be a whole number from {least} to {most:,}, not {shown(value)}")
 
 
 def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -88,9 +88,8 @@ class Tree(NamedTuple):
     node_floats: NDArray[np.float32]
     lows: NDArray[np.int32]  # of slots: the least rank of a cut
     highs: NDArray[np.int32]  # of slots: the greatest rank that a clause in the cut has
-    children: NDArray[
-        np.int32
-    ]  # of slots: the node, or -1 where there is none; in a free run, the link to the next
+    # Of slots: the node, or -1 where there is none; in a free run, the link to the next.
+    children: NDArray[np.int32]
     built: NDArray[np.int32]  # of slots: clauses when the node was built
     weights: NDArray[np.int32]  # of slots: clauses now
     edges: NDArray[np.float32]  # a view of lows

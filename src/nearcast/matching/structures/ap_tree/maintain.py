@@ -265,7 +265,7 @@ def _widen(tree: Tree, node: int) -> Any:
 
 @kernel
 def _move(tree: Tree, node: int, room: int) -> Any:
-    """Move a leaf, without its tombstones, to a room for so many postings; tell whether the pool has room for that."""
+    """Move a leaf, without its tombstones, to a room for this many postings; tell whether the pool has one."""
     nodes, postings = tree.nodes, tree.postings
     if tree.posting_slabs[END] + 2 * room + _START > len(postings):
         return False

@@ -186,7 +186,7 @@ def _cell(
     columns: NDArray[np.float32],
     rows: NDArray[np.float32],
 ) -> Any:
-    """Return the cell of a clause's centre after so many timestamps."""
+    """Return the cell of a clause's centre after this many timestamps."""
     x = (boxes[c, 0] + boxes[c, 2]) / 2 + time * velocities[c, 0]
     y = (boxes[c, 1] + boxes[c, 3]) / 2 + time * velocities[c, 1]
     return np.searchsorted(rows, y, "right") * (columns.size + 1) + np.searchsorted(columns, x, "right")

@@ -55,7 +55,7 @@ class Nodes:
     def none(
         cls, store: ClauseStore, settings: Settings, clauses: int, travels: Travels | None = None
     ) -> Nodes:
-        """Return a root that is an empty leaf, and room to build it over so many clauses."""
+        """Return a root that is an empty leaf, and room to build it over this many clauses."""
         nodes = cls(store, settings, _empty_tree(clauses // 4, int(clauses * config.AP_TREE_BUDGET)), travels)
         tree = nodes.tree
         tree.used[layout.USED_NODES] = 1
@@ -207,7 +207,7 @@ class Nodes:
             yield way[:steps]
 
     def make_room(self, postings: int) -> None:
-        """Make room in the arrays for another node with its children, and for a leaf of so many postings."""
+        """Make room in the arrays for another node with its children, and for a leaf of this many postings."""
         tree, most = self.tree, self.settings.fanout + 2
         rows = longer(tree.nodes, int(tree.used[layout.USED_NODES]) + most)
         slots = int(tree.slot_slabs[END]) + 2 * most
@@ -237,7 +237,7 @@ class Nodes:
         return stack
 
     def clear_aside(self, limit: int) -> None:
-        """Clear away at most so many nodes that belong to no tree, or are below such a node."""
+        """Clear away at most this many nodes that belong to no tree, or are below such a node."""
         stack = np.append(np.array(self.aside, np.int32), np.empty(self.wait, np.int32))
         top = maintain.clear(self.tree, stack, len(self.aside), limit, -1)
         self.aside = stack[:top].tolist()
@@ -263,7 +263,7 @@ class Nodes:
 
 
 def _empty_tree(nodes: int, postings: int) -> Tree:
-    """Return the arrays of a tree without nodes, with room for so many nodes and postings."""
+    """Return the arrays of a tree without nodes, with room for this many nodes and postings."""
     rows = roomy(np.empty((0, layout.WIDTH), np.int32), nodes + 1)
     pool = roomy(np.empty((0, layout.POSTING), np.int32), postings + 1)
     slots = {name: roomy(np.empty(0, np.int32), nodes) for name in SLOT_ARRAYS}

@@ -123,7 +123,7 @@ class Rebuild:
     def _gather(self, count: int) -> Iterator[int]:
         """Mark the clauses below the node, about *count* at a time, and rank their words, if they are to be ranked.
 
-        Very many words keep their ranks, because to sort them takes long.
+        Very many words keep their ranks, because sorting them takes long.
         """
         frequency = np.zeros(0, np.int64)
         for rows in self._old.rows_by_turns(self.node, count):

@@ -54,13 +54,13 @@ from nearcast.matching.structures.ap_tree.layout import (
     strip_of,
 )
 
-__all__ = ["Searched", "Visits", "match_and_visit", "match_probes"]
+__all__ = ["SearchArrays", "Visits", "match_and_visit", "match_probes"]
 
 _LEAVES = config.AP_TREE_LEAVES
 _LINE = 16  # 32-bit numbers in a cache line
 
 
-class Searched(NamedTuple):
+class SearchArrays(NamedTuple):
     """The arrays that a search reads."""
 
     clauses: Clauses
@@ -79,19 +79,19 @@ class Visits(NamedTuple):
 
 @kernel
 def match_probes(
-    searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+    arrays: SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
     """Match the probes from *start* to *stop* (Algorithm 1); see :class:`~nearcast.matching.structure.View`."""
     visits = Visits(np.empty(0, np.int64), np.empty(0, np.int32), -1)
-    return match_and_visit(searched, probes, start, stop, answers, filled, visits)
+    return match_and_visit(arrays, probes, start, stop, answers, filled, visits)
 
 
 @kernel
 def match_and_visit(
-    searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int, visits: Visits
+    arrays: SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int, visits: Visits
 ) -> int:
     """Match probes, as :func:`match_probes` does, and note the leaves that they visit."""
-    clauses, tree, ranks, room = searched
+    clauses, tree, ranks, room = arrays
     ends, out = answers
     visit_ends, visited, limit = visits
     nodes, bounds, lows, highs, children = tree[:5]

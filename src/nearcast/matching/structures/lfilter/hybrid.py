@@ -39,7 +39,7 @@ def _not_before(items: NDArray[np.int32], begin: int, end: int, target: int) -> 
 
 @kernel
 def _pruning_pays(entries: int, lists: int, fanout: int, left: int, share: float) -> Any:
-    """Tell whether C_L <= C_V (equations 5 and 6) for a node with so many entries, lists, children and tokens left."""
+    """Tell whether C_L <= C_V (equations 5 and 6), given the numbers of entries, lists, children and tokens left."""
     finding = min(_BIT_NS * fanout, _BINARY_NS * left * np.log2(fanout + 1.0))
     found = min(fanout * share, left, fanout)
     narrowing = _HALVING_NS * 2.0 * lists * np.log2(entries / lists + 2.0)

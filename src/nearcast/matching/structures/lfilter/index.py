@@ -154,7 +154,7 @@ class LFilter(FoldingStructure):
         """Return the trie, the quadtree, the figures of the cost model and the newcomers."""
         return View(
             _search,
-            _Searched(
+            _SearchArrays(
                 self.store.clauses,
                 self._standing.values,
                 self._trie._replace(tops=tops_in(self._figures)),
@@ -241,7 +241,7 @@ def _costs(
         out[p, 1] = by_quadtree
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     alive: NDArray[np.bool_]
     trie: Trie
@@ -258,10 +258,12 @@ class _Searched(NamedTuple):
 
 
 @kernel
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
     """Match probes by LFILTER (Algorithm 3); the comments name its lines."""
-    clauses, alive, trie, postings, frame, tree, entries, ranks, size, figures, newcomers = searched[:11]
-    forced, how = searched.filter, searched.verification
+    clauses, alive, trie, postings, frame, tree, entries, ranks, size, figures, newcomers = arrays[:11]
+    forced, how = arrays.filter, arrays.verification
     ends, out = answers
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)

@@ -99,7 +99,7 @@ class MBRTrie(FoldingStructure):
         """Return the trie, its postings and the newcomers."""
         return View(
             _search,
-            _Searched(
+            _SearchArrays(
                 self.store.clauses,
                 self._trie,
                 self._postings,
@@ -141,7 +141,7 @@ class MBRTrie(FoldingStructure):
         return found
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     trie: Trie
     postings: Postings
@@ -151,8 +151,10 @@ class _Searched(NamedTuple):
 
 
 @kernel
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, trie, postings, ranks, newcomers, probing = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, trie, postings, ranks, newcomers, probing = arrays
     ends, out = answers
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)

@@ -59,12 +59,12 @@ class Entries(NamedTuple):
 
     @classmethod
     def room(cls, rows: int, words: int) -> Entries:
-        """Return uninitialised entries for so many rows, with so many *words* of sketch."""
+        """Return uninitialised entries for this many rows, with this many *words* of sketch."""
         return cls(np.empty(rows, np.int32), np.empty(rows, np.uint64), np.empty((rows, words), np.uint64))
 
 
 def homes_for(rows: int) -> GrowableArray:
-    """Return the homes of so many rows that are in no list yet: int32[row, 2], the list and the place in it."""
+    """Return the homes of this many rows that are in no list yet: int32[row, 2], the list and the place in it."""
     homes = GrowableArray(np.empty((0, 2), np.int32)).reserve(rows)
     homes.fill(rows, -1)
     return homes
@@ -159,7 +159,7 @@ class Buckets:
         return min(len(codes), len(details), len(more), len(rows))
 
     def _reach(self, entries: int) -> None:
-        """Make sure that the pool has room for so many entries in all."""
+        """Make sure that the pool has room for this many entries in all."""
         heads, codes, details, _, more, rows = self.pool
         codes, details, more, rows = (longer(column, entries) for column in (codes, details, more, rows))
         self.pool = Pool(heads, codes, details, details.view(np.float32), more, rows)

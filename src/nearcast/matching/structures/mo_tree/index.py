@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.rows.clauses import ClauseStore
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import InputError, shown, whole_number
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.mo_tree.buckets import Buckets, Entries, homes_for
@@ -24,7 +24,7 @@ from nearcast.matching.structures.mo_tree.choice import (
     Figures,
     choose_layers,
 )
-from nearcast.matching.structures.mo_tree.search import Searched, assign, search, shift
+from nearcast.matching.structures.mo_tree.search import SearchArrays, assign, search, shift
 from nearcast.matching.structures.scale import Scales, source_name
 from nearcast.matching.structures.sketch import FIELDS
 
@@ -64,14 +64,10 @@ class MOTree(ClauseStructure):
         threshold: float = config.MO_TREE_THRESHOLD,
     ) -> None:
         super().__init__(store)
-        for what, value, least, most in (
-            ("layers", layers, DIRECTORY, DIRECTORY + FIELDS),
-            ("levels", levels, 2, 8),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise ColumnError(f"{what} must be a whole number from {least} to {most}, not {shown(value)}")
+        layers = whole_number("layers", layers, DIRECTORY, DIRECTORY + FIELDS)
+        levels = whole_number("levels", levels, 2, 8)
         if not isinstance(threshold, int | float) or not threshold >= levels:
-            raise ColumnError(
+            raise InputError(
                 f"threshold must be at least the number of levels, {levels}, not {shown(threshold)}, because a "
                 "value lies in a cell of each"
             )
@@ -144,7 +140,9 @@ class MOTree(ClauseStructure):
     def view(self) -> View:
         """Return the layers and the buckets."""
         layers, scales, coded, sketched, _ = self._choice
-        return View(search, Searched(self.store.clauses, layers, scales, coded, sketched, self._buckets.pool))
+        return View(
+            search, SearchArrays(self.store.clauses, layers, scales, coded, sketched, self._buckets.pool)
+        )
 
     def stats(self) -> dict[str, Any]:
         """Return the layers with their measures (section 4.2), and the figures of the buckets."""

@@ -35,10 +35,10 @@ from nearcast.matching.structures.sketch import (
     value_word,
 )
 
-__all__ = ["Searched", "assign", "search", "shift"]
+__all__ = ["SearchArrays", "assign", "search", "shift"]
 
 
-class Searched(NamedTuple):
+class SearchArrays(NamedTuple):
     """The arrays that a search reads."""
 
     clauses: Clauses
@@ -144,14 +144,14 @@ def shift(
 
 
 @kernel
-def search(searched: Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+def search(arrays: SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
     """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`.
 
     This is Algorithm 2. It filters: the cells that the message touches in the two layers of the directory give the
     lists, and its cells in the further layers are compared with the codes of their entries. Then it verifies: by the
     box and the sketch of the remaining entries, then by the clause itself. Each step prefetches what the next reads.
     """
-    clauses, layers, scales, coded, sketched, pool = searched
+    clauses, layers, scales, coded, sketched, pool = arrays
     answer_ends, out = answers
     sources, firsts, level_counts, steps, rates, widths, untested = layers
     _, knots, slopes, numbers = scales

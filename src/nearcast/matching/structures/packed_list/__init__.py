@@ -1,11 +1,11 @@
 """The packed list: ranked lists whose long ones are packed by place, and postings that decide by themselves.
 
-Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers
-do by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list
-lie in blocks that are near in place, so that a message reads only blocks that it touches, and a posting holds enough
-(box, the next two keywords) to decide without its clause in nearly all cases. See ``layout`` for the arrays, ``build``
-and ``pack`` for the order, ``search`` for matching, ``change`` and ``nodes`` for maintenance, which is local: a list is
-packed as a whole only when it is built.
+Each clause has one posting, in the list of its rarest keyword (those without keywords share a list). What the papers do
+by partitioning, with copies of a subscription in many cells, is done here by order: the postings of a long list lie in
+blocks of neighbours, so that a message reads only blocks that it touches, and a posting holds enough (box, the next two
+keywords) to decide without its clause in nearly all cases. See ``layout`` for the arrays, ``build`` and ``pack`` for
+the order, ``search`` for matching, ``change`` and ``nodes`` for maintenance, which is local: a list is packed as a
+whole only when it is built.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import ClauseStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
 from nearcast.matching.structures.packed_list.build import filled, pack_all, ranges
-from nearcast.matching.structures.packed_list.cost import Expected, expected
+from nearcast.matching.structures.packed_list.cost import Cost, expected
 from nearcast.matching.structures.packed_list.layout import (
     BLOCK_BITS,
     LISTS,
@@ -32,7 +32,7 @@ from nearcast.matching.structures.packed_list.layout import (
     grown,
     used,
 )
-from nearcast.matching.structures.packed_list.search import Packed, search
+from nearcast.matching.structures.packed_list.search import SearchArrays, search
 
 __all__ = ["PackedList"]
 
@@ -41,7 +41,7 @@ class PackedList(ClauseStructure):
     """Posting lists by rarest keyword, long ones packed by place.
 
     Postings come and go in place, and a list that moves leaves a room that serves the next one at once: a reader of an
-    older view may miss a posting or read one twice, so that a change needs the structure alone.
+    older view may miss a posting or read one twice, so nobody may read while the lists change.
     """
 
     name: ClassVar[str] = "packed-list"
@@ -125,9 +125,9 @@ class PackedList(ClauseStructure):
 
     def view(self) -> View:
         """Return the lists and where those of each word are."""
-        return View(search, Packed(self.store.clauses, self._lists, self._word_lists.values))
+        return View(search, SearchArrays(self.store.clauses, self._lists, self._word_lists.values))
 
-    def expected(self, probes: Probes) -> Expected:
+    def expected(self, probes: Probes) -> Cost:
         """Return what matching such *probes* is expected to cost."""
         return expected(self._lists, self._word_lists.values, probes)
 

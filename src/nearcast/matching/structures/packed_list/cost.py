@@ -12,24 +12,24 @@ from nearcast.kernels import kernel
 from nearcast.kernels.verify import Probes
 from nearcast.matching.structures.packed_list.layout import BLOCK_BITS, Lists
 
-__all__ = ["Expected", "expected"]
+__all__ = ["Cost", "expected"]
 
 
-class Expected(NamedTuple):
+class Cost(NamedTuple):
     """Nanoseconds a message, in all, and the part that goes to postings whose place fits but whose words may not."""
 
     total: float
     words: float
 
 
-def expected(lists: Lists, word_lists: NDArray[np.int32], probes: Probes) -> Expected:
+def expected(lists: Lists, word_lists: NDArray[np.int32], probes: Probes) -> Cost:
     """Return what matching *probes* costs on average."""
     counts = np.zeros(4, np.int64)
     _count(lists, word_lists, probes, counts)
     found, tests, hits, unsure = (counts / max(len(probes.boxes), 1)).tolist()
     words = config.PACKED_WORDS_NS * unsure
     plain = config.PACKED_LIST_NS * found + config.PACKED_TEST_NS * tests + config.PACKED_HIT_NS * hits
-    return Expected(plain + words, words)
+    return Cost(plain + words, words)
 
 
 @kernel

@@ -1,9 +1,9 @@
 """The arrays of the packed list: posting lists, each flat or packed by place.
 
 A *posting* stands in a slot: the clause's box as four float32 (``boxes``), its row (``rows``), and what it needs beside
-the keyword of its list (``extras``). A row that stands there as it is needs nothing else, so that box and row are all
-that is read; one that is complemented (``~row``) has extras: its next two keywords by rarity, or -1. Where there is yet
-more to decide (further keywords, forbidden ones, tests: the clause itself tells), the second stands as ``-3 - code``.
+the keyword of its list (``extras``). A row that is not complemented needs nothing else, so only its box and the row are
+read. A complemented one (``~row``) has extras: its next two keywords by rarity, or -1. If the clause itself must decide
+(on further keywords, forbidden ones, tests), the second of these is written as ``-3 - code``.
 
 A short list is *flat*: its postings lie in a row. A long one is *packed*, a tree of three levels::
 
@@ -11,10 +11,10 @@ A short list is *flat*: its postings lie in a row. A long one is *packed*, a tre
     super-block  up to 32 blocks of its own, in a row        super_boxes, super_counts
     block        up to 32 postings, in a row, in one chunk   block_boxes, blocks: chunk, postings
 
-Super-block s has room for the blocks from 32 s on, and chunk c for the slots from 32 c on. What shares a block or a
-super-block is near each other, and both have a box that contains theirs. So a message reads the boxes of the
-super-blocks, of the blocks where those touch, of the postings where these touch, each a run of memory. No block and no
-super-block is empty, and a change touches one or two super-blocks of its list.
+Super-block s has room for the blocks from 32 s on, and chunk c for the slots from 32 c on. The postings of a block, and
+the blocks of a super-block, are close together, and each has a box around what it holds. So a message reads the boxes
+of the super-blocks, of the blocks in those that it touches, and of the postings in the blocks that it touches, each a
+run of memory. No block and no super-block is empty, and a change touches one or two super-blocks of its list.
 
 Slots and super-blocks come from two allocators (:mod:`~nearcast.kernels.slabs`). The links of free slots run through
 ``rows``, those of free super-blocks through ``super_changes``.
@@ -79,7 +79,7 @@ class Lists(NamedTuple):
 
 
 def empty_lists(lists: int, slots: int, supers: int) -> Lists:
-    """Return room for so many lists, slots and super-blocks; nothing is in use yet."""
+    """Return room for this many lists, slots and super-blocks; nothing is in use yet."""
     none = Lists(
         np.array([0, 0, config.PACKED_PATIENCE]),
         empty_slabs(BLOCK_BITS + 1),

@@ -30,7 +30,8 @@ from nearcast.matching.structures.packed_list.pack import (
 __all__ = ["block_for", "copy_posting", "drop_block", "lay_into_new_super", "surround", "wear"]
 
 _FILL = config.PACKED_FILL
-_TIDY = _FILL * (BLOCK - BLOCK // 8)  # a super-block of so few postings has blocks to spare when it is tidied
+# A super-block with no more postings than this has blocks to spare when it is tidied.
+_TIDY = _FILL * (BLOCK - BLOCK // 8)
 _FEW = BLOCK // 4  # blocks of a super-block that is joined to another,
 _JOINED = 3 * BLOCK // 4  # if both together have no more than this
 
@@ -40,7 +41,7 @@ _JOINED = 3 * BLOCK // 4  # if both together have no more than this
 
 @kernel
 def _growth(boxes: NDArray[np.float32], i: int, more: NDArray[np.float32], j: int) -> Any:
-    """Return by how much the half perimeter of boxes[i] grows when it takes more[j] in, and what it is."""
+    """Return by how much the half perimeter of boxes[i] grows if it takes more[j] in, and how long it is now."""
     x1, y1, x2, y2 = within(boxes[i, 0]), within(boxes[i, 1]), within(boxes[i, 2]), within(boxes[i, 3])
     a1, b1, a2, b2 = within(more[j, 0]), within(more[j, 1]), within(more[j, 2]), within(more[j, 3])
     own = (x2 - x1) + (y2 - y1)

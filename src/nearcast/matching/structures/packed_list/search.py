@@ -14,16 +14,15 @@ from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.structure import Answers
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, Lists
 
-__all__ = ["Packed", "Scratch", "new_scratch", "search", "search_with"]
+__all__ = ["Scratch", "SearchArrays", "new_scratch", "search", "search_with"]
 
-_HASHES = (
-    1 << 16
-)  # of keywords; the set of a message's hashes is read first, and refuses nearly all that it lacks
-_RUNS = 1024  # runs of slots whose memory is asked for before the first of them is read
+# Hashes of keywords. The set of a message's hashes is read first, and refuses nearly all that the message lacks.
+_HASHES = 1 << 16
+_RUNS = 1024  # runs of slots that are prefetched before the first of them is read
 _HITS = 4096  # postings whose box the message touches, and whose rows are read together
 
 
-class Packed(NamedTuple):
+class SearchArrays(NamedTuple):
     """What a search in packed lists reads."""
 
     clauses: Clauses
@@ -71,15 +70,21 @@ def _has(seen: NDArray[np.uint64], keywords: NDArray[np.int32], start: int, stop
 
 @kernel
 def search_with(
-    packed: Packed, scratch: Scratch, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+    arrays: SearchArrays,
+    scratch: Scratch,
+    probes: Probes,
+    start: int,
+    stop: int,
+    answers: Answers,
+    filled: int,
 ) -> int:
-    """Match the probes as :func:`search` does, with what it allocates; without room, that is of no use any more.
+    """Match the probes as :func:`search` does, in its *scratch*, which cannot be used again when the room runs out.
 
     Each step reads memory whose addresses the step before has written down, so that its cache misses overlap: the
     heads of the message's lists, the boxes of super-blocks and blocks, the boxes of runs of slots, the rows of hits.
     What is decided grows from the front of *out*, what needs the clause itself from its back.
     """
-    clauses, lists, word_lists = packed
+    clauses, lists, word_lists = arrays
     ends, out = answers
     heads, boxes, rows, extras = lists.heads, lists.boxes, lists.rows, lists.extras
     block_boxes, blocks = lists.block_boxes, lists.blocks
@@ -216,6 +221,6 @@ def search_with(
 
 
 @kernel
-def search(packed: Packed, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
+def search(arrays: SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
     """Match the probes from *start* to *stop*; see :class:`~nearcast.matching.structure.View`."""
-    return search_with(packed, new_scratch(), probes, start, stop, answers, filled)
+    return search_with(arrays, new_scratch(), probes, start, stop, answers, filled)

@@ -101,7 +101,7 @@ class PTQuadtree(FoldingStructure):
         """Return the quadtree, its lists and the newcomers."""
         return View(
             _search,
-            _Searched(
+            _SearchArrays(
                 self.store.clauses,
                 self._standing.values,
                 self._frame,
@@ -147,7 +147,7 @@ class PTQuadtree(FoldingStructure):
         return super().check() + check_quadtree(self._frame, self._tree, self._entries, *tokens, standing)
 
 
-class _Searched(NamedTuple):
+class _SearchArrays(NamedTuple):
     clauses: Clauses
     alive: NDArray[np.bool_]
     frame: Frame
@@ -159,8 +159,10 @@ class _Searched(NamedTuple):
 
 
 @kernel
-def _search(searched: _Searched, probes: Probes, start: int, stop: int, answers: Answers, filled: int) -> int:
-    clauses, alive, frame, tree, entries, ranks, size, newcomers = searched
+def _search(
+    arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
+) -> int:
+    clauses, alive, frame, tree, entries, ranks, size, newcomers = arrays
     ends, out = answers
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     starts = tree.starts

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.columns.ragged import offsets_of
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import InputError, shown, whole_number
 from nearcast.kernels import kernel
 from nearcast.matching.structures.mbr_trie.trie import bound
 from nearcast.matching.structures.pt_quadtree.pivots import node_sets, parents_of, pivotal_tokens
@@ -289,14 +289,13 @@ def crowded(tree: Quadtree, tau_num: int, tau_area: float) -> bool:
 
 
 def check_thresholds(tau_num: Any, tau_area: Any) -> tuple[int, float]:
-    """Return the thresholds of a quadtree, checked."""
-    if isinstance(tau_num, bool) or tau_num != int(tau_num) or tau_num < 1:
-        raise ColumnError(f"tau_num must be a whole number of at least 1, not {shown(tau_num)}")
+    """Return the thresholds of a quadtree, checked; a saved index has both as floats."""
+    if isinstance(tau_num, float) and tau_num.is_integer():
+        tau_num = int(tau_num)
+    tau_num = whole_number("tau_num", tau_num, 1)
     if not 0 < tau_area <= 1:
-        raise ColumnError(
-            f"tau_area must be a share of the area above 0 and at most 1, not {shown(tau_area)}"
-        )
-    return int(tau_num), float(tau_area)
+        raise InputError(f"tau_area must be a share of the area above 0 and at most 1, not {shown(tau_area)}")
+    return tau_num, float(tau_area)
 
 
 def quadtree_stats(tree: Quadtree, items: int) -> dict[str, Any]:
