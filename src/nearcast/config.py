@@ -60,6 +60,7 @@ STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the mo
 STORAGE_BUFFER: Final = 1 << 16  # bytes that are read ahead in a remote file
 STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
 STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
+STORAGE_ABANDONED_SECONDS: Final = 86_400.0  # files of a killed writer are removed by the next one when they are older
 STORAGE_CACHE_BYTES: Final = (
     64 << 30
 )  # of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise
