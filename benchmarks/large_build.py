@@ -7,9 +7,9 @@ messages find is compared with an SQL query over all subscriptions.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,13 @@ _MESSAGE = f"""
 
 
 def run(
-    home: Path, subscriptions: int, messages: int, shards: int, distribution: str, executor: str, tell: Progress
+    home: Path,
+    subscriptions: int,
+    messages: int,
+    shards: int,
+    distribution: str,
+    executor: str,
+    tell: Progress,
 ) -> dict[str, Any]:
     """Build, match and check; return the figures. *executor* is the memory of the executor's Java process."""
     spark = session(
@@ -69,7 +75,9 @@ def run(
     tell("building shards", 0.2)
     shutil.rmtree(home / "versions", ignore_errors=True)
     with Memory(spark) as building:
-        seconds, version = timed(lambda: build(subs, home / "versions", distribution=distribution, shards=shards))
+        seconds, version = timed(
+            lambda: build(subs, home / "versions", distribution=distribution, shards=shards)
+        )
     asked = _points(spark, messages, max(messages // _BATCH, 2)).selectExpr(*_split(_MESSAGE)).cache()
     asked.count()
     found = match(asked, version)
@@ -79,7 +87,9 @@ def run(
         took, _ = timed(lambda: found.write.format("noop").mode("overwrite").save())
     tell("checking", 0.9)
     few = asked.orderBy("id").limit(_CHECKED)
-    mismatches = [] if _pairs(match(few, version)) == _pairs(_by_sql(few, subs)) else ["match differs from SQL"]
+    mismatches = (
+        [] if _pairs(match(few, version)) == _pairs(_by_sql(few, subs)) else ["match differs from SQL"]
+    )
     document = read_manifest(place_at(version)).document
     spark.stop()
     return {
@@ -138,7 +148,9 @@ def _by_sql(messages: DataFrame, subscriptions: DataFrame) -> DataFrame:
     from pyspark.sql.functions import broadcast
 
     few = broadcast(messages.selectExpr("id AS message_id", "keywords AS words", "lon", "lat"))
-    fits = "lon BETWEEN xmin AND xmax AND lat BETWEEN ymin AND ymax AND size(array_except(keywords, words)) = 0"
+    fits = (
+        "lon BETWEEN xmin AND xmax AND lat BETWEEN ymin AND ymax AND size(array_except(keywords, words)) = 0"
+    )
     return subscriptions.crossJoin(few).where(fits).withColumnRenamed("id", "subscription_id")
 
 
@@ -163,7 +175,7 @@ def _size(directory: Path) -> int:
 
 
 class Memory:
-    """While entered, records the largest memory of the driver and of the executor: Java, Python, and both at once."""
+    """While entered, records the largest memory of the driver and of the executor: Java, Python, and all at once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._driver = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
@@ -184,7 +196,7 @@ class Memory:
             now: dict[str, int] = defaultdict(int)
             for name, size in _shares():
                 now[name] += size
-                if name != "driver":
+                if name.startswith("executor"):
                     now["executor, all"] += size
                     self.peaks[f"{name}, largest"] = max(self.peaks[f"{name}, largest"], size)
             for name, size in now.items():
@@ -202,7 +214,9 @@ def _shares() -> list[tuple[str, int]]:
             elif "nearcast.spark.daemon" in command or "pyspark.daemon" in command:
                 name = "executor's Python"
             elif "SparkSubmit" in command:
-                name = "driver"
+                name = "driver's Java"
+            elif process.name == str(os.getpid()):
+                name = "driver's Python"
             else:
                 continue
             lines = (process / "smaps_rollup").read_text().splitlines()

@@ -176,7 +176,13 @@ def test_drafts_that_a_killed_driver_left_are_swept_when_they_are_old(spark, tmp
     live = Live(home, spark.createDataFrame(pa.table({"id": ["a"], "expression": ["tea"]})))
     there = sorted(home.rglob("*"))
     old, new = [], []
-    for name in ("deltas/x.parquet", "states/1.json", "valid/x.json", "versions/v/shard", "compacting/c/rows.parquet"):
+    for name in (
+        "deltas/x.parquet",
+        "states/1.json",
+        "valid/x.json",
+        "versions/v/shard",
+        "compacting/c/rows.parquet",
+    ):
         for drafts in (old, new):
             drafts.append((home / name).with_name(draft_name(Path(name).name)))
             drafts[-1].parent.mkdir(parents=True, exist_ok=True)
@@ -196,7 +202,9 @@ def test_drafts_that_a_killed_driver_left_are_swept_when_they_are_old(spark, tmp
         for path in (draft, *draft.glob("*")):
             os.utime(path, (hour, hour))
     live.sweep()
-    left = {path for path in home.rglob("*") if path.is_file() or path.parent.name in ("versions", "compacting")}
+    left = {
+        path for path in home.rglob("*") if path.is_file() or path.parent.name in ("versions", "compacting")
+    }
     assert left <= set(there)
 
 

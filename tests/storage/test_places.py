@@ -119,7 +119,11 @@ def leave_draft(place, name, monkeypatch):
         patch.setattr(os, "link", die)
         patch.setattr(Path, "unlink", lambda *_, **__: None)
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)
-        for write in (place.write, place.create, lambda name, _: save(place / name, "test", {"a": np.ones(9)}, {})):
+        for write in (
+            place.write,
+            place.create,
+            lambda name, _: save(place / name, "test", {"a": np.ones(9)}, {}),
+        ):
             with pytest.raises(KeyboardInterrupt):
                 write(name, b"half")
 

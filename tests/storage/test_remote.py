@@ -124,7 +124,9 @@ def test_what_killed_writers_have_sent_is_removed_by_the_next_one(s3, copies, mo
             write(place, "test", {"lost": np.arange(9)}, {})
     assert [entry.name.rpartition("/")[2] for entry in place.entries()] == ["lost"]
     now = time.time()
-    monkeypatch.setattr("nearcast.storage.directory.time.time", lambda: now + config.STORAGE_ABANDONED_SECONDS + 60)
+    monkeypatch.setattr(
+        "nearcast.storage.directory.time.time", lambda: now + config.STORAGE_ABANDONED_SECONDS + 60
+    )
     monkeypatch.setattr(
         ObjectStore,
         "entries",

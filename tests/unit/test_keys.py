@@ -16,7 +16,9 @@ SIZE = 100_000
 
 
 def subscriptions(ids):
-    return pa.table({"id": ids, "expression": pa.array(["tea", "milk"]).take(pa.array(np.arange(len(ids)) % 2))})
+    return pa.table(
+        {"id": ids, "expression": pa.array(["tea", "milk"]).take(pa.array(np.arange(len(ids)) % 2))}
+    )
 
 
 def build(where, table, shards):
@@ -49,7 +51,8 @@ def test_a_row_is_found_by_its_id(kind):
 
 def test_rows_whose_hashes_begin_alike_are_all_found(monkeypatch):
     monkeypatch.setattr(
-        "nearcast.sharding.keys.half_hashes", lambda ids: ids.to_numpy().astype(np.uint64) // 3 << np.uint64(32)
+        "nearcast.sharding.keys.half_hashes",
+        lambda ids: ids.to_numpy().astype(np.uint64) // 3 << np.uint64(32),
     )
     from nearcast.sharding import keys
 
@@ -78,7 +81,9 @@ def test_from_a_store_the_keys_are_fetched_and_not_the_rows(s3, tmp_path, monkey
     found = version.rows_with_ids(pa.array(["s077777", "nobody"]))
     assert found.to_pylist() == [{"id": "s077777", "expression": "milk"}]
     fetched = {file.name: file.stat().st_size for file in (tmp_path / "parts").rglob("*") if file.is_file()}
-    assert fetched.keys() - {"manifest.json"} == {"keys"} | {name for name in fetched if name.startswith(".lock")}
+    assert fetched.keys() - {"manifest.json"} == {"keys"} | {
+        name for name in fetched if name.startswith(".lock")
+    }
     assert 8 * SIZE / 5 < fetched["keys"] < 8 * SIZE / 3
 
 

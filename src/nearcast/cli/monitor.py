@@ -54,7 +54,10 @@ class QueryMonitor:
         """Record progress; with *stop*, stop between two micro-batches. Return whether the query is still running."""
         active = self._query.isActive  # asked first: a query reports its last progress before it ends
         for progress in self._query.recentProgress:
-            rows, number = [int(source["numInputRows"]) for source in progress["sources"]], int(progress["batchId"])
+            rows, number = (
+                [int(source["numInputRows"]) for source in progress["sources"]],
+                int(progress["batchId"]),
+            )
             if any(rows) and number > self._last:  # a query shows its last hundred again
                 self._rows = tuple(map(sum, zip(self._rows or (0,) * len(rows), rows)))
                 self.batches, self._last = self.batches + 1, number

@@ -155,6 +155,7 @@ class Replica(_DeltaFollower):
 
     def __init__(self, version: ShardedVersion, number: int, router: Router) -> None:
         self._version, self._number, self._router = version, number, router
+        self._private: int | None = 0  # bytes; None if they changed since they were counted
         super().__init__()
 
     def follow(self, deltas: Sequence[str]) -> None:
@@ -166,8 +167,9 @@ class Replica(_DeltaFollower):
     def private_bytes(self) -> int:
         """Memory that no other process shares, at most."""
         if self._private is None:
-            parts = (self._changes, self._later, *(self._grown or ()))
-            self._private = sum(part.nbytes for part in parts) + int(self._index.stats()["bytes"])
+            assert self._changes is not None
+            kept = self._index.stats()["bytes"] + self._changes.nbytes + self._later.nbytes
+            self._private = int(kept + sum(array.nbytes for array in self._grown or ()))
         return self._private
 
     def _start(self) -> None:
@@ -175,7 +177,7 @@ class Replica(_DeltaFollower):
         self._later = self._ids.slice(0, 0)  # the ids of entries that deltas brought
         self._changes: _Entries | None = None
         self._grown: tuple[GrowableArray, ...] | None = None  # the arrays of the routes, once they grow
-        self._private: int | None = 0  # bytes; None if they changed since they were counted
+        self._private = 0
 
     def _apply(self, delta: str) -> None:
         if self._changes is None:

@@ -36,7 +36,6 @@ def is_draft(name: str) -> bool:
     return _DRAFT.fullmatch(name) is not None
 
 
-
 @contextmanager
 def write_synced(path: Path) -> Iterator[BinaryIO]:
     """Open a new file for writing; at the end its content is on disk."""

@@ -22,8 +22,8 @@ from pathlib import Path
 from nearcast import config
 from nearcast.errors import IndexFileError, InputError, RuntimeUnavailableError, shown
 from nearcast.kernels.cache import private_directory
-from nearcast.storage.manifest import MANIFEST, Manifest, check_files, parse_manifest
 from nearcast.storage.atomic import draft_name, is_draft
+from nearcast.storage.manifest import MANIFEST, Manifest, check_files, parse_manifest
 from nearcast.storage.places import Place
 
 __all__ = ["cache_directory", "discard", "fetched"]

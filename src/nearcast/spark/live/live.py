@@ -216,8 +216,9 @@ class Live:
 
         They are the number of the ``batch``, its ``version``, the number of later ``deltas`` and their ``delta_rows``,
         the ``valid_messages`` that are kept (some may have expired, or been published again, since their files were
-        written) and the ``valid_segments`` that hold them; since the beginning, the messages ``dropped`` because of the limit and the records ``refused``; and, since a new version was last made,
-        the attempts that failed (``compaction_failures``) and the last error (``compaction_error``).
+        written) and the ``valid_segments`` that hold them; since the beginning, the messages ``dropped`` because of the
+        limit and the records ``refused``; and, since a new version was last made, the attempts that failed
+        (``compaction_failures``) and the last error (``compaction_error``).
         """
         last, failed = self._last(), self._compaction.failed()
         # The micro-batch has added its messages if it is finished.
