@@ -7,6 +7,7 @@ messages find is compared with an SQL query over all subscriptions.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections import defaultdict
@@ -174,7 +175,7 @@ def _size(directory: Path) -> int:
 
 
 class Memory:
-    """While entered, records the largest memory of the driver and of the executor: Java, Python, and both at once."""
+    """While entered, records the largest memory of the driver and of the executor: Java, Python, and all at once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._driver = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
@@ -195,7 +196,7 @@ class Memory:
             now: dict[str, int] = defaultdict(int)
             for name, size in _shares():
                 now[name] += size
-                if name != "driver":
+                if name.startswith("executor"):
                     now["executor, all"] += size
                     self.peaks[f"{name}, largest"] = max(self.peaks[f"{name}, largest"], size)
             for name, size in now.items():
@@ -213,7 +214,9 @@ def _shares() -> list[tuple[str, int]]:
             elif "nearcast.spark.daemon" in command or "pyspark.daemon" in command:
                 name = "executor's Python"
             elif "SparkSubmit" in command:
-                name = "driver"
+                name = "driver's Java"
+            elif process.name == str(os.getpid()):
+                name = "driver's Python"
             else:
                 continue
             lines = (process / "smaps_rollup").read_text().splitlines()

@@ -60,6 +60,8 @@ STORAGE_CONNECTIONS: Final = 64  # to object stores that a process keeps, the mo
 STORAGE_BUFFER: Final = 1 << 16  # bytes that are read ahead in a remote file
 STORAGE_PIECE: Final = 8 << 20  # bytes of a download that are written at a time
 STORAGE_TRANSFERS: Final = 8  # files that are sent or fetched at the same time
+# Files of a killed writer are removed by the next one when they are older.
+STORAGE_ABANDONED_SECONDS: Final = 86_400.0
 # Of fetched parts on this machine, unless NEARCAST_CACHE_BYTES says otherwise.
 STORAGE_CACHE_BYTES: Final = 64 << 30
 
@@ -412,6 +414,9 @@ SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
 SQL_ROWS: Final = 1_024
 SQL_EXPRESSIONS: Final = 4_096  # expressions that it keeps parsed
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
+SPARK_REPLICA_BYTES: Final = (
+    1 << 30
+)  # memory of a worker for shards that have changed; beyond it, they are reopened
 # A new version is made when the deltas have this many rows, and this share of all subscriptions;
 LIVE_DELTA_ROWS: Final = 1_000
 LIVE_DELTA_SHARE: Final = 0.1

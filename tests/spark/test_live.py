@@ -100,7 +100,10 @@ def test_stats_tell_what_is_kept_dropped_and_refused(spark, tmp_path):
     for step, records in enumerate([nobody, one, everybody]):
         run.arrive(step, records, messages[step])
     live = run.go()
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
+    before = jobs()
     stats = live.stats()
+    assert jobs() == before
     kept = {}  # what a micro-batch sees: of the valid messages, the twenty that expire last
     for table, now in zip(messages[:2], (2, 4)):
         kept.update({row["id"]: row for row in table.to_pylist()})
@@ -115,6 +118,7 @@ def test_stats_tell_what_is_kept_dropped_and_refused(spark, tmp_path):
     assert (stats["batch"], stats["deltas"], stats["delta_rows"], stats["refused"]) == (2, 2, 2, 1)
     assert stats["version"] in {path.name for path in (tmp_path / "live" / "versions").iterdir()}
     assert stats["valid_segments"] == 2
+    assert stats["valid_messages"] > 0
     assert (stats["compaction_failures"], stats["compaction_error"]) == (0, None)
 
 

@@ -1,13 +1,18 @@
 """A live query over months: who owns its home, what fails in the background, what is kept, and where."""
 
+import os
 import shutil
+import time
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from nearcast.config import LIVE_ORPHAN_SECONDS
 from nearcast.spark.live import live as live_module
 from nearcast.spark.live.live import Live
+from nearcast.storage.atomic import draft_name
 from spark.live_queries import MINUTE, Query, late, messages_of, steps_of
 
 pytestmark = pytest.mark.spark
@@ -129,6 +134,43 @@ def test_the_query_has_a_name(spark, tmp_path):
         assert query.name == "notices"
     finally:
         query.stop()
+
+
+def test_drafts_that_a_killed_driver_left_are_swept_when_they_are_old(spark, tmp_path):
+    home = tmp_path / "live"
+    live = Live(home, spark.createDataFrame(pa.table({"id": ["a"], "expression": ["tea"]})))
+    there = sorted(home.rglob("*"))
+    old, new = [], []
+    for name in (
+        "deltas/x.parquet",
+        "states/1.json",
+        "valid/x.json",
+        "versions/v/shard",
+        "compacting/c/rows.parquet",
+    ):
+        for drafts in (old, new):
+            drafts.append((home / name).with_name(draft_name(Path(name).name)))
+            drafts[-1].parent.mkdir(parents=True, exist_ok=True)
+    for draft in (*old, *new):
+        if "versions" in draft.parts:
+            draft.mkdir()
+            draft /= "array"
+        draft.write_bytes(b"half")
+    hour = time.time() - LIVE_ORPHAN_SECONDS - 60
+    for draft in old:
+        for path in (draft, *draft.glob("*")):
+            os.utime(path, (hour, hour))
+    live.sweep()
+    assert not any(draft.exists() for draft in old)
+    assert all(draft.exists() for draft in new)  # a compaction may be writing them
+    for draft in new:
+        for path in (draft, *draft.glob("*")):
+            os.utime(path, (hour, hour))
+    live.sweep()
+    left = {
+        path for path in home.rglob("*") if path.is_file() or path.parent.name in ("versions", "compacting")
+    }
+    assert left <= set(there)
 
 
 def test_a_home_in_an_object_store(spark, tmp_path, s3, monkeypatch):

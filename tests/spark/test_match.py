@@ -219,6 +219,11 @@ def test_the_default_directory_is_the_users_own(monkeypatch, tmp_path, world):
     version = build(world.subscriptions)
     assert version.parent.parent == tmp_path
     assert version.parent.stat().st_mode & 0o077 == 0
+    version.parent.chmod(0o777)
+    with pytest.raises(
+        InputError, match=f"{version.parent}, where versions are kept by default, belongs to another"
+    ):
+        build(world.subscriptions)
 
 
 # --- Errors, all of them before a job starts -----------------------------------------------------------------------

@@ -130,10 +130,13 @@ class TestVersion:
         assert sum(part["own"] for part in parts) == 300
         for part in parts:
             assert pq.read_metadata(version / part["rows"]).num_rows == part["own"]
-            assert (
-                sum(file.stat().st_size for file in (version / part["directory"]).iterdir()) == part["bytes"]
-            )
-        listed = {part[name] for part in parts for name in ("directory", "rows")} | {told["directory"]}
+            assert part["bytes"] == {
+                part[name]: sum(file.stat().st_size for file in (version / part[name]).iterdir())
+                for name in ("directory", "keys")
+            }
+        listed = {part[name] for part in parts for name in ("directory", "rows", "keys")} | {
+            told["directory"]
+        }
         assert {path.name for path in version.iterdir()} == listed | {"manifest.json"}
 
     def test_a_shard_knows_the_ids_of_its_own_subscriptions_alone(self, version):

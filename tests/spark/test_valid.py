@@ -103,7 +103,9 @@ def test_what_is_valid_near_is_found_whatever_was_merged(spark, tmp_path, monkey
         for box in (EVERYWHERE[0], [-30.0, -80.0, 10.0, 5.0]):
             assert store.found(np.array([box]), now + 100) == store.expected(box), step
             assert len(store.expected(box)) > 0
-    assert store.valid.count(spark, store.seen, now + 100) == len(store.model)
+    assert store.found(EVERYWHERE, now + 100).total() == len(store.model)
+    assert len(store.model) <= store.valid.kept(store.seen.segments, now + 100) < 450
+    assert store.valid.kept(store.seen.segments, 10_000) == 0
     assert max(sizes) == 3
     assert min(sizes[3:]) < 3  # it was merged
     every = {path.stem for path in tmp_path.glob("*.json")}
@@ -155,7 +157,7 @@ def test_those_that_expire_soonest_are_dropped_and_counted(spark, tmp_path, capl
     store.publish([(key, 0, 0, 0.0, 1_000 + key // 10) for key in range(45)], 0)
     store.advance(0)
     assert store.seen.dropped == 0
-    assert store.valid.count(spark, store.seen, 0) == 45  # up to a quarter more is tolerated
+    assert store.valid.kept(store.seen.segments, 0) == 45  # up to a quarter more is tolerated
     store.publish([(key, 0, 0, 1.0, 1_000 + key // 10) for key in range(30)], 0)  # the same again
     store.advance(0)
     assert (store.seen.dropped, len(store.seen.segments)) == (5, 1)
@@ -170,7 +172,7 @@ def test_those_that_expire_soonest_are_dropped_and_counted(spark, tmp_path, capl
     store.publish([(key, 0, 0, 2.0, 5_000) for key in range(109, 111)], 0)
     store.advance(0)
     assert store.seen.dropped == 16
-    assert store.valid.count(spark, store.seen, 0) == 40
+    assert store.valid.kept(store.seen.segments, 0) == 40
     assert {*range(100, 111)} < {key for key, *_ in store.found(EVERYWHERE, 0)}
 
 

@@ -4,7 +4,10 @@ import errno
 import fcntl
 import os
 import pickle
+import shutil
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import obstore
@@ -13,7 +16,7 @@ from obstore.exceptions import NotSupportedError
 
 from nearcast.errors import InputError, StorageError
 from nearcast.storage import objects
-from nearcast.storage.directory import write
+from nearcast.storage.directory import write as save
 from nearcast.storage.places import place_at, uri_of
 
 
@@ -105,6 +108,56 @@ def test_of_many_writers_one_wins(place, operation):
     assert won == [place.read("new" if operation == "create" else "before")]
 
 
+def leave_draft(place, name, monkeypatch):
+    """Write a file as a process does that is killed before it is complete."""
+    if place.uri.startswith("hdfs:"):
+        place._draft(name, b"half")
+        return
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nearcast.storage.atomic.rename_durably", die)
+        patch.setattr("nearcast.storage.directory.rename_durably", die)
+        patch.setattr(os, "link", die)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        for write in (
+            place.write,
+            place.create,
+            lambda name, _: save(place / name, "test", {"a": np.ones(9)}, {}),
+        ):
+            with pytest.raises(KeyboardInterrupt):
+                write(name, b"half")
+
+
+def test_drafts_of_killed_writers_are_swept_when_they_are_old(place, monkeypatch):
+    place.write("a/kept", b"whole")
+    place.sweep_drafts(time.time() + 60)
+    if place.uri.startswith("s3:"):  # what is not complete is not there
+        assert place.drafts() == []
+        assert place.read("a/kept") == b"whole"
+        return
+    hidden = []
+    if place.local is not None:
+        place.swap("a/pointer", b"1", None)
+        (place.local / ".foreign").touch()
+        hidden = [place.local / "a" / ".pointer.lock", place.local / ".foreign"]
+    leave_draft(place, "a/b", monkeypatch)
+    drafts = place.drafts()
+    assert len(drafts) == (1 if place.uri.startswith("hdfs:") else 3)
+    assert all(draft.name.startswith("a/.b.") and draft.size for draft in drafts)
+    before = place.entries()
+    assert not any("/." in entry.name for entry in before)
+    place.sweep_drafts(time.time() - 60)
+    assert place.drafts() == drafts
+    place.sweep_drafts(time.time() + 60)
+    assert place.drafts() == []
+    assert place.entries() == before
+    assert all(path.exists() for path in hidden)
+
+
 def test_files_are_read_at_any_position(place):
     place.write("file", bytes(range(256)) * 100)
     with place.open("file") as file:
@@ -170,7 +223,7 @@ def test_on_a_disk_others_may_read_what_the_umask_says(tmp_path):
         place.write("a/written", b"")
         place.create("a/created", b"")
         place.swap("a/swapped", b"", None)
-        write(place / "version", "test", {"numbers": np.arange(3)}, {})
+        save(place / "version", "test", {"numbers": np.arange(3)}, {})
     finally:
         os.umask(before)
     found = {path.name: path.stat().st_mode & 0o777 for path in place.local.rglob("[!.]*")}

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from nearcast import Engine, Message, Point, Subscription, SubscriptionTable, build_index, open_index
+from nearcast import Engine, Message, Point, Subscription, SubscriptionTable, build_index, config, open_index
 from nearcast.errors import IndexFileError, InputError
 from nearcast.storage import cache
+from nearcast.storage.atomic import draft_name
 from nearcast.storage.directory import read, write
 from nearcast.storage.manifest import MANIFEST
 from nearcast.storage.objects import ObjectStore
@@ -139,6 +140,36 @@ def test_of_two_writers_at_once_one_wins_and_the_other_leaves_nothing(s3, copies
     assert len(place.entries()) == 2
 
 
+def test_what_killed_writers_have_sent_is_removed_by_the_next_one(s3, copies, monkeypatch):
+    place = place_at(f"{s3}/arrays")
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "create", die)
+        patch.setattr(ObjectStore, "remove", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            write(place, "test", {"lost": np.arange(9)}, {})
+    assert [entry.name.rpartition("/")[2] for entry in place.entries()] == ["lost"]
+    now = time.time()
+    monkeypatch.setattr(
+        "nearcast.storage.directory.time.time", lambda: now + config.STORAGE_ABANDONED_SECONDS + 60
+    )
+    monkeypatch.setattr(
+        ObjectStore,
+        "entries",
+        lambda *given, entries=ObjectStore.entries: [
+            entry._replace(modified=entry.modified + 3_600 * (not entry.name.endswith("lost")))
+            for entry in entries(*given)
+        ],
+    )
+    write(place, "test", {"kept": np.arange(9)}, {})
+    assert read(place, "test")[1]["kept"].tolist() == list(range(9))
+    names = [entry.name.rpartition("/")[2] for entry in place.entries()]
+    assert sorted(names) == ["kept", MANIFEST]
+
+
 def test_damage_in_the_store_is_named_and_nothing_is_kept(s3, copies):
     place = place_at(f"{s3}/arrays")
     write(place, "test", ARRAYS, {})
@@ -200,6 +231,20 @@ def test_a_fetch_that_was_interrupted_leaves_nothing_that_counts(s3, copies, mon
     assert [path.name for path in copies.iterdir() if path.is_dir()] != []
     assert read(place, "test")[1]["a/numbers"].sum() == 499_500
     assert [path.name for path in copies.iterdir() if path.is_dir() and path.name.startswith(".")] == []
+
+
+def test_drafts_of_other_copies_are_removed_unless_somebody_writes_them(s3, copies):
+    place = place_at(f"{s3}/arrays")
+    write(place, "test", ARRAYS, {})
+    copies.mkdir(parents=True)
+    abandoned, busy = (copies / draft_name(digit * 32) for digit in "ab")
+    for draft in (abandoned, busy):
+        draft.mkdir()
+        (draft / "half").write_bytes(b"half")
+    with cache._locked(copies, busy.name[1:], shared=False):
+        read(place, "test")
+        assert not abandoned.exists()
+        assert busy.exists()
 
 
 def test_an_engine_and_an_index_rest_in_a_store(s3, copies):

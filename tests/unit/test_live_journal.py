@@ -141,7 +141,10 @@ def run_for(batches, subscriptions):
 
 @pytest.mark.parametrize(
     ("batches", "subscriptions"),
-    [(600, 4_000), pytest.param(100_000, 1_000_000, marks=pytest.mark.long)],
+    [
+        (600, 4_000),
+        pytest.param(100_000, 1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(3_600)]),
+    ],
 )
 def test_the_hundred_thousandth_micro_batch_costs_what_the_first_hundred_did(batches, subscriptions, capsys):
     costs, largest, life = run_for(batches, subscriptions)

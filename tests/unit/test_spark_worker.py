@@ -4,16 +4,19 @@ import json
 import subprocess
 import sys
 import textwrap
+from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from nearcast import SubscriptionTable, build_index, text
+from nearcast import SubscriptionTable, build_index, config, text
 from nearcast.columns.from_arrow import words
 from nearcast.sharding.building import build_sharded
-from nearcast.storage.places import place_at
+from nearcast.sharding.replica import CHANGE
+from nearcast.storage.places import place_at, uri_of
 
 pytest.importorskip("pyspark")
 
@@ -110,3 +113,47 @@ def test_messages_with_ten_thousand_matches_each_take_little_memory(tmp_path, wa
     figures = json.loads(done.stdout)
     assert figures["found"] == loud * size
     assert figures["grown"] < 500e6, figures
+
+
+def changed_version(directory, subscriptions, shards):
+    """Build a version, and a delta that changes each of its shards; return both."""
+    table = pa.table({"id": np.arange(subscriptions), "keywords": [["tea"], ["milk"]] * (subscriptions // 2)})
+    version = version_of(directory / "version", table, distribution="hash", shards=shards)
+    changes = table.slice(0, 100).append_column(CHANGE, pa.array(["update"] * 50 + ["unsubscribe"] * 50))
+    pq.write_table(changes, directory / "0-0-a.parquet")
+    return version, [uri_of(directory / "0-0-a.parquet")]
+
+
+def test_a_worker_closes_what_it_did_not_use_for_long_if_it_holds_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "_versions", OrderedDict())
+    version, deltas = changed_version(tmp_path, 20_000, 5)
+    messages = pa.RecordBatch.from_pydict({"id": [1], "lon": [0.0], "lat": [0.0], "keywords": [["tea"]]})
+
+    def matched(digest, deltas):
+        sent = list(worker.send_messages([messages], version, digest, deltas))
+        found = pa.Table.from_batches(worker.match_sent(sent, version, digest, deltas))
+        return sorted(found["subscription_id"].to_pylist())
+
+    def replicas():
+        return [each for opened in worker._versions.values() for each in opened.replicas.values()]
+
+    for digest in "abcdef":
+        assert matched(digest, []) == list(range(0, 20_000, 2))
+    assert len(replicas()) == 5 * config.SPARK_OPEN_INDEXES  # their pages are those of files
+    assert sum(each.private_bytes for each in replicas()) == 0
+    expected = [*range(0, 50, 2), *range(100, 20_000, 2)]
+    assert matched("f", deltas) == expected
+    one = max(each.private_bytes for each in replicas())
+    assert one > 4_000 * 12
+    monkeypatch.setattr(config, "SPARK_REPLICA_BYTES", 3 * one)
+    for digest in "fabc":
+        for _ in range(2):
+            assert matched(digest, deltas) == expected
+        assert 2 * one <= sum(each.private_bytes for each in replicas()) <= 4 * one
+
+
+def test_what_changes_in_a_shard_costs_a_few_bytes_for_each_of_its_subscriptions(tmp_path):
+    version, deltas = changed_version(tmp_path, 40_000, 1)
+    replica = worker._sharded(version, "").replica(0)
+    replica.follow(deltas)
+    assert replica._changes.nbytes < 14 * 40_000

@@ -40,33 +40,33 @@ class QueryMonitor:
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
-        self._rows: dict[int, tuple[int, ...]] = {}  # of each micro-batch, the number of rows of each source
+        self.batches = 0  # micro-batches that had something to read
+        self._rows: tuple[int, ...] = ()  # of each source
+        self._last = -1  # the last micro-batch that is among them
         self._asked: tuple[float, int] | None = None  # when it was asked to stop, and after which micro-batch
         self._stopped = False
 
-    @property
-    def batches(self) -> int:
-        """The number of micro-batches that had something to read."""
-        return len(self._rows)
-
     def read(self, source: int) -> int:
         """Return the number of rows of a source, given its position in the query."""
-        return sum(rows[source] for rows in self._rows.values())
+        return self._rows[source] if self._rows else 0
 
     def look(self, stop: bool) -> bool:
         """Record progress; with *stop*, stop between two micro-batches. Return whether the query is still running."""
         active = self._query.isActive  # asked first: a query reports its last progress before it ends
         for progress in self._query.recentProgress:
-            rows = tuple(int(source["numInputRows"]) for source in progress["sources"])
-            if any(rows):
-                self._rows[int(progress["batchId"])] = rows
+            rows, number = (
+                [int(source["numInputRows"]) for source in progress["sources"]],
+                int(progress["batchId"]),
+            )
+            if any(rows) and number > self._last:  # a query shows its last hundred again
+                self._rows = tuple(map(sum, zip(self._rows or (0,) * len(rows), rows)))
+                self.batches, self._last = self.batches + 1, number
         if not active:
             return False
         if stop:
-            last = max(self._rows, default=-1)
-            self._asked = self._asked or (time.perf_counter(), last)
+            self._asked = self._asked or (time.perf_counter(), self._last)
             waited = time.perf_counter() - self._asked[0] > config.CLI_DRAIN_SECONDS
-            if waited or last > self._asked[1] or not self._query.status["isTriggerActive"]:
+            if waited or self._last > self._asked[1] or not self._query.status["isTriggerActive"]:
                 self.stop()
         return True
 

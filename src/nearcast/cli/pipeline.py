@@ -72,8 +72,7 @@ class Pipeline:
             self._messages = prepare(messages, "messages", columns=columns)
         self._write, self._quarantine = write, quarantine
         self._checkpoint, self._home, self._trigger, self._name = checkpoint, home, trigger, name
-        self._deliveries: dict[int, int] = {}  # by the number of the micro-batch
-        self._bad: dict[int, int] = {}
+        self._deliveries, self._bad = 0, 0
         self._live: Live | None = None
         self._refused = 0  # records of change, before this start
         self._started = time.perf_counter()
@@ -89,7 +88,7 @@ class Pipeline:
         deliveries = index.match(good)  # raises now if columns are missing
 
         def matched(frame: DataFrame, number: int) -> None:
-            self._deliveries[number] = self._write(frame, number)
+            self._deliveries += self._write(frame, number)
 
         def prepared(frame: DataFrame, number: int) -> None:
             frame = frame.persist()
@@ -110,7 +109,7 @@ class Pipeline:
         self._live, self._refused = live, live.refused_records
 
         def deliver(frame: DataFrame, number: int) -> None:
-            self._deliveries[number] = self._write(frame, number)
+            self._deliveries += self._write(frame, number)
 
         good = self._messages if self._quarantine is None else good_rows(self._messages)
         where = spark_path(self._checkpoint)
@@ -123,7 +122,7 @@ class Pipeline:
 
     def _set_aside(self, frame: DataFrame, number: int) -> None:
         assert self._quarantine is not None
-        self._bad[number] = self._quarantine(frame, number)
+        self._bad += self._quarantine(frame, number)
 
     def _start(self, frame: DataFrame, work: Any, checkpoint: str, name: str | None) -> None:
         with quietly():
@@ -138,8 +137,8 @@ class Pipeline:
         main = self.queries[0]
         summary = {
             "messages": main.read(0),
-            "deliveries": sum(self._deliveries.values()),
-            "quarantined": sum(self._bad.values()),
+            "deliveries": self._deliveries,
+            "quarantined": self._bad,
             "batches": main.batches,
             "seconds": round(time.perf_counter() - self._started, 3),
         }

@@ -171,7 +171,9 @@ def show(document: dict[str, Any]) -> None:
         f"Simulated on {simulated['subscriptions']:,} subscriptions and {simulated['messages']:,} messages in up to "
         f"{simulated['shards'][-1]:,} shards, and extrapolated to {times:,.0f} times the subscriptions. Each "
         f"subscription gets {document['deliveries_a_day_and_subscription']:,.0f} messages a day. Not in it: replicas, "
-        "storage, what becomes of deliveries, and what cores lose by sharing memory.",
+        "storage, what becomes of deliveries, and what cores lose by sharing memory. Memory is that of one version, "
+        "mapped once by all processes of a host: where subscriptions change, leave as much again for the next version, "
+        "and for each process that changes its copy.",
         soft_wrap=True,
     )
 

@@ -43,7 +43,7 @@ from nearcast import config
 from nearcast.kernels import turns
 from nearcast.kernels.fingerprint import fingerprint
 
-__all__ = ["SHIPPED", "KernelCache", "directory", "private_directory", "shipped_directory"]
+__all__ = ["SHIPPED", "KernelCache", "directory", "is_private", "private_directory", "shipped_directory"]
 
 _MAGIC = b"nearcast kernel 1\n"
 _ENDING = ".kernel"
@@ -233,7 +233,7 @@ def private_directory(kind: str) -> Path | None:
     for place in named or [_user_cache() / "nearcast" / kind, temporary]:
         with contextlib.suppress(OSError, RuntimeError):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_private(place):
+            if is_private(place):
                 return place
     return None
 
@@ -246,8 +246,8 @@ def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
-def _is_private(place: Path) -> bool:
-    """Tell whether a directory belongs to this user, and only this user can write to it: its files are executed."""
+def is_private(place: Path) -> bool:
+    """Tell whether a directory belongs to this user, and only this user can write to it."""
     if not hasattr(os, "getuid"):
         return os.access(place, os.W_OK)
     status = place.lstat()

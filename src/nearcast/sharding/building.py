@@ -34,7 +34,8 @@ from nearcast.errors import InputError
 from nearcast.matching import build_index
 from nearcast.sharding.distribution import Distribution, Routes, distribute
 from nearcast.sharding.distribution.files import save_distribution
-from nearcast.sharding.version import KIND, SHARD_KIND
+from nearcast.sharding.keys import half_hashes, sorted_keys
+from nearcast.sharding.version import KEYS_KIND, KIND, SHARD_KIND
 from nearcast.storage.directory import write
 from nearcast.storage.manifest import MANIFEST, encode_manifest, file_entry, mapped, read_manifest
 from nearcast.storage.places import Place
@@ -54,10 +55,11 @@ class BuiltShard:
     shard: int
     directory: str
     rows: str | None  # the file of the rows whose first shard this is; None if there are none
+    keys: str | None  # the directory with the keys of these rows
     stored: int  # subscriptions in the shard
     own: int  # those whose first shard this is
-    nbytes: int  # of all files in the directory
-    files: dict[str, Any]  # the entries of the manifest for the rows and for the directory's own manifest
+    nbytes: dict[str, int]  # of all files in each directory
+    files: dict[str, Any]  # the entries of the manifest for the rows and for the directories' own manifests
     added: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # to the distribution
 
     def to_json(self) -> str:
@@ -90,7 +92,7 @@ class ShardBuilder:
         self._before = self._distribution = distribution
         self._tables = [SubscriptionTable.from_arrow(schema.empty_table(), like=coding)]
         self._offsets, self._shards, self._size = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], 0
-        self._own = 0
+        self._own: list[NDArray[np.uint64]] = []  # the hashes of the ids of own rows
         self._schema, self._waiting = schema, schema.empty_table()
         self._scratch = tempfile.TemporaryDirectory(prefix="nearcast-")
         self._file = Path(self._scratch.name, "rows")
@@ -110,8 +112,9 @@ class ShardBuilder:
         self._shards.append(routes.shards)
         self._size += len(routes.shards)
         own = np.flatnonzero(routes.shards[routes.offsets[:-1]] == self._shard)
-        self._own += len(own)
-        self._waiting = pa.concat_tables([self._waiting, rows.take(pa.array(own)).cast(self._schema)])
+        mine = rows.take(pa.array(own)).cast(self._schema)
+        self._own.append(half_hashes(mine["id"].combine_chunks()))
+        self._waiting = pa.concat_tables([self._waiting, mine])
         if len(self._waiting) >= config.SHARD_ROW_GROUP:
             self._write_rows()
 
@@ -134,15 +137,21 @@ class ShardBuilder:
             arrays |= nested(stored=stored._asdict())
         name = f"shard-{self._ending}"
         write(self._place / name, SHARD_KIND, arrays, {"index": index, "subscriptions": len(table)})
-        files, rows = {f"{name}/{MANIFEST}": _entry(self._place / name, MANIFEST)}, None
+        files, rows, keys = {}, None, None
+        hashes = np.concatenate([np.empty(0, np.uint64), *self._own])
         if self._writer is not None:
             self._writer.close()
-            rows = f"rows-{self._ending}.parquet"
+            rows, keys = f"rows-{self._ending}.parquet", f"keys-{self._ending}"
             self._place.write(rows, self._file)
             files[rows] = file_entry(mapped(self._file))
-        size = sum(entry.size for entry in (self._place / name).entries())
+            write(self._place / keys, KEYS_KIND, {"keys": sorted_keys(hashes)}, {})
+        sizes = {}
+        for directory in (name, keys) if keys else (name,):
+            place = self._place / directory
+            files[f"{directory}/{MANIFEST}"] = _entry(place, MANIFEST)
+            sizes[directory] = sum(entry.size for entry in place.entries())
         added = self._distribution.added(self._before)
-        return BuiltShard(self._shard, name, rows, len(table), self._own, size, files, added)
+        return BuiltShard(self._shard, name, rows, keys, len(table), len(hashes), sizes, files, added)
 
 
 def _entry(place: Place, name: str) -> dict[str, Any]:
@@ -223,7 +232,7 @@ def finish_version(
 
 def _told(part: BuiltShard) -> Mapping[str, Any]:
     """Return what the document of the manifest says about a shard."""
-    told = {name: getattr(part, name) for name in ("directory", "rows", "stored", "own")}
+    told = {name: getattr(part, name) for name in ("directory", "rows", "keys", "stored", "own")}
     return told | {"bytes": part.nbytes}
 
 

@@ -26,9 +26,11 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ids import id_words
 from nearcast.columns.ragged import ragged_take
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.sharding.distribution import Routes, keep_delivered
+from nearcast.sharding.keys import find_keys, half_hashes, sorted_keys
 from nearcast.sharding.version import ShardedVersion
 from nearcast.storage.places import place_at
 
@@ -148,11 +150,12 @@ class Replica(_DeltaFollower):
 
     Each subscription that was ever stored here has an *entry*: a number that only grows. The index numbers
     subscriptions by rows, and may give the row of a removed one to a newcomer. Without deltas, rows and entries are the
-    same, and nothing is kept beside the mapped files.
+    same, and nothing is kept beside the mapped files; the first delta makes most of the index a copy of this process.
     """
 
     def __init__(self, version: ShardedVersion, number: int, router: Router) -> None:
         self._version, self._number, self._router = version, number, router
+        self._private: int | None = 0  # bytes; None if they changed since they were counted
         super().__init__()
 
     def follow(self, deltas: Sequence[str]) -> None:
@@ -160,15 +163,26 @@ class Replica(_DeltaFollower):
         self._router.follow(deltas)
         super().follow(deltas)
 
+    @property
+    def private_bytes(self) -> int:
+        """Memory that no other process shares, at most."""
+        if self._private is None:
+            assert self._changes is not None
+            kept = self._index.stats()["bytes"] + self._changes.nbytes + self._later.nbytes
+            self._private = int(kept + sum(array.nbytes for array in self._grown or ()))
+        return self._private
+
     def _start(self) -> None:
         self._index, self._ids, self._stored = self._version.open_shard(self._number)
         self._later = self._ids.slice(0, 0)  # the ids of entries that deltas brought
         self._changes: _Entries | None = None
         self._grown: tuple[GrowableArray, ...] | None = None  # the arrays of the routes, once they grow
+        self._private = 0
 
     def _apply(self, delta: str) -> None:
         if self._changes is None:
             self._changes = _Entries(self._ids)
+        self._private = None
         ids, table, routes = self._router.change(delta)
         self._index.remove(self._changes.forget(ids))
         mine = routes.rows[routes.shards == self._number]
@@ -202,7 +216,7 @@ class Replica(_DeltaFollower):
         """
         found = self._index.match(batch)
         if self._changes is not None:
-            found = Matches(found.offsets, self._changes.entries.values[found.rows])
+            found = Matches(found.offsets, self._changes.of_rows[found.rows])
         if self._stored is None:
             return found
         assert sent is not None, "messages come with their shards if subscriptions have copies"
@@ -222,27 +236,48 @@ class Replica(_DeltaFollower):
 
 
 class _Entries:
-    """The rows of subscriptions by id, and their entries, once deltas change them."""
+    """The entry of each row, and the rows of subscriptions by id, once deltas change them.
+
+    The subscriptions of the version, whose *ids* these are, have the same rows and entries, so one is there as long as
+    its row has its entry. It is found by keys; only the ids that deltas brought are copied.
+    """
 
     def __init__(self, ids: pa.Array) -> None:
-        self._codes = Vocabulary()  # of ids
-        self._row_of = GrowableArray(np.empty(0, np.int64), spare=0.5)  # the row of each code, or _NONE
-        self.entries = GrowableArray(np.empty(0, np.int32), spare=0.5)  # the entry of each row
-        self.add(ids, np.arange(len(ids)), 0)
+        self._ids, self._keys = ids, sorted_keys(half_hashes(ids))
+        self._later = Vocabulary()  # ids that deltas brought
+        self._row_of = GrowableArray(np.empty(0, np.int32), spare=0.5)  # by their codes; _NONE if it is gone
+        self._rows = GrowableArray(np.arange(len(ids), dtype=np.int32), borrowed=False, spare=0.5)
+
+    @property
+    def of_rows(self) -> NDArray[np.int32]:
+        """The entry of each row; _NONE if the row is free."""
+        entries: NDArray[np.int32] = self._rows.values
+        return entries
+
+    @property
+    def nbytes(self) -> int:
+        """Memory beside the ids of the version."""
+        return self._keys.nbytes + self._later.nbytes + self._row_of.nbytes + self._rows.nbytes
 
     def add(self, ids: pa.Array, rows: NDArray[Any], first: int) -> None:
         """Note the rows of subscriptions, whose entries are numbered from *first*."""
-        codes = self._codes.add(ids.cast(pa.string()))
-        self._row_of.fill(max(len(self._codes) - len(self._row_of.values), 0), _NONE)
+        codes = self._later.add(id_words(ids))
+        self._row_of.fill(max(len(self._later) - len(self._row_of.values), 0), _NONE)
         self._row_of.own()[codes] = rows
-        self.entries.fill(max(int(rows.max(initial=_NONE)) + 1 - len(self.entries.values), 0), _NONE)
-        self.entries.own()[rows] = np.arange(first, first + len(rows))
+        self._rows.fill(max(int(rows.max(initial=_NONE)) + 1 - len(self._rows.values), 0), _NONE)
+        self._rows.own()[rows] = np.arange(first, first + len(rows))
 
     def forget(self, ids: pa.Array) -> NDArray[np.int64]:
         """Return the rows of those of the given ids that are here, and forget them."""
-        codes = self._codes.encode(ids.cast(pa.string()))
+        ids = ids.cast(self._ids.type)
+        found = find_keys(self._keys, ids)
+        same = pc.equal(self._ids.take(pa.array(found.rows)), ids.take(pa.array(found.ids)))
+        first = found.rows[same.to_numpy(zero_copy_only=False)]
+        first = first[self.of_rows[first] == first]
+        codes = self._later.encode(id_words(ids))
         codes = codes[codes >= 0]
-        rows: NDArray[np.int64] = self._row_of.values[codes]
+        later = self._row_of.values[codes].astype(np.int64)
         self._row_of.own()[codes] = _NONE
-        here: NDArray[np.int64] = rows[rows != _NONE]
-        return here
+        rows = np.concatenate([first, later[later != _NONE]])
+        self._rows.own()[rows] = _NONE
+        return rows

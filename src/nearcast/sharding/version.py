@@ -5,16 +5,18 @@
 ``distribution-…``          the distribution, and the coding of words that all shards share
 ``shard-0000-…`` …          the index of each shard, with the ids of its subscriptions; which other shards have them
 ``rows-0000-….parquet`` …   each subscription once, in the file of its first shard, in the order of ids
+``keys-0000-…`` …           where the row of an id is in that file
 ==========================  ==================================================================================
 
 It never changes, and exists when its manifest does. Its parts are written by any number of processes, the tasks of a
-Spark job for example (:mod:`.building`). Later versions are made from the rows.
+Spark job for example (:mod:`.building`). Later versions are made from the rows; to change a few subscriptions, only the
+row groups that have them are read.
 """
 
 from __future__ import annotations
 
 import base64
-from bisect import bisect_left
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from nearcast import config
 from nearcast.columns import Matches, MessageBatch
 from nearcast.columns.coding import Coding
 from nearcast.columns.ids import id_words
@@ -36,14 +39,15 @@ from nearcast.errors import ColumnError, IndexFileError
 from nearcast.matching import INDEXES, Index
 from nearcast.sharding.distribution import Distribution, Routes, keep_delivered
 from nearcast.sharding.distribution.files import open_distribution
+from nearcast.sharding.keys import find_keys
 from nearcast.storage.directory import read, restoring
 from nearcast.storage.manifest import file_entry, read_manifest
 from nearcast.storage.places import Place, place_at
 
-__all__ = ["KIND", "SHARD_KIND", "Shard", "ShardedVersion"]
+__all__ = ["KEYS_KIND", "KIND", "SHARD_KIND", "Shard", "ShardedVersion"]
 
 KIND = "shards"  # the kind of directory
-SHARD_KIND = "shard"  # of those inside
+SHARD_KIND, KEYS_KIND = "shard", "keys"  # of those inside
 
 
 class Shard(NamedTuple):
@@ -54,27 +58,16 @@ class Shard(NamedTuple):
     stored: Routes | None  # the shards that store each of them; None if each is stored here alone
 
 
-class _RowGroups(NamedTuple):
-    """The first and the last id of each row group of a file; None if one is too long to be noted."""
+class _Footer(NamedTuple):
+    """The footer of a file of rows."""
 
-    firsts: list[Any]
-    lasts: list[Any]
+    metadata: pq.FileMetaData
+    ends: NDArray[np.int64]  # the row after each row group
 
     @classmethod
-    def of(cls, file: pq.ParquetFile) -> _RowGroups:
-        column = file.schema_arrow.names.index("id")
+    def of(cls, file: pq.ParquetFile) -> _Footer:
         groups = (file.metadata.row_group(group) for group in range(file.metadata.num_row_groups))
-        stats = [group.column(column).statistics for group in groups]
-        ends = [(each.min, each.max) if each and each.has_min_max else (None, None) for each in stats]
-        return cls([first for first, _ in ends], [last for _, last in ends])
-
-    def holding(self, keys: list[Any]) -> list[int]:
-        """Return the row groups that can have some of these ids."""
-        size = len(self.lasts)
-        if None in self.lasts:
-            return list(range(size))
-        at = {(bisect_left(self.lasts, key), key) for key in keys}
-        return sorted({group for group, key in at if group < size and self.firsts[group] <= key})
+        return cls(file.metadata, np.cumsum([group.num_rows for group in groups]))
 
 
 class ShardedVersion:
@@ -93,7 +86,8 @@ class ShardedVersion:
             self._size, self.shards = int(self._told["subscriptions"]), int(self._told["shards"])
             self.schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._told["schema"])))
         self.shard = lru_cache(maxsize=None)(self.open_shard)
-        self._row_groups = lru_cache(maxsize=None)(self._read_row_groups)
+        self._footer = lru_cache(maxsize=None)(self._read_footer)
+        self._keys = lru_cache(maxsize=None)(self._open_keys)
         if verify:
             self._verify()
 
@@ -121,7 +115,8 @@ class ShardedVersion:
             for name in {entry.name, entry.name.partition("/")[0]}:
                 sizes[name] = sizes.get(name, 0) + entry.size
         expected = {name: entry["bytes"] for name, entry in self._files.items()}
-        expected |= {part["directory"]: part["bytes"] for part in self._parts}
+        for part in self._parts:
+            expected |= part["bytes"]
         for name, size in expected.items():
             if sizes.get(name, 0) != size:
                 raise IndexFileError(
@@ -140,6 +135,8 @@ class ShardedVersion:
         open_distribution(self.place / self._told["directory"], verify=True)
         for part in self._parts:
             read(self.place / part["directory"], SHARD_KIND, verify=True)
+            if part["keys"]:
+                self._open_keys(part["keys"])
 
     # --- Parts -----------------------------------------------------------------------------------------------------
 
@@ -185,22 +182,34 @@ class ShardedVersion:
     def rows_with_ids(self, ids: pa.Array) -> pa.Table:
         """Return the rows of the subscriptions with these ids; ids that there are none of are left out.
 
-        Only the row groups that can have them are read.
+        Only the row groups that have them are read, at most one for each id.
         """
         wanted = ids.cast(self.schema.field("id").type)
-        keys = wanted.to_pylist()
-        found = [self.schema.empty_table()]
-        for part in self._parts:
-            groups = self._row_groups(part["rows"]).holding(keys) if part["rows"] else []
-            if groups:
-                with self.place.open(part["rows"]) as opened, pq.ParquetFile(opened) as file:
-                    rows = file.read_row_groups(groups)
-                found.append(rows.filter(pc.is_in(rows["id"], wanted)).cast(self.schema))
-        return pa.concat_tables(found)
+        found = {
+            part["rows"]: rows
+            for part in self._parts
+            if part["rows"] and len(rows := find_keys(self._keys(part["keys"]), wanted).rows)
+        }
+        with ThreadPoolExecutor(config.STORAGE_TRANSFERS) as pool:
+            read = pool.map(lambda name: self._read_groups(name, found[name], wanted), found)
+            return pa.concat_tables([self.schema.empty_table(), *read])
 
-    def _read_row_groups(self, name: str) -> _RowGroups:
+    def _read_groups(self, name: str, rows: NDArray[np.int64], wanted: pa.Array) -> pa.Table:
+        """Return what the row groups of these rows have of the ids that are wanted."""
+        metadata, ends = self._footer(name)
+        groups = np.unique(np.searchsorted(ends, rows, side="right")).tolist()
+        with self.place.open(name) as opened, pq.ParquetFile(opened, metadata=metadata) as file:
+            found = file.read_row_groups(groups, use_threads=False)
+        return found.filter(pc.is_in(found["id"], wanted)).cast(self.schema)
+
+    def _read_footer(self, name: str) -> _Footer:
         with self.place.open(name) as opened, pq.ParquetFile(opened) as file:
-            return _RowGroups.of(file)
+            return _Footer.of(file)
+
+    def _open_keys(self, name: str) -> NDArray[np.uint64]:
+        """Map the keys of a file of rows; from an object store they are fetched once."""
+        _, arrays = read(self.place / name, KEYS_KIND)
+        return arrays["keys"]
 
     @property
     def ids(self) -> pa.Array:

@@ -37,6 +37,7 @@ from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow.names import KEPT, SUBSCRIPTION_COLUMNS
 from nearcast.columns.vocabulary import Vocabulary
 from nearcast.errors import DuplicateError, IndexFileError, InputError, shown
+from nearcast.kernels.cache import is_private
 from nearcast.matching import Index
 from nearcast.sharding.building import BuiltShard, build_sharded, discard_build, finish_version, new_name
 from nearcast.sharding.distribution import check_choice, distribute
@@ -421,4 +422,9 @@ def _default_directory() -> Path:
     user = os.getuid() if hasattr(os, "getuid") else "user"
     directory = Path(tempfile.gettempdir()) / f"nearcast-{user}"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_private(directory):
+        raise InputError(
+            f"{directory}, where versions are kept by default, belongs to another user, or others can write to it; "
+            "name a directory of your own"
+        )
     return directory

@@ -7,6 +7,7 @@ of :class:`~nearcast.spark.Live`; a version whose subscriptions do not change ha
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -77,29 +78,54 @@ class _Whole:
 
 
 class _Sharded:
-    """The router of a version, and the replicas of the shards that this process was asked for."""
+    """The router of a version, and the replicas of shards that this process was asked for."""
 
     def __init__(self, version: ShardedVersion) -> None:
         self.version = version
         self.router = Router(version)
-        self._replicas: dict[int, Replica] = {}
+        self.replicas: OrderedDict[int, Replica] = OrderedDict()  # the last one was used last
 
     def replica(self, number: int) -> Replica:
         """Return a shard; it is opened when it is first asked for."""
-        if number not in self._replicas:
-            self._replicas[number] = Replica(self.version, number, self.router)
-        return self._replicas[number]
+        if number not in self.replicas:
+            self.replicas[number] = Replica(self.version, number, self.router)
+        self.replicas.move_to_end(number)
+        _close_replicas()
+        return self.replicas[number]
 
 
-@lru_cache(maxsize=config.SPARK_OPEN_INDEXES)
+_versions: OrderedDict[tuple[str, str], _Whole | _Sharded] = OrderedDict()  # the last one was used last
+
+
 def _opened(version: str, digest: str) -> _Whole | _Sharded:
     """Open the version whose manifest has this digest, once per process.
 
     A version never changes, so it need not be checked again; one that was damaged and built anew has another digest.
     Workers outlive a micro-batch, and share the pages of the files with one another.
     """
-    index = open_index(version)
-    return _Whole(index) if isinstance(index, Index) else _Sharded(index)
+    key = version, digest
+    if key not in _versions:
+        index = open_index(version)
+        _versions[key] = _Whole(index) if isinstance(index, Index) else _Sharded(index)
+    _versions.move_to_end(key)
+    while len(_versions) > config.SPARK_OPEN_INDEXES:
+        _versions.popitem(last=False)
+    return _versions[key]
+
+
+def _close_replicas() -> None:
+    """Close the replicas that were not used for the longest time, if those that have changed hold too much memory.
+
+    What all processes share as pages of files does not count. The replica that was used last stays.
+    """
+    sharded = [version for version in _versions.values() if isinstance(version, _Sharded)]
+    held = [(version, number) for version in sharded for number in version.replicas]
+    total = sum(version.replicas[number].private_bytes for version, number in held)
+    for version, number in held[:-1]:
+        if total <= config.SPARK_REPLICA_BYTES:
+            return
+        if version.replicas[number].private_bytes:
+            total -= version.replicas.pop(number).private_bytes
 
 
 def _sharded(version: str, digest: str) -> _Sharded:

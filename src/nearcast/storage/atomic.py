@@ -6,13 +6,34 @@ If one file refers to another, write the other one first: a file that is on disk
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["rename_durably", "sync_directory", "sync_tree", "write_durably", "write_synced"]
+__all__ = [
+    "draft_name",
+    "is_draft",
+    "rename_durably",
+    "sync_directory",
+    "sync_tree",
+    "write_durably",
+    "write_synced",
+]
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
+
+
+def draft_name(name: str) -> str:
+    """Return a hidden name that nobody else uses, for a file or directory until it is complete."""
+    return f".{name}.{uuid.uuid4().hex}"
+
+
+def is_draft(name: str) -> bool:
+    """Tell whether :func:`draft_name` may have returned a name; locks, and hidden files of others, have others."""
+    return _DRAFT.fullmatch(name) is not None
 
 
 @contextmanager
@@ -30,7 +51,7 @@ def write_durably(path: Path) -> Iterator[BinaryIO]:
 
     At the end the name is on disk, too. After an error there is no such file, or still the one from before.
     """
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft = path.with_name(draft_name(path.name))
     try:
         with write_synced(draft) as file:
             yield file

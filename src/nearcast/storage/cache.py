@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from pathlib import Path
 from nearcast import config
 from nearcast.errors import IndexFileError, InputError, RuntimeUnavailableError, shown
 from nearcast.kernels.cache import private_directory
+from nearcast.storage.atomic import draft_name, is_draft
 from nearcast.storage.manifest import MANIFEST, Manifest, check_files, parse_manifest
 from nearcast.storage.places import Place
 
@@ -80,8 +80,7 @@ def _manifest(place: Place) -> tuple[bytes, Manifest]:
 
 def _fetch(place: Place, content: bytes, manifest: Manifest, copy: Path) -> None:
     """Make a copy, and check it; the caller has the lock."""
-    draft = copy.with_name(f".{copy.name}.{uuid.uuid4().hex}")
-    _remove_abandoned(copy)
+    draft = copy.with_name(draft_name(copy.name))
     try:
         for name in ("", *manifest.files):
             (draft / manifest.data / name).parent.mkdir(parents=True, exist_ok=True)
@@ -104,22 +103,23 @@ def _fetch(place: Place, content: bytes, manifest: Manifest, copy: Path) -> None
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _remove_abandoned(copy: Path) -> None:
-    """Remove drafts of this copy that a process left behind when it was killed; the lock says that nobody has one."""
-    for draft in copy.parent.glob(f".{copy.name}.*"):
-        shutil.rmtree(draft, ignore_errors=True)
-
-
 def _prune(home: Path, used: str) -> None:
-    """Remove the copies that were not used for the longest time, if all together are too large; not the one in use."""
-    limit = _limit()
-    copies = []
+    """Remove the copies that were not used for the longest time, if all together are too large; not the one in use.
+
+    Drafts count too. One whose lock is free was left by a process that was killed, and is removed.
+    """
+    limit, total, copies = _limit(), 0, []
     for path in home.iterdir():
-        if path.is_dir() and not path.name.startswith("."):
-            with contextlib.suppress(FileNotFoundError):
-                size = sum(file.stat().st_size for file in path.rglob("*"))
+        if is_draft(path.name):
+            with contextlib.suppress(BlockingIOError), _locked(home, path.name[1:], shared=False, wait=False):
+                shutil.rmtree(path, ignore_errors=True)
+        if not path.is_dir():
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            size = sum(file.stat().st_size for file in path.rglob("*"))
+            total += size
+            if not path.name.startswith("."):
                 copies.append((path.stat().st_mtime, size, path))
-    total = sum(size for _, size, _ in copies)
     for _, size, path in sorted(copies):
         if total <= limit:
             return
@@ -131,7 +131,7 @@ def _prune(home: Path, used: str) -> None:
 
 def _remove(path: Path) -> None:
     """Remove a copy; it has another name before its files begin to go."""
-    gone = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    gone = path.with_name(draft_name(path.name))
     with contextlib.suppress(FileNotFoundError):
         path.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.errors import IndexFileError, NearcastError
-from nearcast.storage.atomic import rename_durably, sync_tree
+from nearcast.storage.atomic import draft_name, rename_durably, sync_tree
 from nearcast.storage.cache import discard, fetched
 from nearcast.storage.manifest import (
     MANIFEST,
@@ -62,7 +63,7 @@ def write(
     path = place.local
     if path.exists():
         raise _exists(path)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
+    draft = path.with_name(draft_name(path.name))
     draft.mkdir(parents=True)
     try:
         entries = {}
@@ -81,7 +82,10 @@ def write(
 def _send(
     place: Place, kind: str, arrays: Arrays, document: Mapping[str, Any], files: Mapping[str, str]
 ) -> None:
-    """Write a directory to a place that has no renames: the files under names of their own, then the manifest."""
+    """Write a directory to a place that has no renames: the files under names of their own, then the manifest.
+
+    Afterwards remove what writers that were killed have sent: it counts no more.
+    """
     if place.exists(MANIFEST):
         raise _exists(place)
     data = f"data-{uuid.uuid4().hex}"
@@ -102,6 +106,8 @@ def _send(
         if _data_of(place) != data:
             place.remove([f"{data}/{file}" for file in files.values()])
         raise
+    old = time.time() - config.STORAGE_ABANDONED_SECONDS
+    place.remove([entry.name for entry in place.entries("data-") if entry.modified < old])
 
 
 def _data_of(place: Place) -> str | None:

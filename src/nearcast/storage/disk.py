@@ -6,14 +6,13 @@ import errno
 import hashlib
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from nearcast.errors import StorageError
-from nearcast.storage.atomic import sync_directory, write_durably, write_synced
+from nearcast.storage.atomic import draft_name, is_draft, sync_directory, write_durably, write_synced
 from nearcast.storage.places import Entry, Place
 
 __all__ = ["Disk"]
@@ -65,7 +64,7 @@ class Disk(Place):
     def create(self, name: str, content: bytes) -> bool:
         """Write a draft, and give it a second name by a hard link, which fails if the name exists."""
         path = self._parent(name)
-        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        draft = path.with_name(draft_name(path.name))
         try:
             with write_synced(draft) as file:
                 file.write(content)
@@ -111,6 +110,31 @@ class Disk(Place):
                     continue
                 found.append(Entry(name, about.st_size, about.st_mtime))
         return sorted(found)
+
+    def drafts(self) -> list[Entry]:
+        """Return the drafts of files and of directories."""
+        found = []
+        for parent, directories, files in os.walk(self._path):
+            drafts = filter(is_draft, [*directories, *files])
+            found += [self._entry(Path(parent, name)) for name in drafts]
+            directories[:] = [name for name in directories if not name.startswith(".")]
+        return sorted(entry for entry in found if entry is not None)
+
+    def _entry(self, path: Path) -> Entry | None:
+        """Return a file, or a directory with all that it has, as one entry; None if it is gone meanwhile."""
+        try:
+            found = [path.stat(), *(each.stat() for each in path.rglob("*"))]
+        except FileNotFoundError:
+            return None
+        size, modified = sum(each.st_size for each in found), max(each.st_mtime for each in found)
+        return Entry(path.relative_to(self._path).as_posix(), size, modified)
+
+    def sweep_drafts(self, before: float) -> None:
+        """Remove old drafts."""
+        for draft in self.drafts():
+            if draft.modified < before:
+                path = self._path / draft.name
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def children(self) -> list[str]:
         """Return the names in the directory."""

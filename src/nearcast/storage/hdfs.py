@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from hdfs_native import Client, WriteOptions
 
 from nearcast import config
 from nearcast.errors import StorageError
+from nearcast.storage.atomic import draft_name, is_draft
 from nearcast.storage.places import Entry, Place
 from nearcast.storage.reader import buffered
 
@@ -86,18 +86,24 @@ class Hdfs(Place):
 
     def entries(self, prefix: str = "") -> list[Entry]:
         """Return all files below the directory."""
-        found = []
-        start = f"{self._path}/{prefix.rpartition('/')[0]}".rstrip("/") or "/"
+        listed = self._files(prefix.rpartition("/")[0])
+        return [entry for entry in listed if "/." not in f"/{entry.name}" and entry.name.startswith(prefix)]
+
+    def drafts(self) -> list[Entry]:
+        """Return the drafts of files."""
+        return [entry for entry in self._files("") if is_draft(entry.name.rpartition("/")[2])]
+
+    def _files(self, directory: str) -> list[Entry]:
+        """Return all files in a directory and below, those with hidden names too."""
         try:
-            listed = list(self._client.list_status(start, True))
+            listed = list(self._client.list_status(f"{self._path}/{directory}".rstrip("/") or "/", True))
         except FileNotFoundError:
             return []
-        for status in listed:
-            name = status.path.removeprefix(f"{self._path}/")
-            hidden = any(part.startswith(".") for part in name.split("/"))
-            if not status.isdir and not hidden and name.startswith(prefix):
-                found.append(Entry(name, status.length, status.modification_time / 1000))
-        return sorted(found)
+        return sorted(
+            Entry(status.path.removeprefix(f"{self._path}/"), status.length, status.modification_time / 1000)
+            for status in listed
+            if not status.isdir
+        )
 
     def children(self) -> list[str]:
         """Return the names in the directory."""
@@ -126,7 +132,7 @@ class Hdfs(Place):
     def _draft(self, name: str, content: bytes | memoryview | Path) -> str:
         """Write a draft of a file; return its path."""
         parent, _, last = name.rpartition("/")
-        draft = "/".join(filter(None, [self._path, parent, f".{last}.{uuid.uuid4().hex}"]))
+        draft = "/".join(filter(None, [self._path, parent, draft_name(last)]))
         with self._client.create(draft, WriteOptions(create_parent=True)) as file:
             if isinstance(content, Path):
                 with content.open("rb") as source:

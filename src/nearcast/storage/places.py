@@ -123,6 +123,17 @@ class Place(ABC):
         Unfinished files of interrupted writers are not among them.
         """
 
+    def drafts(self) -> list[Entry]:
+        """Return the unfinished files and directories of writers, each with the time of its last change.
+
+        Writers that were killed leave them behind. Object stores have none: what is not complete is not there.
+        """
+        return []
+
+    def sweep_drafts(self, before: float) -> None:
+        """Remove what interrupted writers left here and in subdirectories, if it was last written before a time."""
+        self.remove([draft.name for draft in self.drafts() if draft.modified < before])
+
     @abstractmethod
     def children(self) -> list[str]:
         """Return the names of the files and directories directly in this place, sorted; on a disk one may be empty."""

@@ -112,7 +112,6 @@ class Live:
         if isinstance(valid_messages, bool) or not isinstance(valid_messages, int) or valid_messages < 0:
             raise InputError(f"valid_messages must be a whole number from 0, not {shown(valid_messages)}")
         self._home = place_at(home)
-        self._spark = subscriptions.sparkSession
         self._form = {"index": index, "distribution": distribution, "shards": shards}
         self._clock = clock
         self._opened: dict[str, ShardedVersion] = {}
@@ -212,26 +211,24 @@ class Live:
     # --- Looking at it ---------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Return plain figures about the last micro-batch that was started.
+        """Return plain figures about the last micro-batch that was started, as they are recorded: no job runs.
 
         They are the number of the ``batch``, its ``version``, the number of later ``deltas`` and their ``delta_rows``,
-        the ``valid_messages`` (counted by a job) and the ``valid_segments`` that hold them; since the beginning, the
-        messages ``dropped`` because of the limit and the records ``refused``; and, since a new version was last made,
-        the attempts that failed (``compaction_failures``) and the last error (``compaction_error``).
+        the ``valid_messages`` that are kept (some may have expired, or been published again, since their files were
+        written) and the ``valid_segments`` that hold them; since the beginning, the messages ``dropped`` because of the
+        limit and the records ``refused``; and, since a new version was last made, the attempts that failed
+        (``compaction_failures``) and the last error (``compaction_error``).
         """
         last, failed = self._last(), self._compaction.failed()
         # The micro-batch has added its messages if it is finished.
         added = not last.valid.adding or (self._home / "valid").exists(f"{segment_name(last.number)}.json")
         segments = self._valid.added(last.valid, last.number) if added else last.valid.segments
-        with quietly():
-            snapshot = last.valid._replace(segments=segments)
-            count = self._valid.count(self._spark, snapshot, max(last.now, self._clock()))
         return {
             "batch": last.number,
             "version": last.version,
             "deltas": len(last.deltas),
             "delta_rows": sum(delta.rows for delta in last.deltas),
-            "valid_messages": count,
+            "valid_messages": self._valid.kept(segments, max(last.now, self._clock())),
             "valid_segments": len(segments),
             "dropped": last.valid.dropped,
             "refused": last.refused,
@@ -298,13 +295,14 @@ class Live:
     def sweep(self) -> None:
         """Remove what interrupted drivers have left."""
         before = time.time() - config.LIVE_ORPHAN_SECONDS
+        self._home.sweep_drafts(before)
         self._journal.sweep(before)
         versions, segments = self._journal.needed()
         self._valid.sweep(segments, before)
         for part, named in (("versions", versions), ("compacting", set())):
             for name in set((self._home / part).children()) - named:
                 place = self._home / part / name
-                if all(entry.modified < before for entry in place.entries()):
+                if all(entry.modified < before for entry in (*place.entries(), *place.drafts())):
                     place.clear()
 
     def _compact(self, spark: SparkSession, state: State) -> None:

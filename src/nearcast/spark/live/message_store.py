@@ -253,10 +253,16 @@ class ValidMessageStore:
         )
         return rows.join(later, replaced, "left_anti")
 
-    def count(self, spark: SparkSession, snapshot: Snapshot, now: int) -> int:
-        """Return how many messages are valid after *now*."""
-        rows = self._read(spark, snapshot.segments)
-        return 0 if rows is None else self.latest(rows.where(functions.col(ENDS) > now), snapshot).count()
+    def kept(self, names: Iterable[str], now: int) -> int:
+        """Return how many messages segments keep, as their files tell: at most so many are valid after *now*.
+
+        A message that was published again counts several times until its segments are merged, and one that has expired
+        as long as another one in its file has not.
+        """
+        return sum(
+            min(sum(file.rows for file in segment.files if (file.ends or 0) > now), segment.rows)
+            for segment in map(self._segment, names)
+        )
 
     def _read(
         self,
