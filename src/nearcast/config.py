@@ -414,9 +414,8 @@ SPARK_READ_ROWS: Final = 65_536  # rows that such a task reads at a time
 SQL_ROWS: Final = 1_024
 SQL_EXPRESSIONS: Final = 4_096  # expressions that it keeps parsed
 SPARK_OPEN_INDEXES: Final = 4  # index versions that a worker keeps open, the most recently used ones
-SPARK_REPLICA_BYTES: Final = (
-    1 << 30
-)  # memory of a worker for shards that have changed; beyond it, they are reopened
+# Memory of a worker for shards that have changed; beyond it, they are reopened.
+SPARK_REPLICA_BYTES: Final = 1 << 30
 # A new version is made when the deltas have this many rows, and this share of all subscriptions;
 LIVE_DELTA_ROWS: Final = 1_000
 LIVE_DELTA_SHARE: Final = 0.1

@@ -168,12 +168,8 @@ def test_classes_have_the_names_they_are_listed_by():
         assert {name: found.name for name, found in listed.items()} == {name: name for name in listed}
 
 
-# Files that may still have a comment after a closing bracket; the list is meant to become empty.
-TORN = {"storage/manifest.py", "spark/reading.py", "spark/live/states.py", "spark/live/records.py"}
-
-
 def test_no_comment_is_torn_from_its_statement():
     """When a line becomes too long, the formatter leaves its comment behind the closing bracket."""
     torn = re.compile(r"^ *[)\]}]+[,:]? +# (?!fmt|type)", re.MULTILINE)
     found = {str(module.relative_to(SOURCE)) for module in MODULES if torn.search(module.read_text())}
-    assert found <= TORN, f"put the comment on the line above, or shorten it: {sorted(found - TORN)}"
+    assert not found, f"put the comment on the line above, or shorten it: {sorted(found)}"

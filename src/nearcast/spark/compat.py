@@ -41,9 +41,8 @@ def spark_type(kind: pa.DataType) -> DataType:
 
 def refuse_remote(session: SparkSession, name: str) -> None:
     """Raise if this is a session of Spark Connect: *name* keeps state that functions on a server cannot reach."""
-    if type(session).__module__.startswith(
-        "pyspark.sql.connect."
-    ):  # it may be impossible to import that here
+    # It may be impossible to import the class here.
+    if type(session).__module__.startswith("pyspark.sql.connect."):
         raise RuntimeUnavailableError(
             f"{name} keeps its state in this program, where a Spark Connect server cannot reach it; run the program "
             "with spark-submit, or with nearcast.spark.session() on the cluster, without SPARK_REMOTE"

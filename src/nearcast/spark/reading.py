@@ -253,9 +253,8 @@ def _geometry_name(frame: DataFrame, *, required: bool) -> str | None:
     files = sorted(frame.inputFiles())
     files = files[:: -(-len(files) // config.SPARK_FOOTERS) or 1]
     try:
-        names = {
-            _declared_geometry(file) for file in files[:1]
-        }  # alone: if it cannot be read, nor can the others
+        # The first one alone: if it cannot be read, nor can the others.
+        names = {_declared_geometry(file) for file in files[:1]}
         with ThreadPoolExecutor(config.SPARK_FOOTER_THREADS) as pool:
             names.update(pool.map(_declared_geometry, files[1:]))
     except (OSError, pa.ArrowException) as error:

@@ -66,9 +66,8 @@ class MatchTable:
     """The table function ``nearcast_match``; each task has one."""
 
     def __init__(self) -> None:
-        self._version = lru_cache(maxsize=None)(
-            _version
-        )  # what is built while the task runs changes nothing for it
+        # What is built while the task runs changes nothing for it.
+        self._version = lru_cache(maxsize=None)(_version)
 
     def eval(self, batch: pa.RecordBatch, versions: pa.Array) -> Iterator[pa.Table]:
         """Yield the deliveries of some messages."""

@@ -84,10 +84,12 @@ def _send(
 ) -> None:
     """Write a directory to a place that has no renames: the files under names of their own, then the manifest.
 
-    Afterwards remove what writers that were killed have sent: it counts no more.
+    Before that, remove what writers that were killed have sent: it counts no more.
     """
     if place.exists(MANIFEST):
         raise _exists(place)
+    old = time.time() - config.STORAGE_ABANDONED_SECONDS
+    place.remove([entry.name for entry in place.entries("data-") if entry.modified < old])
     data = f"data-{uuid.uuid4().hex}"
 
     def send(item: tuple[str, str]) -> dict[str, Any]:
@@ -106,8 +108,6 @@ def _send(
         if _data_of(place) != data:
             place.remove([f"{data}/{file}" for file in files.values()])
         raise
-    old = time.time() - config.STORAGE_ABANDONED_SECONDS
-    place.remove([entry.name for entry in place.entries("data-") if entry.modified < old])
 
 
 def _data_of(place: Place) -> str | None:

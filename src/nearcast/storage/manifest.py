@@ -126,10 +126,8 @@ def file_content(path: Path, entry: Mapping[str, Any], *, verify: bool) -> NDArr
     """
     try:
         content = mapped(path)
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-    ):  # any other error of the system says nothing about the file
+    # Any other error of the system says nothing about the file.
+    except (FileNotFoundError, NotADirectoryError):
         raise IndexFileError(f"{path} is missing; save it again") from None
     if len(content) != entry["bytes"]:
         raise IndexFileError(

@@ -150,9 +150,8 @@ def digest_of(records: pa.Table) -> str:
             joined = pc.binary_join(_plain(plain, field.name).cast(pa.list_(pa.string())), "\0")
             plain = plain.set_column(number, field.name, joined)
     if len(plain):
-        order = sorted(
-            plain.column_names, key=lambda name: name != "changed_at"
-        )  # numbers are compared quickly
+        # Numbers are compared quickly, so they come first.
+        order = sorted(plain.column_names, key=lambda name: name != "changed_at")
         plain = plain.take(pc.sort_indices(plain, sort_keys=[(name, "ascending") for name in order]))
     # Parquet holds nothing but the values: Arrow's buffers also have arbitrary bytes under nulls.
     content = pa.BufferOutputStream()

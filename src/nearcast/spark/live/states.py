@@ -55,9 +55,8 @@ class State(NamedTuple):
     digest: str  # of its records of change
     version: str  # a name in versions/
     upto: int  # the last micro-batch whose changes are in the version
-    deltas: tuple[
-        Delta, ...
-    ]  # the later changes, in ascending order; the last may be those of this micro-batch
+    # The later changes, in ascending order; the last may be those of this micro-batch.
+    deltas: tuple[Delta, ...]
     before: str | None  # the subscriptions that this micro-batch replaced
     gone: Tombstones | None  # the tombstones of ids that the version does not have any more
     now: int  # microseconds
