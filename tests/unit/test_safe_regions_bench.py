@@ -49,6 +49,7 @@ def test_taxis_begin_at_other_times_of_their_traces(tmp_path):
     assert json.loads(found.stdout)["workload"]["name"] == "taxis"
     found = CliRunner().invoke(app, command)
     assert "safe regions" in found.stdout
+    assert "calls too" in found.stdout
     assert "random walks" in found.stdout
 
 

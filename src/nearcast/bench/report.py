@@ -232,6 +232,7 @@ def _safe_regions_table(report: Mapping[str, Any]) -> RenderableType:
         "reports",
         "spared",
         "of these\nasked for",
+        "spared,\ncalls too",
         "messages\nmissed or late",
         "engine s\nin all",
         "µs a\npublish",
@@ -245,6 +246,7 @@ def _safe_regions_table(report: Mapping[str, Any]) -> RenderableType:
             f"{result['reports']:,}",
             f"{result['spared']:.1%}",
             f"{result['requests']:,}",
+            f"{result['spared_both_ways']:.1%}",
             f"{result['differences']:,}",
             three_digits(result["seconds"]),
             *(
@@ -259,6 +261,7 @@ def _safe_regions_table(report: Mapping[str, Any]) -> RenderableType:
     )
     notes = [
         "spared: of the reports of those who report every step; reports that were asked for are reports, too",
+        "spared, calls too: as if a report that was asked for were two messages, the request and the answer",
         "engine s: processor time of all calls; µs: for each message, and for each subscriber of a call for several",
         machine_line(report),
     ]
