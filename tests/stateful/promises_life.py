@@ -86,6 +86,7 @@ class PromisesLife:
         self.clock = ManualClock(START)
         self.engine = Engine(space=self.map.space, clock=self.clock, withdrawals=self.withdrawals)
         self.walkers, self.kept, self.coming, self.order = {}, {}, {}, 0
+        self.numbers = {}  # by message: the order of publication
         self.momentary = set()  # the ids of all momentary messages
         self.expected = {}  # by walker: the momentary messages that it should receive
         self.stale = (
@@ -113,6 +114,8 @@ class PromisesLife:
         if old is not None and content(old) == content(message):
             return
         self.kept.pop(message.id, None)
+        self.numbers.pop(message.id, None)
+        self.numbers[message.id] = max(self.numbers.values(), default=0) + 1
         if old is not None:
             self.stale |= {(key, message.id) for key in self.walkers}
         elif not self.withdrawals:  # everybody knows when a message expires
@@ -132,8 +135,15 @@ class PromisesLife:
                 del self.coming[key]
                 self.published(message)
 
-    def hear(self, deliveries, gone=()):
-        """Let walkers hear what they are told."""
+    def hear(self, deliveries, gone=(), changed=()):
+        """Let walkers hear what they are told; *changed* are those whom the call changes, in its order."""
+        order = [
+            (changed.index(d.subscription_id), self.numbers[d.message_id])
+            for d in deliveries
+            if d.reason in ("move", "update")
+        ]
+        assert order == sorted(order)
+        assert not {*deliveries.to_report} & {*gone, *changed}
         for d in deliveries:
             if d.subscription_id in gone and d.reason == "unsubscribe":
                 continue
@@ -160,7 +170,7 @@ class PromisesLife:
     def report(self, key):
         """Tell the engine where somebody is."""
         walker = self.walkers[key]
-        self.hear(self.engine.move(key, walker.region or walker.place))
+        self.hear(self.engine.move(key, walker.region or walker.place), changed=[key])
         walker.safe, walker.asked = None, False
 
     def walk(self, key, place):

@@ -20,13 +20,15 @@ from nearcast.columns.circles import place_circles
 from nearcast.columns.coding import Coding
 from nearcast.columns.from_objects import ids_of
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ids import IdColumn
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.regions import region_at, regions_of, relocated
+from nearcast.engine.changes import CAME, Changes
 from nearcast.engine.safe_regions import margins, safe_radii
 from nearcast.engine.valid_messages import ValidMessages
-from nearcast.engine.waiting import Waiting
+from nearcast.engine.waiting import Momentary, Waiting
 from nearcast.errors import ColumnError
-from nearcast.geometry import Place, Planar, touches
+from nearcast.geometry import Planar, touches
 from nearcast.matching import Index, build_index
 from nearcast.matching.distances import distances
 from nearcast.matching.refine import batch_side, place_at
@@ -160,15 +162,25 @@ class Promises:
         return Matches(offsets_of(unsure)[found.offsets], rows[unsure].astype(np.int32))
 
     def ask(
-        self, unsure: Matches, batch: MessageBatch, ids: list[Id], valid: ValidMessages, now: int
+        self,
+        unsure: Matches,
+        batch: MessageBatch,
+        ids: list[Id],
+        numbers: NDArray[np.int64],
+        valid: ValidMessages,
+        now: int,
     ) -> NDArray[np.int64]:
-        """Let messages wait for those who are unsure; return the rows of those who were not asked to report before."""
+        """Let messages wait for those who are unsure; return the rows of those who were not asked to report before.
+
+        *numbers* are those of the messages in the order of publication.
+        """
         side, ends = batch_side(batch), batch.expires_at
         for at in np.flatnonzero(unsure.counts).tolist():
-            place: Any = None
+            momentary = None
             if ends is None or ends[at] == NEVER:
-                place = place_at(side, int(batch.probe_offsets[at]))
-            self.waiting.put(unsure[at].tolist(), ids[at], place)
+                place: Any = place_at(side, int(batch.probe_offsets[at]))
+                momentary = Momentary(int(numbers[at]), place)
+            self.waiting.put(unsure[at].tolist(), ids[at], momentary)
         if len(self.waiting) > self._crowded:  # perhaps with messages that have expired
             kept = self.waiting.kept()
             gone = valid.rows(ids_of(kept), now) < 0
@@ -183,32 +195,35 @@ class Promises:
 
     def decided(
         self, rows: NDArray[np.int64], table: SubscriptionTable, valid: ValidMessages, now: int
-    ) -> tuple[NDArray[np.int64], list[Id]]:
+    ) -> list[Changes]:
         """Return what waited for the subscriptions in *rows* and is in reach, now that they are those of *table*.
 
-        Kept messages come first, in the order of publication. The words of a momentary message are not looked at again.
+        The words of a momentary message are not looked at again.
         """
         at = np.array([i for i, row in enumerate(rows.tolist()) if self.waiting.of(row)], np.int64)
-        reached: list[tuple[int, Id]] = []
-        if len(at):
-            table = table.take(at)
-            if any(None in self.waiting.of(row).values() for row in rows[at].tolist()):
-                whose, messages = valid.wanted_by(table, now)
-                pairs = zip(rows[at][whose].tolist(), messages.to_pylist(), strict=True)
-                reached += [(row, key) for row, key in pairs if self.waiting.of(row).get(key, 0) is None]
-            reached += self._momentary(rows[at], table)
-        return np.array([row for row, _ in reached], np.int64), [key for _, key in reached]
+        if not len(at):
+            return []
+        table, parts = table.take(at), []
+        if any(None in self.waiting.of(row).values() for row in rows[at].tolist()):
+            kept = valid.changes(valid.store.match(table, now), CAME)
+            kept = kept.take(self.waiting.waits(rows[at][kept.positions], kept.messages))
+            parts.append(kept._replace(positions=at[kept.positions]))
+        momentary = list(self._momentary(rows[at], table))
+        if momentary:
+            own, ids, numbers = zip(*momentary, strict=True)
+            messages = IdColumn(np.arange(len(ids)), list(ids))
+            changes = np.full(len(ids), CAME)
+            parts.append(Changes(at[list(own)], messages, np.array(numbers, np.int64), changes))
+        return parts
 
-    def _momentary(self, rows: NDArray[np.int64], table: SubscriptionTable) -> Iterator[tuple[int, Id]]:
-        """Yield the momentary messages that waited for subscriptions, and are in reach."""
+    def _momentary(self, rows: NDArray[np.int64], table: SubscriptionTable) -> Iterator[tuple[int, Id, int]]:
+        """Yield the momentary messages that waited for subscriptions and are in reach: position, id and number."""
         placed = regions_of(table)
         for at, row in enumerate(rows.tolist()):
-            momentary: list[tuple[Id, Place]] = [
-                (key, place) for key, place in self.waiting.of(row).items() if place is not None
-            ]
-            if momentary:
+            waited = [(key, one) for key, one in self.waiting.of(row).items() if one is not None]
+            if waited:
                 region = region_at(placed, at, table.space)
-                yield from ((row, key) for key, place in momentary if touches(region, place))
+                yield from ((at, key, one.number) for key, one in waited if touches(region, one.place))
 
     # --- Other codes, and at rest ----------------------------------------------------------------------------------
 
@@ -226,8 +241,8 @@ class Promises:
         given = np.flatnonzero(self._of(rows)["row"] >= 0)
         promises._take(given, self._promises.values[rows[given]], index)
         new = dict(zip(rows[given].tolist(), given.tolist(), strict=True))
-        for row, message, place in self.waiting:
-            promises.waiting.put([new[row]], message, place)
+        for row, message, momentary in self.waiting:
+            promises.waiting.put([new[row]], message, momentary)
         return promises
 
     def array(self) -> NDArray[np.float64]:
