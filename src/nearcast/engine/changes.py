@@ -29,7 +29,8 @@ class Changes(NamedTuple):
     def take(self, entries: NDArray[np.bool_] | NDArray[np.int64]) -> Changes:
         """Return some of the changes."""
         positions, messages, numbers, changes = self
-        return Changes(positions[entries], messages[entries], numbers[entries], changes[entries])
+        ids = IdColumn(messages.codes[entries], messages.words)
+        return Changes(positions[entries], ids, numbers[entries], changes[entries])
 
     @classmethod
     def in_order(cls, parts: Sequence[Changes]) -> Changes:
