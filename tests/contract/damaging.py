@@ -75,7 +75,11 @@ def moving(name, rng):
     made.publish(replace(messages(rng, 1_000), expires_at=np.full(1_000, 9)), 1)
     made.remove(range(0, 300, 7))
     boxes = rng.random((50, 2)).repeat(2, 0).reshape(50, 4)
-    return made, MovingIndex.open, lambda one: [pairs(found) for found in one.move(range(1, 351, 7), boxes, 2)]
+    return (
+        made,
+        MovingIndex.open,
+        lambda one: [pairs(found) for found in one.move(range(1, 351, 7), boxes, 2)],
+    )
 
 
 def graph(name, rng):

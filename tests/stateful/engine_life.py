@@ -26,13 +26,17 @@ def content(message):
 class EngineLife:
     """The model: subscriptions by id, kept messages by id in the order of publication, those to come by id."""
 
-    index, store, space = "scan", "scan", WGS84
+    index, store, space, withdrawals = "scan", "scan", WGS84, True
 
     def __init__(self):
         super().__init__()
         self.clock = ManualClock(START)
         self.engine = Engine(
-            self.index, store=self.store, space=self.space, clock=self.clock, withdrawals=True
+            self.index,
+            store=self.store,
+            space=self.space,
+            clock=self.clock,
+            withdrawals=self.withdrawals,
         )
         self.subscribed, self.kept, self.coming, self.held = {}, {}, {}, 0
         self.fresh, self.renewals, self.prepared = 2, 0, None
@@ -57,7 +61,10 @@ class EngineLife:
             if message.expires_at is not None:
                 self.kept[message.id] = message
         told = [(key, message.id, "+", "publish") for key in wanting - before]
-        return told + [(key, message.id, "-", "replace") for key in before - wanting]
+        return told + self.withdrawn(before - wanting, message, "replace")
+
+    def withdrawn(self, keys, message, reason):
+        return [(key, message.id, "-", reason) for key in keys if self.withdrawals]
 
     def due(self):
         """Let time pass: tell what has expired, and publish what has come due; return what is told."""
@@ -65,7 +72,7 @@ class EngineLife:
         for key, message in list(self.kept.items()):
             if message.expires_at <= now:
                 del self.kept[key]
-                told += [(sub, key, "-", "expire") for sub in self.wanting(message)]
+                told += self.withdrawn(self.wanting(message), message, "expire")
         for key, (time, _, message) in sorted(self.coming.items(), key=lambda pair: pair[1][:2]):
             if time <= now:
                 del self.coming[key]
@@ -105,15 +112,22 @@ class EngineLife:
     def unsubscribe_all(self, keys):
         told = self.engine.unsubscribe(keys)
         due = self.due()
-        left = [(key, message, "-", "unsubscribe") for key in keys for message in self.reached(key)]
+        left = [
+            told
+            for key in keys
+            for m in self.reached(key)
+            for told in self.withdrawn([key], m, "unsubscribe")
+        ]
         due, left = self.settled(due, left, keys)
         self.check(told, due + left)
         for key in keys:
             del self.subscribed[key]
 
     def reached(self, key):
-        """Return the ids of the kept messages that a subscription reaches, in the order of publication."""
-        return [message.id for message in self.kept.values() if self.wants(self.subscribed[key], message)]
+        """Return the kept messages that a subscription reaches, in the order of publication."""
+        now = self.clock.now()
+        valid = [message for message in self.kept.values() if message.expires_at > now]
+        return [message for message in valid if self.wants(self.subscribed[key], message)]
 
     def replace_all(self, new, reason, do):
         """Replace subscriptions, of which the last with an id counts, by calling *do*; check what everyone is told."""
@@ -123,9 +137,9 @@ class EngineLife:
         due, changed = self.due(), []
         last = {sub.id: at for at, sub in enumerate(new)}
         for key in sorted(last, key=last.get):
-            before = set(self.reached(key))
+            before = {message.id for message in self.reached(key)}
             self.subscribed[key] = new[last[key]]
-            after = self.reached(key)
+            after = {message.id for message in self.reached(key)}
             changes = [(m.id, "+" if m.id in after else "-") for m in self.kept.values()]
             changed += [(key, m, change, reason) for m, change in changes if (m in before) != (m in after)]
         due, changed = self.settled(due, changed, last)

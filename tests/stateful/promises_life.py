@@ -86,7 +86,11 @@ class PromisesLife:
         self.clock = ManualClock(START)
         self.engine = Engine(space=self.map.space, clock=self.clock, withdrawals=self.withdrawals)
         self.walkers, self.kept, self.coming, self.order = {}, {}, {}, 0
-        self.numbers = {}  # by message: the order of publication
+        self.numbers, self.news, self.asked = (
+            {},
+            0,
+            0,
+        )  # by message: its number; how many there were; and reports
         self.momentary = set()  # the ids of all momentary messages
         self.expected = {}  # by walker: the momentary messages that it should receive
         self.stale = (
@@ -114,8 +118,8 @@ class PromisesLife:
         if old is not None and content(old) == content(message):
             return
         self.kept.pop(message.id, None)
-        self.numbers.pop(message.id, None)
-        self.numbers[message.id] = max(self.numbers.values(), default=0) + 1
+        self.news += 1
+        self.numbers[message.id] = self.news
         if old is not None:
             self.stale |= {(key, message.id) for key in self.walkers}
         elif not self.withdrawals:  # everybody knows when a message expires
@@ -164,6 +168,7 @@ class PromisesLife:
             assert walker.safe is not None
             assert not walker.asked
             walker.asked = True
+            self.asked += 1
 
     # --- What walkers do -------------------------------------------------------------------------------------------
 
