@@ -37,21 +37,24 @@ from nearcast.model import Id
 __all__ = ["Promises"]
 
 # A promise: the subscription's circle, the radius inside which nothing changes, whether its subscriber was asked to
-# report, and its row in the index of impact regions; -1 for no promise.
-_PROMISE = np.dtype([("circle", np.float64, 3), ("safe", np.float64), ("asked", np.bool_), ("row", np.int32)])
+# report, and the row of the subscription.
+_PROMISE = np.dtype(
+    [("circle", np.float64, 3), ("safe", np.float64), ("asked", np.bool_), ("whose", np.int32)]
+)
 
 
 class Promises:
-    """Promises by subscription row, an index of their impact regions, and the messages that wait for reports."""
+    """Promises, an index of their impact regions, and the messages that wait for reports."""
 
     def __init__(self, coding: Coding) -> None:
         self.waiting = Waiting()
         self._crowded = config.WAITING_MANY  # beyond this many, messages that have expired are looked for
         self._coding = coding
         self._index: Index | None = None  # made for the first promise
+        # By row of the index, which is also that of the promise.
         self._promises = GrowableArray(np.empty(0, _PROMISE), borrowed=False, spare=1.0)
-        # By row of the index: whose promise it is.
-        self._whose = GrowableArray(np.empty(0, np.int64), borrowed=False, spare=1.0)
+        # By subscription row: the row of its promise, -1 for none.
+        self._rows = GrowableArray(np.empty(0, np.int32), borrowed=False, spare=1.0)
 
     #: What finds the radii of safe regions; the benchmark also measures that of the paper.
     _radii = staticmethod(safe_radii)
@@ -79,24 +82,23 @@ class Promises:
         found, whose = np.unique(rows, return_index=True)
         if not np.array_equal(found, rows):
             table, circles = table.take(whose), circles[whose]
-        before = self._of(found)
-        given = before["row"] >= 0
-        safe = self._radii(valid.store, table, circles, now, at_most)
-        asked = given & before["asked"]
+        own = self._of(found)
+        before = np.zeros(len(found), _PROMISE)
+        before[own >= 0] = self._promises.values[own[own >= 0]]
+        asked = before["asked"]
         # It may be anywhere in the earlier circle, so this one must not be smaller.
-        safe = np.where(given, np.maximum(safe, before["safe"]), safe)
-        new = np.flatnonzero((safe > np.where(given, before["safe"], 0.0)) & ~asked)
+        safe = np.maximum(self._radii(valid.store, table, circles, now, at_most), before["safe"])
+        new = np.flatnonzero((safe > before["safe"]) & ~asked)
         self._remove(found[new])
         self._insert(found[new], table.take(new), circles[new], safe[new])
         regions = np.column_stack([circles[:, :2], np.where(asked, 0.0, safe)])
         return regions[np.searchsorted(found, rows)]
 
-    def _of(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the promises of subscription rows."""
-        size = len(self._promises.values)
-        if len(rows) and rows.max() >= size:
-            self._promises.reach(int(rows.max()) + 1)["row"][size:] = -1
-        return self._promises.values[rows]
+    def _of(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the rows of the promises to subscriptions; -1 for none."""
+        self._rows.fill(max(int(rows.max(initial=-1)) + 1 - len(self._rows.values), 0), -1)
+        own: NDArray[np.int32] = self._rows.values[rows]
+        return own
 
     def _insert(
         self,
@@ -108,6 +110,7 @@ class Promises:
         """Note promises for subscription rows that have none."""
         if not len(rows):
             return
+        self._of(rows)  # so that there is room for all
         if self._index is None:
             self._index = build_index(config.DEFAULT_INDEX, SubscriptionTable.empty(self._coding))
         space = table.space
@@ -116,19 +119,23 @@ class Promises:
             impact += config.OUTLINE_DOUBT_M
         placed = place_circles(np.column_stack([circles[:, :2], impact]), space)
         own = self._index.insert_coded(relocated(table, placed))
-        self._whose.reach(int(own.max()) + 1)[own] = rows
         promises = np.empty(len(rows), _PROMISE)
-        promises["circle"], promises["safe"], promises["asked"], promises["row"] = circles, safe, False, own
-        self._of(rows)
-        self._promises.values[rows] = promises
+        promises["circle"], promises["safe"], promises["asked"], promises["whose"] = (
+            circles,
+            safe,
+            False,
+            rows,
+        )
+        self._promises.reach(int(own.max()) + 1)[own] = promises
+        self._rows.values[rows] = own
 
     def _remove(self, rows: NDArray[np.int64]) -> None:
         """Forget the promises of the given subscription rows, where there are any."""
-        own = self._of(rows)["row"]
+        own = self._of(rows)
         given = np.flatnonzero(own >= 0)
         if self._index is not None and len(given):
             self._index.remove(own[given])
-            self._promises.values["row"][rows[given]] = -1
+            self._rows.values[rows[given]] = -1
 
     def end(self, rows: NDArray[np.int64]) -> None:
         """End the promises of subscriptions: they have reported, or left."""
@@ -153,13 +160,12 @@ class Promises:
         """Return the subscription rows to which each message matters or not, depending on where they are by now."""
         assert self._index is not None
         found = self._index.match(batch)
-        rows = self._whose.values[found.rows]
-        promises = self._promises.values[rows]
+        promises = self._promises.values[found.rows]
         circles = np.ascontiguousarray(promises["circle"])
         far, doubt = distances(circles, batch_side(batch), batch.probe_offsets[found.messages])
         rim = promises["safe"] + doubt + margins(circles, batch.space)
         unsure = np.abs(far - circles[:, 2]) <= rim
-        return Matches(offsets_of(unsure)[found.offsets], rows[unsure].astype(np.int32))
+        return Matches(offsets_of(unsure)[found.offsets], promises["whose"][unsure])
 
     def ask(
         self,
@@ -187,8 +193,9 @@ class Promises:
             self.waiting.supersede([key for key, expired in zip(kept, gone.tolist(), strict=True) if expired])
             self._crowded = max(config.WAITING_MANY, 2 * len(self.waiting))
         rows = np.unique(unsure.rows).astype(np.int64)
-        new: NDArray[np.int64] = rows[~self._promises.values["asked"][rows]]
-        self._promises.values["asked"][new] = True
+        own = self._rows.values[rows]
+        new: NDArray[np.int64] = rows[~self._promises.values["asked"][own]]
+        self._promises.values["asked"][own] = True
         return new
 
     # --- Reports ---------------------------------------------------------------------------------------------------
@@ -238,8 +245,9 @@ class Promises:
         promises = Promises(index.coding)
         if not self:
             return promises
-        given = np.flatnonzero(self._of(rows)["row"] >= 0)
-        promises._take(given, self._promises.values[rows[given]], index)
+        own = self._of(rows)
+        given = np.flatnonzero(own >= 0)
+        promises._take(given, self._promises.values[own[given]], index)
         new = dict(zip(rows[given].tolist(), given.tolist(), strict=True))
         for row, message, momentary in self.waiting:
             promises.waiting.put([new[row]], message, momentary)
@@ -247,8 +255,8 @@ class Promises:
 
     def array(self) -> NDArray[np.float64]:
         """Return what :meth:`restored` takes: row, x, y, radius, safe radius, and whether asked, for each promise."""
-        rows = np.flatnonzero(self._promises.values["row"] >= 0)
-        own = self._promises.values[rows]
+        rows = np.flatnonzero(self._rows.values >= 0)
+        own = self._promises.values[self._rows.values[rows]]
         return np.column_stack([rows, own["circle"], own["safe"], own["asked"]]).astype(np.float64)
 
     @classmethod
@@ -269,7 +277,7 @@ class Promises:
         """Note promises that were made elsewhere."""
         circles = np.ascontiguousarray(given["circle"])
         self._insert(rows, index.subscriptions(rows), circles, given["safe"])
-        self._promises.values["asked"][rows] = given["asked"]
+        self._promises.values["asked"][self._of(rows)] = given["asked"]
 
 
 def _keys(found: Matches) -> NDArray[np.int64]:
