@@ -1,6 +1,7 @@
 """The package as a whole: light to import, true to its list of names, layered."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,20 @@ def test_every_exported_name_exists():
     assert set(nearcast.__all__) <= set(dir(nearcast))
     homes = {name for names in nearcast._HOMES.values() for name in names}
     assert homes | {"__version__"} == set(nearcast.__all__)
+
+
+def test_the_wheel_has_the_kernels_of_every_door():
+    """What ``tools/exercise.py`` does not use is compiled on the machines of those who install the wheel."""
+    used = set()
+    for node in ast.walk(ast.parse((SOURCE.parents[1] / "tools" / "exercise.py").read_text())):
+        if isinstance(node, ast.Name | ast.Attribute):
+            used.add(node.id if isinstance(node, ast.Name) else node.attr)
+    values = {"Deliveries", "Explanation", "Index", "Matches", "MessageStore", "SafeRegions", "Vocabulary"}
+    homes = "columns", "covering", "engine", "matching", "ranking", "sharding"
+    assert {name for home in homes for name in nearcast._HOMES[home]} - values <= used
+    for door in (nearcast.Engine, nearcast.MovingIndex, nearcast.RelationGraph, nearcast.TopK):
+        verbs = {name for name, value in vars(door).items() if inspect.isroutine(value) and name[0] != "_"}
+        assert verbs - {"use_index"} <= used, door  # which is for measurements
 
 
 def test_an_unknown_name():
