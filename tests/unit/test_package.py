@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import nearcast
 from nearcast.matching import INDEXES, STORES
+from nearcast.matching.structure import Structure
 from nearcast.ranking.choices import FINDERS, POLICIES
 
 SOURCE = Path(nearcast.__file__).parent
@@ -35,6 +37,14 @@ def test_the_wheel_has_the_kernels_of_every_door():
     for door in (nearcast.Engine, nearcast.MovingIndex, nearcast.RelationGraph, nearcast.TopK):
         verbs = {name for name, value in vars(door).items() if inspect.isroutine(value) and name[0] != "_"}
         assert verbs - {"use_index"} <= used, door  # which is for measurements
+
+
+def test_every_structure_says_what_a_reader_sees_during_a_change():
+    """The rule is in ``matching/structure.py``; what a structure has from another one, that one says."""
+    for registry in (INDEXES, STORES):
+        for name in registry:
+            said = " ".join(cls.__doc__ or "" for cls in registry[name].__mro__ if cls is not Structure)
+            assert re.search("reader|may read", said), name
 
 
 def test_an_unknown_name():
