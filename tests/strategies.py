@@ -14,7 +14,7 @@ from nearcast import (
     Subscription,
     SubscriptionTable,
 )
-from nearcast.geometry import EVERYWHERE
+from nearcast.geometry import EVERYWHERE, WGS84
 from nearcast.predicates import ANYTHING, attribute, word
 
 # Few coordinates, some of which float32 cannot hold: points fall on edges and corners all the time.
@@ -94,21 +94,31 @@ BRAND = st.sampled_from(["a", "b", "Huawei"])
 
 
 @st.composite
-def areas(draw):
-    """A Box (also across the antimeridian), Circle or Polygon on WGS84."""
+def areas(draw, space=WGS84):
+    """A Box (on WGS84 also across the antimeridian), Circle or Polygon."""
+    globe = space == WGS84
     kind = draw(st.sampled_from(["box", "box", "circle", "polygon"]))
-    x, y, x2, y2 = draw(LON), draw(LAT), draw(LON), draw(LAT)
+    x, y, x2, y2 = (draw(axis) for axis in (LON, LAT) * 2) if globe else (draw(GRID) for _ in range(4))
     if kind == "box":
-        return Box(x, min(y, y2), x2, max(y, y2))
+        left, right = (x, x2) if globe else (min(x, x2), max(x, x2))
+        return Box(left, min(y, y2), right, max(y, y2), space)
     if kind == "circle":
-        return Circle(lon=x, lat=y, radius=draw(st.sampled_from([0.0, 1_000.0, 60_000.0, 5_000_000.0])))
+        radii = [0.0, 1_000.0, 60_000.0, 5_000_000.0] if globe else [0.0, 0.1, 0.5, 3.0]
+        return Circle(x=x, y=y, radius=draw(st.sampled_from(radii)), space=space)
     x, x2, y, y2 = min(x, x2), max(x, x2), min(y, y2), max(y, y2)
     if x == x2 or y == y2:
-        return Circle(lon=x, lat=y, radius=10_000)
-    return Polygon({"type": "Polygon", "coordinates": [[[x, y], [x2, y], [x2, y2], [x, y]]]})
+        return Circle(x=x, y=y, radius=10_000 if globe else 0.2, space=space)
+    return Polygon({"type": "Polygon", "coordinates": [[[x, y], [x2, y], [x2, y2], [x, y]]]}, space)
 
 
-POINTS = st.builds(lambda lon, lat: Point(lon=lon, lat=lat), LON, LAT)
+def points(space=WGS84):
+    return st.builds(
+        lambda x, y: Point(x=x, y=y, space=space), *((LON, LAT) if space == WGS84 else (GRID, GRID))
+    )
+
+
+POINTS = points()
+
 LEAVES = st.one_of(
     WORDS.map(word),
     st.builds(
@@ -142,12 +152,13 @@ def _possible(expression):
 
 
 @st.composite
-def subscriptions(draw, id=0):
+def subscriptions(draw, id=0, space=WGS84):
     expression = draw(EXPRESSIONS.filter(_possible))
-    return Subscription(id, expression, draw(st.one_of(st.just(EVERYWHERE), areas())))
+    return Subscription(id, expression, draw(st.one_of(st.just(EVERYWHERE), areas(space))))
 
 
 @st.composite
-def messages(draw, id=0):
+def messages(draw, id=0, space=WGS84):
     attributes = draw(st.fixed_dictionaries({}, optional={"price": PRICE, "brand": st.one_of(BRAND, PRICE)}))
-    return Message(id, draw(st.sets(WORDS)), draw(st.one_of(POINTS, POINTS, areas())), attributes)
+    place = draw(st.one_of(points(space), points(space), areas(space)))
+    return Message(id, draw(st.sets(WORDS)), place, attributes)

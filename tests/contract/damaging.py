@@ -6,6 +6,7 @@ else, another exception or a crash, ends the process.
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from nearcast import (
     Engine,
     IndexFileError,
     MessageBatch,
+    MovingIndex,
     Planar,
     RelationGraph,
     SubscriptionTable,
@@ -66,6 +68,18 @@ def store(name, rng):
     made = build_store(name, messages(rng, 2_000), subscriptions=sample)
     made.remove(range(0, 300, 7))
     return made, open_store, lambda one: pairs(one.match(sample))
+
+
+def moving(name, rng):
+    made = MovingIndex(name, subscriptions(rng, 1_000))
+    made.publish(replace(messages(rng, 1_000), expires_at=np.full(1_000, 9)), 1)
+    made.remove(range(0, 300, 7))
+    boxes = rng.random((50, 2)).repeat(2, 0).reshape(50, 4)
+    return (
+        made,
+        MovingIndex.open,
+        lambda one: [pairs(found) for found in one.move(range(1, 351, 7), boxes, 2)],
+    )
 
 
 def graph(name, rng):

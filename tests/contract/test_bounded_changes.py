@@ -65,7 +65,7 @@ def singles(made):
     return [made.take([i]) for i in range(made.size)]
 
 
-@pytest.mark.parametrize("name", ["ap-tree", "mo-tree", "ranked-list"])
+@pytest.mark.parametrize("name", ["auto", "packed-list", "ap-tree", "mo-tree", "ranked-list"])
 def test_no_change_of_an_index_waits(name, watch):
     index = build_index(name, subscriptions(HELD, 0))
     rng = np.random.default_rng(1)
@@ -81,8 +81,9 @@ def test_no_change_of_an_index_waits(name, watch):
     assert index.check() == []
 
 
-def test_no_change_of_a_store_waits(watch):
-    store = build_store("mo-tree", messages(HELD, 0))
+@pytest.mark.parametrize("name", ["packed", "mo-tree"])
+def test_no_change_of_a_store_waits(name, watch):
+    store = build_store(name, messages(HELD, 0))
     new, asked = [messages(1, i) for i in range(CALLS)], singles(subscriptions(CALLS, 2))
     for i in range(CALLS):
         (row,) = watch(store.insert, new[i])

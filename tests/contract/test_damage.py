@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.covering.graph import INDEXES as COVERING
-from nearcast.matching import INDEXES, STORES
+from nearcast.matching import INDEXES, MOVING, STORES
 from nearcast.ranking.choices import FINDERS
 from profiles import is_rival
 
@@ -20,6 +20,7 @@ SCRIPT = Path(__file__).with_name("damaging.py")
 KINDS = {
     "index": sorted(INDEXES),
     "store": sorted(STORES),
+    "moving": sorted(MOVING),
     "graph": sorted(COVERING),
     "topk": sorted(FINDERS),
     "engine": ["auto"],
@@ -29,6 +30,7 @@ SHORT = {
     "store": [name for name in KINDS["store"] if not is_rival(STORES, name)],
     "graph": ["forest"],
     "topk": ["blocks"],
+    "moving": [name for name in KINDS["moving"] if not is_rival(MOVING, name)],
 }
 
 

@@ -60,7 +60,9 @@ def test_newcomers_are_folded_in():
         scan.remove(gone)
         assert answers(index, batch) == answers(scan, batch)
         assert index.check() == []
-        seen.add(index.stats()["newcomers"] > 0)
+        stats = index.stats()
+        assert stats["newcomers_share"] == round(stats["newcomers"] / stats["clauses"], 3)
+        seen.add(stats["newcomers"] > 0)
     assert index.stats()["folds"] >= 3
     assert seen == {True, False}
 

@@ -147,6 +147,27 @@ def test_what_was_saved_goes_on(name, tmp_path):
         opened.move([n], [[0, 0, 1, 1]])
 
 
+@pytest.mark.parametrize(("name", "parameters"), [("ap-plus-tree", {"copies": 1}), ("ss-index", {"side": 3})])
+def test_what_was_saved_has_its_parameters(name, parameters, tmp_path):
+    rng = np.random.default_rng(4)
+    n, low = 2_000, rng.random((2_000, 2))
+    boxes, words = np.hstack([low, low + 0.1]), (np.arange(n + 1), np.arange(n) % 3)
+    table = SubscriptionTable.from_arrays(boxes, *words)
+    batch = MessageBatch.from_arrays(None, *words, boxes=boxes)
+    live, default = MovingIndex(name, table, batch, **parameters), MovingIndex(name, table, batch)
+    opened = MovingIndex.open(live.save(tmp_path / "live"))
+    again = MovingIndex.open(opened.save(tmp_path / "again"))
+    assert figures(live) == figures(opened) == figures(again) != figures(default)
+
+
+def figures(live):
+    """Return what stats() tells, without times."""
+    stats = live.stats()
+    for side in ("index", "store"):
+        del stats[side]["build_seconds"]
+    return stats
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_mistakes_are_refused(name):
     live = MovingIndex(name, SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]))

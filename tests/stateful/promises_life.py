@@ -86,6 +86,11 @@ class PromisesLife:
         self.clock = ManualClock(START)
         self.engine = Engine(space=self.map.space, clock=self.clock, withdrawals=self.withdrawals)
         self.walkers, self.kept, self.coming, self.order = {}, {}, {}, 0
+        self.numbers, self.news, self.asked = (
+            {},
+            0,
+            0,
+        )  # by message: its number; how many there were; and reports
         self.momentary = set()  # the ids of all momentary messages
         self.expected = {}  # by walker: the momentary messages that it should receive
         self.stale = (
@@ -113,6 +118,8 @@ class PromisesLife:
         if old is not None and content(old) == content(message):
             return
         self.kept.pop(message.id, None)
+        self.news += 1
+        self.numbers[message.id] = self.news
         if old is not None:
             self.stale |= {(key, message.id) for key in self.walkers}
         elif not self.withdrawals:  # everybody knows when a message expires
@@ -132,8 +139,15 @@ class PromisesLife:
                 del self.coming[key]
                 self.published(message)
 
-    def hear(self, deliveries, gone=()):
-        """Let walkers hear what they are told."""
+    def hear(self, deliveries, gone=(), changed=()):
+        """Let walkers hear what they are told; *changed* are those whom the call changes, in its order."""
+        order = [
+            (changed.index(d.subscription_id), self.numbers[d.message_id])
+            for d in deliveries
+            if d.reason in ("move", "update")
+        ]
+        assert order == sorted(order)
+        assert not {*deliveries.to_report} & {*gone, *changed}
         for d in deliveries:
             if d.subscription_id in gone and d.reason == "unsubscribe":
                 continue
@@ -154,13 +168,14 @@ class PromisesLife:
             assert walker.safe is not None
             assert not walker.asked
             walker.asked = True
+            self.asked += 1
 
     # --- What walkers do -------------------------------------------------------------------------------------------
 
     def report(self, key):
         """Tell the engine where somebody is."""
         walker = self.walkers[key]
-        self.hear(self.engine.move(key, walker.region or walker.place))
+        self.hear(self.engine.move(key, walker.region or walker.place), changed=[key])
         walker.safe, walker.asked = None, False
 
     def walk(self, key, place):

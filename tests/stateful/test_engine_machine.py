@@ -6,15 +6,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from nearcast import EVERYWHERE, Message, Subscription
+from nearcast.geometry import WGS84
 from nearcast.matching import INDEXES, STORES
 from profiles import without_rivals
 from stateful.engine_life import SECOND, EngineLife, hurry
-from strategies import areas, messages, subscriptions
+from strategies import PLANE, areas, messages, subscriptions
 
 IDS = st.integers(1, 5)
 TIMES = st.sampled_from([None, 0, 1, 2, 9]), st.sampled_from([None, None, 1, 2])  # how long, and from when
 
-MESSAGES = st.lists(st.tuples(IDS, messages(), *TIMES), max_size=4)
+
+class Drawn:
+    """What the machine draws in a space."""
+
+    def __init__(self, space):
+        self.regions = st.lists(st.one_of(areas(space), st.just(EVERYWHERE)), max_size=4)
+        self.subscriptions = st.lists(subscriptions(space=space), max_size=3)
+        self.messages = st.lists(st.tuples(IDS, messages(space=space), *TIMES), max_size=4)
+
+
+DRAWN = {space: Drawn(space) for space in (WGS84, PLANE)}
 
 
 class EngineMachine(EngineLife, RuleBasedStateMachine):
@@ -25,9 +36,13 @@ class EngineMachine(EngineLife, RuleBasedStateMachine):
     def key(self, number):
         return f"id {number}" if self.strings else number
 
-    @rule(subs=st.lists(st.tuples(IDS, subscriptions()), max_size=3, unique_by=lambda pair: pair[0]))
-    def subscribe(self, subs):
-        new = [Subscription(self.key(key), sub.expression, sub.region) for key, sub in subs]
+    def draw(self, data, what):
+        return data.draw(getattr(DRAWN[self.space], what))
+
+    @rule(data=st.data(), ids=st.permutations(range(1, 6)))
+    def subscribe(self, data, ids):
+        subs = self.draw(data, "subscriptions")
+        new = [Subscription(self.key(key), sub.expression, sub.region) for key, sub in zip(ids, subs)]
         self.subscribe_all([sub for sub in new if sub.id not in self.subscribed])
 
     @rule(data=st.data())
@@ -35,22 +50,24 @@ class EngineMachine(EngineLife, RuleBasedStateMachine):
         if self.subscribed:
             self.unsubscribe_all([data.draw(st.sampled_from(list(self.subscribed)))])
 
-    @rule(data=st.data(), regions=st.lists(st.one_of(areas(), st.just(EVERYWHERE)), max_size=4))
-    def move(self, data, regions):
+    @rule(data=st.data())
+    def move(self, data):
         if self.subscribed:
+            regions = self.draw(data, "regions")
             keys = [data.draw(st.sampled_from(list(self.subscribed))) for _ in regions]
             self.move_all(list(zip(keys, regions)))
 
-    @rule(data=st.data(), subs=st.lists(subscriptions(), max_size=3))
-    def update(self, data, subs):
+    @rule(data=st.data())
+    def update(self, data):
         if self.subscribed:
+            subs = self.draw(data, "subscriptions")
             keys = [data.draw(st.sampled_from(list(self.subscribed))) for _ in subs]
             self.update_all([Subscription(key, sub.expression, sub.region) for key, sub in zip(keys, subs)])
 
-    def drawn(self, msgs):
+    def messages(self, data):
         now = self.clock.now()
         new = []
-        for key, msg, lasts, starts in msgs:
+        for key, msg, lasts, starts in self.draw(data, "messages"):
             start = None if starts is None else now + starts * SECOND
             end = None if lasts is None else (start or now) + lasts * SECOND
             if start is not None and end is not None and end <= start:
@@ -59,13 +76,13 @@ class EngineMachine(EngineLife, RuleBasedStateMachine):
             new.append(Message(self.key(key), msg.keywords, msg.place, msg.attributes, **times))
         return new
 
-    @rule(msgs=MESSAGES)
-    def publish(self, msgs):
-        self.publish_all(self.drawn(msgs))
+    @rule(data=st.data())
+    def publish(self, data):
+        self.publish_all(self.messages(data))
 
-    @rule(msgs=MESSAGES)
-    def prepare(self, msgs):
-        self.prepare_batch(self.drawn(msgs))
+    @rule(data=st.data())
+    def prepare(self, data):
+        self.prepare_batch(self.messages(data))
 
     @rule()
     def publish_what_was_prepared(self):
@@ -113,9 +130,11 @@ def run(monkeypatch, examples, **pieces):
     )
 
 
-@pytest.mark.parametrize("strings", [False, True])
-def test_machine(monkeypatch, strings):
-    run(monkeypatch, 3, strings=strings)
+@pytest.mark.parametrize("withdrawals", [True, False])
+@pytest.mark.parametrize("space", DRAWN, ids=["globe", "plane"])
+def test_machine(monkeypatch, space, withdrawals):
+    strings = withdrawals == (space == PLANE)
+    run(monkeypatch, 3, space=space, withdrawals=withdrawals, strings=strings)
 
 
 @pytest.mark.parametrize("index", without_rivals(INDEXES))

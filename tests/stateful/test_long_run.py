@@ -5,7 +5,7 @@ operations for each. It prints how far each one is, and what was done. ``NEARCAS
 
 An index and a store are compared with the scan, which the contract suite compares with the naive matcher; an engine is
 compared with a model in plain Python (``engine_life.py``), and so is a moving index. Both live on the globe, the poles
-and the antimeridian included, and on a plane.
+and the antimeridian included, and on a plane. So do walkers with safe regions (``promises_life.py``).
 """
 
 import os
@@ -33,6 +33,8 @@ from profiles import is_rival, shortened
 from stateful.contents import CONTENTS, SEED, SPACES, contents
 from stateful.crowd import Crowd
 from stateful.engine_life import hurry
+from stateful.promises_life import WORLDS
+from stateful.walks import Walks
 
 OPERATIONS = int(os.environ.get("NEARCAST_OPERATIONS", "2500"))
 WORDS, ATTRIBUTES = 40, 3
@@ -187,17 +189,26 @@ def test_a_long_life_of_messages(name, monkeypatch):
     assert store.rows.size < life.verbs["insert"]  # rows were given out again
 
 
+PLANE, TOLD, SILENT = {"world": "plane"}, {"withdrawals": True}, {"withdrawals": False}
+
+
+def in_words(pieces):
+    return " ".join({True: "told", False: "silent"}.get(value, value) for value in pieces.values())
+
+
 @pytest.mark.parametrize(
     "pieces",
     shortened(
         [{"index": name} for name in sorted(INDEXES)]
         + [{"index": "auto", "store": name} for name in sorted(STORES)]
-        + [{"index": "auto", "store": "auto", "world": "plane"}],
+        + [{"index": "auto", "store": "auto", **more} for more in (PLANE, SILENT, PLANE | SILENT)],
         lambda pieces: (
-            not is_rival(INDEXES, pieces["index"]) and not is_rival(STORES, pieces.get("store", "scan"))
+            not is_rival(INDEXES, pieces["index"])
+            and not is_rival(STORES, pieces.get("store", "scan"))
+            and ("world" in pieces) == ("withdrawals" in pieces)
         ),
     ),
-    ids=lambda pieces: " ".join(pieces.values()),
+    ids=in_words,
 )
 def test_a_long_life_of_an_engine(pieces, monkeypatch):
     """Every verb in random bulk, also save, open and compact; everyone is told exactly what they should be."""
@@ -207,7 +218,7 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
     monkeypatch.setattr(config, "STORE_SCAN", 32)
     rng = np.random.default_rng(SEED)
     crowd = type("Crowd", (Crowd,), pieces)(rng)
-    life = Life(f"engine with {', '.join(pieces.values())}")
+    life = Life(f"engine with {in_words(pieces)}")
     verbs = {
         "subscribe": 0.13,
         "unsubscribe": 0.12,
@@ -248,6 +259,28 @@ def test_a_long_life_of_an_engine(pieces, monkeypatch):
             crowd.check_soundness()
             rng.choice([crowd.save_and_open, crowd.engine.compact])()
     assert crowd.renewals > 0
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    shortened(
+        [{"world": world, **more} for world in WORLDS for more in (TOLD, SILENT)],
+        lambda pieces: pieces == PLANE | TOLD,
+    ),
+    ids=in_words,
+)
+def test_a_long_life_with_safe_regions(pieces, monkeypatch):
+    """Walkers report only when they must; nobody misses a message, and all come in the order that is promised."""
+    hurry(monkeypatch)
+    rng = np.random.default_rng(SEED)
+    walks = type("Walks", (Walks,), pieces)(rng)
+    life = Life(f"safe regions, {in_words(pieces)}")
+    while life.done < OPERATIONS:
+        life.count(*walks.step())
+        if rng.random() < 0.05:
+            walks.check()
+            rng.choice([walks.save_and_open, walks.engine.compact])()
+    assert walks.asked > OPERATIONS / 50  # nobody is asked if there is nothing to promise
 
 
 class Herd:

@@ -104,7 +104,8 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
         keys = [key for key in self.present(keys) if self.walkers[key].region is None]
         self.pass_time()
         here = [self.walkers[key].place for key in keys]
-        self.hear(self.engine.move(keys + keys, [self.map.point(0, 0)] * len(keys) + here))
+        told = self.engine.move(keys + keys, [self.map.point(0, 0)] * len(keys) + here)
+        self.hear(told, changed=keys)
         for key in keys:
             self.walkers[key].safe, self.walkers[key].asked = None, False
 
@@ -131,7 +132,7 @@ class PromisesMachine(PromisesLife, RuleBasedStateMachine):
         ):
             # A momentary message is decided by the new region: nobody can say whether that is right.
             self.expected[key] = None
-        self.hear(self.engine.update(self.subscription(key)))
+        self.hear(self.engine.update(self.subscription(key)), changed=[key])
         if self.expected[key] is None:
             self.expected[key] = list(walker.momentary)
         walker.safe, walker.asked = None, False

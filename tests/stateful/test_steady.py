@@ -22,10 +22,10 @@ WORDS = [f"word{i}" for i in range(5_000)]
 class World:
     """An engine with many subscriptions, and random ones to come, with messages that are kept for a minute."""
 
-    def __init__(self, size, seed=0, words=WORDS):
-        self.words = words
+    def __init__(self, size, seed=0, words=WORDS, withdrawals=False):
+        self.words, self.size = words, size
         self.rng, self.clock = np.random.default_rng(seed), ManualClock("2026-11-18T00:00:00Z")
-        self.engine = Engine(clock=self.clock)
+        self.engine = Engine(clock=self.clock, withdrawals=withdrawals)
         counts = self.rng.integers(1, 4, size)
         words = pa.array(words).take(pa.array(self.rng.integers(0, len(words), counts.sum())))
         x, y = self.rng.random((2, size)) * 50
@@ -33,19 +33,44 @@ class World:
         box = {"xmin": x, "ymin": y, "xmax": x + 0.1, "ymax": y + 0.1}
         self.engine.subscribe(pa.table({"id": [f"s{i}" for i in range(size)], "keywords": keywords, **box}))
 
-    def subscription(self, key):
+    def point(self):
         x, y = (self.rng.random(2) * 50).tolist()
-        asked = " AND ".join(self.some_words(self.rng.integers(1, 4)))
-        region = Circle(lon=x, lat=y, radius=500) if key % 5 == 0 else Box(x, y, x + 0.1, y + 0.1)
-        return Subscription(f"x{key}", asked, region)
+        return Point(lon=x, lat=y)
+
+    def region(self, circle):
+        place = self.point()
+        x, y = place.x, place.y
+        return Circle(lon=x, lat=y, radius=500) if circle else Box(x, y, x + 0.1, y + 0.1)
+
+    def asked(self):
+        return " AND ".join(self.some_words(self.rng.integers(1, 4)))
+
+    def subscription(self, key):
+        return Subscription(f"x{key}", self.asked(), self.region(key % 5 == 0))
+
+    def anyone(self, kind="s", share=1):
+        """Return the id of one of those who stay."""
+        return f"{kind}{self.rng.integers(self.size // share)}"
+
+    def add_walkers(self):
+        """Add circles, a tenth as many, whose subscribers walk."""
+        count = self.size // 10
+        x, y = self.rng.random((2, count)) * 50
+        circles = {"lon": x, "lat": y, "radius_m": np.full(count, 50_000.0)}
+        ids = [f"w{i}" for i in range(count)]
+        self.engine.subscribe(pa.table({"id": ids, "keywords": [[self.words[0]]] * count, **circles}))
 
     def some_words(self, count):
         return [self.words[i] for i in self.rng.integers(0, len(self.words), count)]
 
-    def message(self, key, *more):
+    def add_messages(self):
+        """Publish as many messages as there are in a steady state; one expires with each round of calls."""
+        self.engine.publish([self.message(-key, lasts=0.02 * key) for key in range(1, 3_000)])
+
+    def message(self, key, *more, lasts=60.0):
         x, y = (self.rng.random(2) * 50).tolist()
         text = " ".join([*self.some_words(9), *more])
-        return Message(f"m{key}", text, Point(lon=x, lat=y), expires_at=self.clock.now() + 60_000_000)
+        return Message(f"m{key}", text, Point(lon=x, lat=y), expires_at=self.clock.now() + int(lasts * 1e6))
 
 
 def warm_up():
@@ -58,20 +83,23 @@ def warm_up():
             small.engine.unsubscribe(f"x{key}")
 
 
-def longest_calls(world, calls, word):
-    """Return the processor time of the longest call of each verb, in milliseconds; each message has a *word* more."""
-    longest = dict.fromkeys(("subscribe", "unsubscribe", "publish"), 0.0)
+def comings_and_goings(world, key, word):
+    """Return what the engine is asked to do, by verb; the message has a *word* more."""
+    steps = {"subscribe": [world.subscription(key)], "publish": [world.message(key, word.format(key))]}
+    return steps | ({"unsubscribe": [f"x{key - 100}"]} if key >= 100 else {})
+
+
+def longest_calls(world, calls, word, steps=comings_and_goings):
+    """Return the processor time of the longest call of each verb, in milliseconds."""
+    longest = {}
     gc.collect()
     gc.disable()
     try:
         for key in range(calls):
-            message = world.message(key, word.format(key))
-            steps = [("subscribe", world.subscription(key)), ("publish", message)]
-            steps += [("unsubscribe", f"x{key - 100}")] if key >= 100 else []
-            for verb, given in steps:
+            for verb, given in steps(world, key, word).items():
                 started = time.thread_time()
-                getattr(world.engine, verb)(given)
-                longest[verb] = max(longest[verb], 1e3 * (time.thread_time() - started))
+                getattr(world.engine, verb)(*given)
+                longest[verb] = max(longest.get(verb, 0.0), 1e3 * (time.thread_time() - started))
             world.clock.advance(seconds=0.02)
     finally:
         gc.enable()
@@ -87,6 +115,31 @@ def test_no_call_takes_long(size, calls):
     print(  # noqa: T201
         f"{size:,} subscriptions, longest of {calls:,} calls in ms:", longest
     )
+    assert max(longest.values()) < allowed_ms(size)
+
+
+def changes(world, key, word):
+    """Move and replace some who stay, promise safe regions, and let messages come and expire."""
+    steps = {"publish": [world.message(key, word)], "expire": []}
+    steps["move"] = (
+        [world.anyone("w", 10), world.point()] if key % 2 else [world.anyone(), world.region(False)]
+    )
+    steps["update"] = [Subscription(world.anyone(), world.asked(), world.region(key % 5 == 0))]
+    return steps | {"safe_region": [world.anyone("w", 10)]}
+
+
+@pytest.mark.parametrize(
+    ("size", "calls"), [(50_000, 1_000), pytest.param(1_000_000, 50_000, marks=pytest.mark.long)]
+)
+def test_no_change_takes_long(size, calls):
+    for some, many in ((5_000, 300), (size, calls)):  # the first time, kernels are compiled
+        world = World(some, withdrawals=True)
+        world.add_walkers()
+        world.add_messages()
+        longest = longest_calls(world, many, "word0", changes)
+    stats = world.engine.stats()
+    assert min(stats["promises"], stats["expired"], stats["delivered"]) > calls / 2
+    print(f"{size:,} subscriptions, longest of {calls:,} calls in ms:", longest)  # noqa: T201
     assert max(longest.values()) < allowed_ms(size)
 
 

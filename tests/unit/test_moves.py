@@ -225,3 +225,43 @@ def test_without_withdrawals_only_moves_take_away(clock):
     clock.advance(seconds=5)
     assert told(engine.expire()) == []
     assert told(engine.unsubscribe("anna")) == []
+
+
+@pytest.mark.parametrize("verb", ["move", "update"])
+def test_what_comes_due_and_goes_in_the_same_call_is_not_told(clock, verb):
+    engine = Engine(clock=clock, withdrawals=True)
+    here, there = Box(-1, -1, 1, 1), Box(4, 4, 6, 6)
+    engine.subscribe([Subscription(name, "coffee", here) for name in ("anna", "ben")])
+    soon = clock.now() + 5_000_000
+    engine.publish(Message("m1", "coffee", Point(lon=0, lat=0), expires_at=SOON))
+    engine.publish(Message("m2", "coffee", Point(lon=0, lat=0), published_at=soon, expires_at=SOON))
+    engine.publish(Message("m3", "coffee", Point(lon=0, lat=0), published_at=soon))  # nothing takes it back
+    clock.advance(seconds=5)
+    new = Subscription("anna", "coffee", there)
+    assert sorted(told(engine.move("anna", there) if verb == "move" else engine.update(new))) == [
+        ("anna", "+", "m3", "publish"),
+        ("anna", "-", "m1", verb),
+        ("ben", "+", "m2", "publish"),
+        ("ben", "+", "m3", "publish"),
+    ]
+
+
+def test_what_is_replaced_and_comes_again_in_the_same_call_is_not_told(clock):
+    engine = Engine(clock=clock, withdrawals=True)
+    engine.subscribe([Subscription(name, "coffee", Box(-1, -1, 1, 1)) for name in ("anna", "ben")])
+    engine.publish(Message("m1", "coffee", Point(lon=0, lat=0), expires_at=SOON))
+    later = Message(
+        "m1", "coffee", Point(lon=5, lat=5), published_at=clock.now() + 5_000_000, expires_at=SOON
+    )
+    engine.publish(later)
+    clock.advance(seconds=5)
+    assert told(engine.move("anna", Box(4, 4, 6, 6))) == [("ben", "-", "m1", "replace")]
+
+
+def test_what_comes_due_is_not_told_to_those_who_leave(clock):
+    engine = Engine(clock=clock, withdrawals=True)
+    engine.subscribe([Subscription(name, "coffee") for name in ("anna", "ben")])
+    soon = clock.now() + 5_000_000
+    engine.publish(Message("m1", "coffee", Point(lon=0, lat=0), published_at=soon, expires_at=SOON))
+    clock.advance(seconds=5)
+    assert told(engine.unsubscribe(["anna"])) == [("ben", "+", "m1", "publish")]

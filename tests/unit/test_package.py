@@ -1,6 +1,7 @@
 """The package as a whole: light to import, true to its list of names, layered."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 import nearcast
 from nearcast.matching import INDEXES, STORES
+from nearcast.matching.structure import Structure
 from nearcast.ranking.choices import FINDERS, POLICIES
 
 SOURCE = Path(nearcast.__file__).parent
@@ -21,6 +23,28 @@ def test_every_exported_name_exists():
     assert set(nearcast.__all__) <= set(dir(nearcast))
     homes = {name for names in nearcast._HOMES.values() for name in names}
     assert homes | {"__version__"} == set(nearcast.__all__)
+
+
+def test_the_wheel_has_the_kernels_of_every_door():
+    """What ``tools/exercise.py`` does not use is compiled on the machines of those who install the wheel."""
+    used = set()
+    for node in ast.walk(ast.parse((SOURCE.parents[1] / "tools" / "exercise.py").read_text())):
+        if isinstance(node, ast.Name | ast.Attribute):
+            used.add(node.id if isinstance(node, ast.Name) else node.attr)
+    values = {"Deliveries", "Explanation", "Index", "Matches", "MessageStore", "SafeRegions", "Vocabulary"}
+    homes = "columns", "covering", "engine", "matching", "ranking", "sharding"
+    assert {name for home in homes for name in nearcast._HOMES[home]} - values <= used
+    for door in (nearcast.Engine, nearcast.MovingIndex, nearcast.RelationGraph, nearcast.TopK):
+        verbs = {name for name, value in vars(door).items() if inspect.isroutine(value) and name[0] != "_"}
+        assert verbs - {"use_index"} <= used, door  # which is for measurements
+
+
+def test_every_structure_says_what_a_reader_sees_during_a_change():
+    """The rule is in ``matching/structure.py``; what a structure has from another one, that one says."""
+    for registry in (INDEXES, STORES):
+        for name in registry:
+            said = " ".join(cls.__doc__ or "" for cls in registry[name].__mro__ if cls is not Structure)
+            assert re.search("reader|may read", said), name
 
 
 def test_an_unknown_name():

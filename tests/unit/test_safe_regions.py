@@ -186,6 +186,18 @@ def test_held_back_messages_break_promises_when_they_are_due(engine, clock):
     assert told(engine.move("anna", at(2))) == [("anna", "+", "later", "move")]
 
 
+@pytest.mark.parametrize("verb", ["move", "update", "unsubscribe"])
+def test_nobody_is_asked_for_the_report_of_the_same_call(engine, clock, verb):
+    engine.publish(Message("later", "coffee", at(11), published_at=clock.now() + 5_000_000))
+    engine.subscribe(Subscription("carl", "coffee", around(0)))
+    engine.safe_region(["anna", "carl"])
+    clock.advance(seconds=5)
+    given = {"move": ("anna", at(2)), "update": (Subscription("anna", "coffee", around(2)),)}
+    deliveries = getattr(engine, verb)(*given.get(verb, ("anna",)))
+    assert deliveries.to_report == ["carl"]
+    assert told(deliveries) == ([] if verb == "unsubscribe" else [("anna", "+", "later", verb)])
+
+
 def test_the_promise_is_renewed_but_never_smaller(engine, clock):
     engine.publish(kept("short", 12, ends=clock.now() + 1_000_000))
     assert engine.safe_region("anna").radius == pytest.approx(2)
@@ -249,6 +261,25 @@ def test_a_huge_circle_gets_no_promise(clock):
     assert engine.stats()["promises"] == 0
 
 
+@pytest.mark.parametrize("ends", [SOON, None])
+@pytest.mark.parametrize("verb", ["move", "update"])
+def test_the_order_is_that_of_the_call_and_then_of_publication(engine, ends, verb):
+    engine.subscribe([Subscription(key, "coffee", around(0)) for key in ("carl", "dora")])
+    engine.safe_region(["carl", "anna"], at_most=6)
+    engine.publish([kept("w1", 11, ends=ends), kept("n1", 19), kept("w2", 12, ends=ends), kept("n2", 20)])
+    engine.compact()
+    keys = ["dora", "carl", "anna"]
+    if verb == "update":
+        deliveries = engine.update([Subscription(key, "coffee", around(12)) for key in keys])
+    else:
+        deliveries = engine.move(keys, [at(12)] * 3)
+    messages = {key: ["m2", "w1", "n1", "w2", "n2"] for key in keys}
+    if ends is None:
+        messages["dora"] = ["m2", "n1", "n2"]  # momentary ones are told to those who promised to report
+    expected = [(key, "+", name, verb) for key in keys for name in messages[key]]
+    assert [row for row in told(deliveries) if row[1] == "+"] == expected
+
+
 def test_codes_change(engine):
     engine.subscribe(Subscription("carl", "gone AND soon", around(0)))
     engine.unsubscribe("carl")
@@ -269,7 +300,7 @@ def test_promises_outlast_the_process(engine, clock, tmp_path):
     opened = Engine.open(engine.save(tmp_path / "engine"), clock=clock)
     assert opened.stats()["promises"] == 2
     assert opened.publish(kept("n", 12)).to_report == []
-    expected = [("anna", "+", name, "move") for name in ("m", "n", "now0", "now1", "now2", "now3")]
+    expected = [("anna", "+", name, "move") for name in ("m", "now0", "now1", "now2", "now3", "n")]
     assert told(opened.move("anna", at(5))) == expected
     assert told(engine.move("carl", at(-5))) == []
     assert opened.safe_region("carl").radius == 0

@@ -92,13 +92,13 @@ class Deliveries:
         if len(filled) == 1 and (not asked or (len(asked) == 1 and filled[0]._to_report is asked[0])):
             return filled[0]
         return cls(
-            _concat_ids([part._subscriptions for part in filled]),
-            _concat_ids([part._messages for part in filled]),
+            IdColumn.joined([part._subscriptions for part in filled]),
+            IdColumn.joined([part._messages for part in filled]),
             np.concatenate([_encode(part._changes, len(part)) for part in filled]),
             np.concatenate([_encode(part._reasons, len(part)) for part in filled]),
             _concat_numbers([part._scores for part in filled], filled, np.nan),
             _concat_numbers([part._ranks for part in filled], filled, -1),
-            _concat_ids(asked) if asked else None,
+            IdColumn.joined(asked) if asked else None,
         )
 
     @property
@@ -134,8 +134,13 @@ class Deliveries:
             at = range(len(self))[key]
             return next(iter(self[at : at + 1]))
 
+        return self.take(key)
+
+    def take(self, entries: slice | NDArray[Any]) -> Deliveries:
+        """Return some of the deliveries: a slice of them, or those at the given positions."""
+
         def part(column: Any) -> Any:
-            return column if column is None or isinstance(column, str) else column[key]
+            return column if column is None or isinstance(column, str) else column[entries]
 
         return Deliveries(*(part(getattr(self, name)) for name in _ORDER))
 
@@ -208,14 +213,3 @@ def _concat_numbers(columns: list[Any], parts: list[Deliveries], absent: float) 
             for column, part in zip(columns, parts)
         ]
     )
-
-
-def _concat_ids(columns: list[IdColumn]) -> IdColumn:
-    """Concatenate columns of ids; words that all of them share stay shared."""
-    first = columns[0].words
-    if all(column.words is first for column in columns):
-        return IdColumn(np.concatenate([column.codes for column in columns]), first)
-    arrays = [column.to_arrow() for column in columns]
-    plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in arrays]
-    words = pa.concat_arrays(plain)
-    return IdColumn(np.arange(len(words), dtype=np.int32), words)

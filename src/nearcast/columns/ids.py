@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -127,6 +127,15 @@ class IdColumn(NamedTuple):
     def __getitem__(self, rows: Any) -> IdColumn:
         """Return the ids of some entries: a slice, or an array of positions."""
         return IdColumn(self.codes[rows], self.words)
+
+    @classmethod
+    def joined(cls, columns: Sequence[IdColumn]) -> IdColumn:
+        """Return several columns, one after the other; words that all of them share stay shared."""
+        words = columns[0].words
+        if all(column.words is words for column in columns):
+            return cls(np.concatenate([column.codes for column in columns]), words)
+        words = pa.concat_arrays([column.plain() for column in columns])
+        return cls(np.arange(len(words), dtype=np.int32), words)
 
 
 class _Names(NamedTuple):

@@ -22,6 +22,7 @@ from nearcast.columns.ids import IdColumn, Ids, id_kind
 from nearcast.columns.parts import nested, part_of
 from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
+from nearcast.engine.changes import CAME, WENT, Changes, settled
 from nearcast.engine.explain import Explanation, explain
 from nearcast.engine.moves import last_of_each, read_moves
 from nearcast.engine.promises import Promises
@@ -154,8 +155,9 @@ class Engine:
         rows = self._index.insert_coded(table)
         self._ids.put(ids, rows)
         if len(self._valid.store):
-            newcomers, messages = self._valid.wanted_by(table, now)
-            deliveries = Deliveries(self._ids.column(rows[newcomers]), messages, reasons="subscribe")
+            wanted = self._valid.wanted_by(table, now)
+            newcomers = self._ids.column(rows[wanted.positions])
+            deliveries = Deliveries(newcomers, wanted.messages, reasons="subscribe")
         else:
             deliveries = self._nothing()
         self._note_words(table)
@@ -175,13 +177,14 @@ class Engine:
         due = self._pass_time(now)
         deliveries = self._nothing()
         if self._withdrawals and len(self._valid.store):
-            leaving, messages = self._valid.wanted_by(self._index.subscriptions(rows), now)
-            deliveries = self._withdrawn(rows[leaving], messages, "unsubscribe")
+            held = self._valid.wanted_by(self._index.subscriptions(rows), now)
+            deliveries = self._withdrawn(rows[held.positions], held.messages, "unsubscribe")
+        deliveries = self._settle(due, deliveries, rows)
         if self._promises:
             self._promises.end(rows)
         self._index.remove(rows)
         self._ids.drop(rows)
-        return self._join([*due, deliveries])
+        return deliveries
 
     def move(
         self, ids: Id | Iterable[Id] | Any, regions: Any = None, *, columns: Columns | None = None
@@ -193,7 +196,8 @@ class Engine:
         centre of a circle, which keeps its radius. If an id comes several times, the last one counts.
 
         The changes are those of kept messages that are valid now, subscription by subscription and in the order of
-        publication, with the reason ``"move"``.
+        publication, with the reason ``"move"``. A message that was held back until now and is out of reach after the
+        move is not told.
 
         >>> from nearcast import Circle, Engine, ManualClock, Message, Point, Subscription
         >>> engine = Engine(clock=ManualClock("2026-11-18T08:00:00Z"))
@@ -207,13 +211,11 @@ class Engine:
         due = self._pass_time(now)
         before = self._index.subscriptions(rows)
         after = relocated(before, placed)
-        deliveries = [self._nothing()]
-        if len(self._valid.store):
-            deliveries = [self._changes(rows, *self._valid.store.changes(before, after, now), "move")]
-        deliveries += self._decide_waiting(rows, after, "move", now)
+        changed = self._valid.store.changes(before, after, now) if len(self._valid.store) else None
+        deliveries = self._tell(changed, rows, after, "move", now)
         self._index.replace(rows, after)
         self._moved += len(rows)
-        return self._join([*due, *deliveries])
+        return self._settle(due, deliveries, rows)
 
     def update(
         self,
@@ -233,15 +235,14 @@ class Engine:
             rows, table = rows[last], table.take(last)
         now = self._clock.now()
         due = self._pass_time(now)
-        deliveries = [self._nothing()]
+        changed = None
         if len(self._valid.store):
             store, before = self._valid.store, self._index.subscriptions(rows)
-            came, went = apart(store.match(before, now), store.match(table, now))
-            deliveries = [self._changes(rows, came, went, "update")]
-        deliveries += self._decide_waiting(rows, table, "update", now)
+            changed = apart(store.match(before, now), store.match(table, now))
+        deliveries = self._tell(changed, rows, table, "update", now)
         self._index.replace(rows, table)
         self._note_words(table)
-        return self._join([*due, *deliveries])
+        return self._settle(due, deliveries, rows)
 
     def publish(
         self,
@@ -473,6 +474,7 @@ class Engine:
             later = batch.published_at > now
             self._coming.put(*take_messages(batch, to_list(ids), np.flatnonzero(later)))
             batch, ids = take_messages(batch, ids, np.flatnonzero(~later))
+        numbers = np.arange(self._published, self._published + batch.size)  # in the order of publication
         self._published += batch.size
         replaced = None
         if self._needs_ids(batch):
@@ -481,8 +483,8 @@ class Engine:
             if (rows >= 0).any():
                 replaced = Replacement(self._index, self._valid.store.rows, batch, rows)
                 batch, ids = take_messages(batch, ids, replaced.news)
-                names = to_arrow(ids)
-            self._valid.publish(batch, names, now)
+                names, numbers = to_arrow(ids), numbers[replaced.news]
+            self._valid.publish(batch, names, numbers, now)
         news = ids
         if self._promises.waiting:
             if replaced is not None:
@@ -495,10 +497,11 @@ class Engine:
                 if replaced is not None:
                     replaced.restrict(valid)
                 batch, ids = take_messages(batch, ids, valid)
+                numbers = numbers[valid]
         found = self._index.match(batch).sorted()
         asked: list[Deliveries] = []
         if self._promises:
-            found, asked = self._ask_to_report(found, batch, ids, now)
+            found, asked = self._ask_to_report(found, batch, ids, numbers, now)
         if replaced is None:
             return Deliveries.joined([self._deliveries(found, ids), *asked])
         gained, lost = replaced.compare(found)
@@ -508,13 +511,13 @@ class Engine:
         return Deliveries.joined(parts)
 
     def _ask_to_report(
-        self, found: Matches, batch: MessageBatch, ids: Any, now: int
+        self, found: Matches, batch: MessageBatch, ids: Any, numbers: NDArray[np.int64], now: int
     ) -> tuple[Matches, list[Deliveries]]:
         """Return the matches without those that depend on where subscribers are by now, and whom to ask about that."""
         sure, unsure = self._promises.sift(found, batch)
         if not len(unsure.rows):
             return sure, []
-        rows = self._promises.ask(unsure, batch, to_list(ids), self._valid, now)
+        rows = self._promises.ask(unsure, batch, to_list(ids), numbers, self._valid, now)
         if not len(rows):
             return sure, []
         nothing = self._ids.no_ids(), self._valid.ids.no_ids()
@@ -563,29 +566,36 @@ class Engine:
         subscriptions = self._ids.column(found.rows)
         return Deliveries(subscriptions, IdColumn(found.messages, message_ids), change, reason)
 
-    def _changes(self, rows: NDArray[np.int64], came: Matches, went: Matches, reason: str) -> Deliveries:
-        """Return what came to the subscriptions in *rows*, and what went, as deliveries."""
-        subscriptions, messages, changes = self._valid.in_order(came, went)
-        subscriptions = rows[subscriptions]
-        if self._promises.waiting:
-            told = ~self._promises.waiting.waits(subscriptions, messages)
-            subscriptions, changes = subscriptions[told], changes[told]
-            messages = IdColumn(messages.codes[told], messages.words)
-        return Deliveries(self._ids.column(subscriptions), messages, changes, reason)
+    def _tell(
+        self,
+        changed: tuple[Matches, Matches] | None,
+        rows: NDArray[np.int64],
+        table: SubscriptionTable,
+        reason: str,
+        now: int,
+    ) -> Deliveries:
+        """Return what the subscriptions in *rows*, which are now those of *table*, are told; end their promises.
 
-    def _decide_waiting(
-        self, rows: NDArray[np.int64], table: SubscriptionTable, reason: str, now: int
-    ) -> list[Deliveries]:
-        """End the promises of subscriptions, now those of *table*; return what waited for them and is in reach."""
-        if not self._promises:
-            return []
-        reached, messages = self._promises.decided(rows, table, self._valid, now)
-        self._promises.end(rows)
-        if not messages:
-            return []
-        return [
-            Deliveries(self._ids.column(reached), IdColumn(np.arange(len(messages)), messages), "+", reason)
-        ]
+        *changed* are the kept messages that came into reach, and those that went. What waited for their reports is
+        decided now.
+        """
+        changes = [] if changed is None else list(map(self._valid.changes, changed, (CAME, WENT)))
+        waiting = self._promises.waiting
+        if waiting:
+            changes = [part.take(~waiting.waits(rows[part.positions], part.messages)) for part in changes]
+            changes += self._promises.decided(rows, table, self._valid, now)
+        if self._promises:
+            self._promises.end(rows)
+        if not changes:
+            return self._nothing()
+        told = Changes.in_order(changes)
+        return Deliveries(self._ids.column(rows[told.positions]), told.messages, told.changes, reason)
+
+    def _settle(self, due: list[Deliveries], own: Deliveries, rows: NDArray[np.int64]) -> Deliveries:
+        """Join what has come due and what a call told the subscriptions in *rows*, without what cancels out."""
+        if not due:
+            return self._join([own])
+        return self._join([settled(Deliveries.joined(due), own, self._ids.column(rows))])
 
     def _withdrawn(self, rows: NDArray[Any], messages: IdColumn, reason: str) -> Deliveries:
         """Return withdrawals of messages from subscriptions; what waits for a report was never told."""

@@ -20,13 +20,15 @@ from nearcast.columns.circles import place_circles
 from nearcast.columns.coding import Coding
 from nearcast.columns.from_objects import ids_of
 from nearcast.columns.growable import GrowableArray
+from nearcast.columns.ids import IdColumn
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.regions import region_at, regions_of, relocated
+from nearcast.engine.changes import CAME, Changes
 from nearcast.engine.safe_regions import margins, safe_radii
 from nearcast.engine.valid_messages import ValidMessages
-from nearcast.engine.waiting import Waiting
+from nearcast.engine.waiting import Momentary, Waiting
 from nearcast.errors import ColumnError
-from nearcast.geometry import Place, Planar, touches
+from nearcast.geometry import Planar, touches
 from nearcast.matching import Index, build_index
 from nearcast.matching.distances import distances
 from nearcast.matching.refine import batch_side, place_at
@@ -35,21 +37,24 @@ from nearcast.model import Id
 __all__ = ["Promises"]
 
 # A promise: the subscription's circle, the radius inside which nothing changes, whether its subscriber was asked to
-# report, and its row in the index of impact regions; -1 for no promise.
-_PROMISE = np.dtype([("circle", np.float64, 3), ("safe", np.float64), ("asked", np.bool_), ("row", np.int32)])
+# report, and the row of the subscription.
+_PROMISE = np.dtype(
+    [("circle", np.float64, 3), ("safe", np.float64), ("asked", np.bool_), ("whose", np.int32)]
+)
 
 
 class Promises:
-    """Promises by subscription row, an index of their impact regions, and the messages that wait for reports."""
+    """Promises, an index of their impact regions, and the messages that wait for reports."""
 
     def __init__(self, coding: Coding) -> None:
         self.waiting = Waiting()
         self._crowded = config.WAITING_MANY  # beyond this many, messages that have expired are looked for
         self._coding = coding
         self._index: Index | None = None  # made for the first promise
+        # By row of the index, which is also that of the promise.
         self._promises = GrowableArray(np.empty(0, _PROMISE), borrowed=False, spare=1.0)
-        # By row of the index: whose promise it is.
-        self._whose = GrowableArray(np.empty(0, np.int64), borrowed=False, spare=1.0)
+        # By subscription row: the row of its promise, -1 for none.
+        self._rows = GrowableArray(np.empty(0, np.int32), borrowed=False, spare=1.0)
 
     #: What finds the radii of safe regions; the benchmark also measures that of the paper.
     _radii = staticmethod(safe_radii)
@@ -77,24 +82,23 @@ class Promises:
         found, whose = np.unique(rows, return_index=True)
         if not np.array_equal(found, rows):
             table, circles = table.take(whose), circles[whose]
-        before = self._of(found)
-        given = before["row"] >= 0
-        safe = self._radii(valid.store, table, circles, now, at_most)
-        asked = given & before["asked"]
+        own = self._of(found)
+        before = np.zeros(len(found), _PROMISE)
+        before[own >= 0] = self._promises.values[own[own >= 0]]
+        asked = before["asked"]
         # It may be anywhere in the earlier circle, so this one must not be smaller.
-        safe = np.where(given, np.maximum(safe, before["safe"]), safe)
-        new = np.flatnonzero((safe > np.where(given, before["safe"], 0.0)) & ~asked)
+        safe = np.maximum(self._radii(valid.store, table, circles, now, at_most), before["safe"])
+        new = np.flatnonzero((safe > before["safe"]) & ~asked)
         self._remove(found[new])
         self._insert(found[new], table.take(new), circles[new], safe[new])
         regions = np.column_stack([circles[:, :2], np.where(asked, 0.0, safe)])
         return regions[np.searchsorted(found, rows)]
 
-    def _of(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the promises of subscription rows."""
-        size = len(self._promises.values)
-        if len(rows) and rows.max() >= size:
-            self._promises.reach(int(rows.max()) + 1)["row"][size:] = -1
-        return self._promises.values[rows]
+    def _of(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the rows of the promises to subscriptions; -1 for none."""
+        self._rows.fill(max(int(rows.max(initial=-1)) + 1 - len(self._rows.values), 0), -1)
+        own: NDArray[np.int32] = self._rows.values[rows]
+        return own
 
     def _insert(
         self,
@@ -106,6 +110,7 @@ class Promises:
         """Note promises for subscription rows that have none."""
         if not len(rows):
             return
+        self._of(rows)  # so that there is room for all
         if self._index is None:
             self._index = build_index(config.DEFAULT_INDEX, SubscriptionTable.empty(self._coding))
         space = table.space
@@ -114,19 +119,23 @@ class Promises:
             impact += config.OUTLINE_DOUBT_M
         placed = place_circles(np.column_stack([circles[:, :2], impact]), space)
         own = self._index.insert_coded(relocated(table, placed))
-        self._whose.reach(int(own.max()) + 1)[own] = rows
         promises = np.empty(len(rows), _PROMISE)
-        promises["circle"], promises["safe"], promises["asked"], promises["row"] = circles, safe, False, own
-        self._of(rows)
-        self._promises.values[rows] = promises
+        promises["circle"], promises["safe"], promises["asked"], promises["whose"] = (
+            circles,
+            safe,
+            False,
+            rows,
+        )
+        self._promises.reach(int(own.max()) + 1)[own] = promises
+        self._rows.values[rows] = own
 
     def _remove(self, rows: NDArray[np.int64]) -> None:
         """Forget the promises of the given subscription rows, where there are any."""
-        own = self._of(rows)["row"]
+        own = self._of(rows)
         given = np.flatnonzero(own >= 0)
         if self._index is not None and len(given):
             self._index.remove(own[given])
-            self._promises.values["row"][rows[given]] = -1
+            self._rows.values[rows[given]] = -1
 
     def end(self, rows: NDArray[np.int64]) -> None:
         """End the promises of subscriptions: they have reported, or left."""
@@ -151,64 +160,77 @@ class Promises:
         """Return the subscription rows to which each message matters or not, depending on where they are by now."""
         assert self._index is not None
         found = self._index.match(batch)
-        rows = self._whose.values[found.rows]
-        promises = self._promises.values[rows]
+        promises = self._promises.values[found.rows]
         circles = np.ascontiguousarray(promises["circle"])
         far, doubt = distances(circles, batch_side(batch), batch.probe_offsets[found.messages])
         rim = promises["safe"] + doubt + margins(circles, batch.space)
         unsure = np.abs(far - circles[:, 2]) <= rim
-        return Matches(offsets_of(unsure)[found.offsets], rows[unsure].astype(np.int32))
+        return Matches(offsets_of(unsure)[found.offsets], promises["whose"][unsure])
 
     def ask(
-        self, unsure: Matches, batch: MessageBatch, ids: list[Id], valid: ValidMessages, now: int
+        self,
+        unsure: Matches,
+        batch: MessageBatch,
+        ids: list[Id],
+        numbers: NDArray[np.int64],
+        valid: ValidMessages,
+        now: int,
     ) -> NDArray[np.int64]:
-        """Let messages wait for those who are unsure; return the rows of those who were not asked to report before."""
+        """Let messages wait for those who are unsure; return the rows of those who were not asked to report before.
+
+        *numbers* are those of the messages in the order of publication.
+        """
         side, ends = batch_side(batch), batch.expires_at
         for at in np.flatnonzero(unsure.counts).tolist():
-            place: Any = None
+            momentary = None
             if ends is None or ends[at] == NEVER:
-                place = place_at(side, int(batch.probe_offsets[at]))
-            self.waiting.put(unsure[at].tolist(), ids[at], place)
+                place: Any = place_at(side, int(batch.probe_offsets[at]))
+                momentary = Momentary(int(numbers[at]), place)
+            self.waiting.put(unsure[at].tolist(), ids[at], momentary)
         if len(self.waiting) > self._crowded:  # perhaps with messages that have expired
             kept = self.waiting.kept()
             gone = valid.rows(ids_of(kept), now) < 0
             self.waiting.supersede([key for key, expired in zip(kept, gone.tolist(), strict=True) if expired])
             self._crowded = max(config.WAITING_MANY, 2 * len(self.waiting))
         rows = np.unique(unsure.rows).astype(np.int64)
-        new: NDArray[np.int64] = rows[~self._promises.values["asked"][rows]]
-        self._promises.values["asked"][new] = True
+        own = self._rows.values[rows]
+        new: NDArray[np.int64] = rows[~self._promises.values["asked"][own]]
+        self._promises.values["asked"][own] = True
         return new
 
     # --- Reports ---------------------------------------------------------------------------------------------------
 
     def decided(
         self, rows: NDArray[np.int64], table: SubscriptionTable, valid: ValidMessages, now: int
-    ) -> tuple[NDArray[np.int64], list[Id]]:
+    ) -> list[Changes]:
         """Return what waited for the subscriptions in *rows* and is in reach, now that they are those of *table*.
 
-        Kept messages come first, in the order of publication. The words of a momentary message are not looked at again.
+        The words of a momentary message are not looked at again.
         """
         at = np.array([i for i, row in enumerate(rows.tolist()) if self.waiting.of(row)], np.int64)
-        reached: list[tuple[int, Id]] = []
-        if len(at):
-            table = table.take(at)
-            if any(None in self.waiting.of(row).values() for row in rows[at].tolist()):
-                whose, messages = valid.wanted_by(table, now)
-                pairs = zip(rows[at][whose].tolist(), messages.to_pylist(), strict=True)
-                reached += [(row, key) for row, key in pairs if self.waiting.of(row).get(key, 0) is None]
-            reached += self._momentary(rows[at], table)
-        return np.array([row for row, _ in reached], np.int64), [key for _, key in reached]
+        if not len(at):
+            return []
+        table, parts = table.take(at), []
+        if any(None in self.waiting.of(row).values() for row in rows[at].tolist()):
+            kept = valid.changes(valid.store.match(table, now), CAME)
+            kept = kept.take(self.waiting.waits(rows[at][kept.positions], kept.messages))
+            parts.append(kept._replace(positions=at[kept.positions]))
+        momentary = list(self._momentary(rows[at], table))
+        if momentary:
+            own, ids, numbers = zip(*momentary, strict=True)
+            messages = IdColumn(np.arange(len(ids)), list(ids))
+            changes = np.full(len(ids), CAME)
+            parts.append(Changes(at[list(own)], messages, np.array(numbers, np.int64), changes))
+        return parts
 
-    def _momentary(self, rows: NDArray[np.int64], table: SubscriptionTable) -> Iterator[tuple[int, Id]]:
-        """Yield the momentary messages that waited for subscriptions, and are in reach."""
+    def _momentary(self, rows: NDArray[np.int64], table: SubscriptionTable) -> Iterator[tuple[int, Id, int]]:
+        """Yield the momentary messages that waited for subscriptions and are in reach: position, id and number."""
         placed = regions_of(table)
         for at, row in enumerate(rows.tolist()):
-            momentary: list[tuple[Id, Place]] = [
-                (key, place) for key, place in self.waiting.of(row).items() if place is not None
-            ]
-            if momentary:
+            waited = [(key, one) for key, one in self.waiting.of(row).items() if one is not None]
+            if waited:
                 region = region_at(placed, at, table.space)
-                yield from ((row, key) for key, place in momentary if touches(region, place))
+                yield from ((at, key, one.number) for key, one in waited if touches(region, one.place))
 
     # --- Other codes, and at rest ----------------------------------------------------------------------------------
 
@@ -223,17 +245,18 @@ class Promises:
         promises = Promises(index.coding)
         if not self:
             return promises
-        given = np.flatnonzero(self._of(rows)["row"] >= 0)
-        promises._take(given, self._promises.values[rows[given]], index)
+        own = self._of(rows)
+        given = np.flatnonzero(own >= 0)
+        promises._take(given, self._promises.values[own[given]], index)
         new = dict(zip(rows[given].tolist(), given.tolist(), strict=True))
-        for row, message, place in self.waiting:
-            promises.waiting.put([new[row]], message, place)
+        for row, message, momentary in self.waiting:
+            promises.waiting.put([new[row]], message, momentary)
         return promises
 
     def array(self) -> NDArray[np.float64]:
         """Return what :meth:`restored` takes: row, x, y, radius, safe radius, and whether asked, for each promise."""
-        rows = np.flatnonzero(self._promises.values["row"] >= 0)
-        own = self._promises.values[rows]
+        rows = np.flatnonzero(self._rows.values >= 0)
+        own = self._promises.values[self._rows.values[rows]]
         return np.column_stack([rows, own["circle"], own["safe"], own["asked"]]).astype(np.float64)
 
     @classmethod
@@ -254,7 +277,7 @@ class Promises:
         """Note promises that were made elsewhere."""
         circles = np.ascontiguousarray(given["circle"])
         self._insert(rows, index.subscriptions(rows), circles, given["safe"])
-        self._promises.values["asked"][rows] = given["asked"]
+        self._promises.values["asked"][self._of(rows)] = given["asked"]
 
 
 def _keys(found: Matches) -> NDArray[np.int64]:

@@ -14,10 +14,11 @@ from nearcast import config
 from nearcast.columns import NEVER, Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.growable import GrowableArray
-from nearcast.columns.ids import IdColumn, Ids
+from nearcast.columns.ids import Ids
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.columns.rows.recode import recoded_messages
+from nearcast.engine.changes import CAME, Changes
 from nearcast.engine.expiries import Expiries
 from nearcast.matching import STORES, MessageStore, build_store
 
@@ -38,7 +39,6 @@ class ValidMessages:
         self._expiries = Expiries() if expiries else None
         # By row: the number of the message in the order of publication.
         self._numbers = GrowableArray(np.empty(0, np.int64), borrowed=False, spare=1.0)
-        self._published = 0
 
     def rows(self, ids: pa.Array, now: int) -> NDArray[np.int32]:
         """Return the row of the valid message with each id; -1 if there is none."""
@@ -49,10 +49,11 @@ class ValidMessages:
         rows[known[~stored.present[here] | (stored.expires_at[here] <= now)]] = -1
         return rows
 
-    def publish(self, batch: MessageBatch, ids: pa.Array, now: int) -> None:
+    def publish(self, batch: MessageBatch, ids: pa.Array, numbers: NDArray[np.int64], now: int) -> None:
         """Forget what was kept with the given ids, which are distinct; keep the messages that expire after *now*.
 
-        Then sweep a part of the store, in proportion to the number of messages.
+        *numbers* are those of the messages in the order of publication. Then sweep a part of the store, in proportion
+        to the number of messages.
         """
         self._forget(ids)
         if batch.expires_at is not None:
@@ -60,7 +61,7 @@ class ValidMessages:
             if len(kept):
                 whole = len(kept) == batch.size
                 rows = self.store.insert(batch if whole else batch.take(kept))
-                self._note(rows, ids if whole else ids.take(pa.array(kept)))
+                self._note(rows, ids if whole else ids.take(pa.array(kept)), numbers[kept])
         self.sweep(now, batch.size)
 
     def sweep(self, now: int, count: int) -> None:
@@ -68,23 +69,15 @@ class ValidMessages:
         if len(self.store):
             self.store.sweep(now, config.SWEEP_ROWS * count)
 
-    def wanted_by(self, table: SubscriptionTable, now: int) -> tuple[NDArray[np.int64], IdColumn]:
-        """Return the subscription row and the message of each match at *now*, in the order of publication."""
-        found = self.store.match(table, now)
-        order = np.lexsort((self._numbers.values[found.rows], found.messages))
-        return found.messages[order], self.ids.column(found.rows[order])
+    def wanted_by(self, table: SubscriptionTable, now: int) -> Changes:
+        """Return what subscriptions match at *now*, subscription by subscription and in the order of publication."""
+        return Changes.in_order([self.changes(self.store.match(table, now), CAME)])
 
-    def in_order(self, came: Matches, went: Matches) -> tuple[NDArray[np.int64], IdColumn, NDArray[np.int8]]:
-        """Return changes, subscription by subscription and in the order of publication.
-
-        They are three columns: the position of the subscription, the message, and the change: 0 if it came, 1 if it
-        went.
-        """
-        subscriptions = np.concatenate([came.messages, went.messages])
-        rows = np.concatenate([came.rows, went.rows])
-        changes = np.repeat(np.array([0, 1], np.int8), [len(came.rows), len(went.rows)])
-        order = np.lexsort((self._numbers.values[rows], subscriptions))
-        return subscriptions[order], self.ids.column(rows[order]), changes[order]
+    def changes(self, found: Matches, change: np.int8) -> Changes:
+        """Return what came to the subscriptions of a call, or went, in any order."""
+        subscriptions, rows = found.messages, found.rows
+        changes = np.full(len(rows), change)
+        return Changes(subscriptions, self.ids.column(rows), self._numbers.values[rows], changes)
 
     def expired(self, now: int) -> NDArray[np.int64]:
         """Return the rows of the messages that have expired by *now*, in the order of publication; none is removed.
@@ -112,12 +105,12 @@ class ValidMessages:
         valid = ValidMessages(store, Ids("message", self.ids.kind), expiries=self._expiries is not None)
         if len(rows):
             own = store.insert(recoded_messages(self.store.rows.batch(rows), coding))
-            valid._note(own, self.ids.column(rows).plain())
+            valid._note(own, self.ids.column(rows).plain(), self._numbers.values[rows])
         return valid
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restored` takes."""
-        own = {"numbers": self._numbers.values, "published": np.array([self._published])}
+        own = {"numbers": self._numbers.values}
         return own | nested(store=self.store.arrays(), ids=self.ids.arrays())
 
     @classmethod
@@ -128,7 +121,6 @@ class ValidMessages:
         store = MessageStore.restored(STORES[structure], coding, part_of(arrays, "store"))
         valid = cls(store, Ids.restored("message", kind, part_of(arrays, "ids")), expiries=expiries)
         valid._numbers = GrowableArray(arrays["numbers"], borrowed=False, spare=1.0)
-        valid._published = int(arrays["published"][0])
         valid._expect(np.flatnonzero(store.rows.present))
         return valid
 
@@ -144,13 +136,12 @@ class ValidMessages:
                 self.store.remove(present)
             self.ids.drop(rows)
 
-    def _note(self, rows: NDArray[Any], ids: pa.Array) -> None:
+    def _note(self, rows: NDArray[Any], ids: pa.Array, numbers: NDArray[np.int64]) -> None:
         """Note the ids and the numbers of new messages in the given rows."""
         self._numbers.fill(max(self.store.rows.size - len(self._numbers.values), 0), 0)
         self.ids.drop(self.ids.named(rows))  # those of messages that the store removed by itself
         self.ids.put(ids, rows)
-        self._numbers.values[rows] = self._published + np.arange(len(rows))
-        self._published += len(rows)
+        self._numbers.values[rows] = numbers
         self._expect(rows)
 
     def _expect(self, rows: NDArray[Any]) -> None:

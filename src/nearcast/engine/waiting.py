@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,34 +12,43 @@ from nearcast.columns.ids import IdColumn
 from nearcast.geometry import Box, Circle, Place, Point, Polygon, Space
 from nearcast.model import Id
 
-__all__ = ["Waiting"]
+__all__ = ["Momentary", "Waiting"]
+
+
+class Momentary(NamedTuple):
+    """A message that the engine does not keep."""
+
+    number: int  # in the order of publication
+    place: Place
 
 
 class Waiting:
     """Pairs of a subscription row and the id of a message that fits its words; it has not been told of the message.
 
-    The engine keeps messages that expire. Of a momentary one, which it does not keep, the place is noted here.
+    The engine keeps messages that expire. Of a momentary one, which it does not keep, this notes what its report needs.
     """
 
     def __init__(self) -> None:
-        self._messages: dict[int, dict[Id, Place | None]] = {}  # by subscription row; None for a kept message
+        self._messages: dict[
+            int, dict[Id, Momentary | None]
+        ] = {}  # by subscription row; None for a kept message
         self._rows: dict[Id, set[int]] = {}  # the subscription rows by message
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[tuple[int, Id, Place | None]]:
+    def __iter__(self) -> Iterator[tuple[int, Id, Momentary | None]]:
         for row, messages in self._messages.items():
-            for key, place in messages.items():
-                yield row, key, place
+            for key, momentary in messages.items():
+                yield row, key, momentary
 
-    def put(self, rows: Iterable[int], message: Id, place: Place | None) -> None:
+    def put(self, rows: Iterable[int], message: Id, momentary: Momentary | None) -> None:
         """Let a message wait for the reports of the subscriptions in *rows*."""
         others = self._rows.setdefault(message, set())
         self._size -= len(others)
         for row in rows:
-            self._messages.setdefault(row, {})[message] = place
+            self._messages.setdefault(row, {})[message] = momentary
             others.add(row)
         self._size += len(others)
 
@@ -47,7 +56,7 @@ class Waiting:
         """Return the messages that wait and that the engine keeps."""
         return [key for key, rows in self._rows.items() if self._messages[next(iter(rows))][key] is None]
 
-    def of(self, row: int) -> dict[Id, Place | None]:
+    def of(self, row: int) -> dict[Id, Momentary | None]:
         """Return what waits for the report of a subscription."""
         return self._messages.get(row, {})
 
@@ -86,18 +95,26 @@ class Waiting:
 
     def document(self) -> list[Any]:
         """Return what :meth:`restored` takes, as JSON."""
-        return [[row, message, _written(place)] for row, message, place in self]
+        return [[row, message, *_written(momentary)] for row, message, momentary in self]
 
     @classmethod
     def restored(cls, document: list[Any], space: Space) -> Waiting:
         """Return what the document came from."""
         waiting = cls()
-        for row, message, place in document:
-            waiting.put([row], message, _read(place, space))
+        for row, message, *momentary in document:
+            waiting.put([row], message, _read(momentary, space))
         return waiting
 
 
-def _written(place: Place | None) -> Any:
+def _written(momentary: Momentary | None) -> list[Any]:
+    return [] if momentary is None else [momentary.number, _written_place(momentary.place)]
+
+
+def _read(written: list[Any], space: Space) -> Momentary | None:
+    return Momentary(written[0], _read_place(written[1], space)) if written else None
+
+
+def _written_place(place: Place) -> Any:
     """Return a place as two, three or four numbers, or as WKB: exactly what it is, which GeoJSON would not be."""
     if isinstance(place, Polygon):
         return place.wkb.hex()
@@ -105,12 +122,10 @@ def _written(place: Place | None) -> Any:
         return [place.xmin, place.ymin, place.xmax, place.ymax]
     if isinstance(place, Circle):
         return [place.x, place.y, place.radius]
-    return None if place is None else [place.x, place.y]
+    return [place.x, place.y]
 
 
-def _read(written: Any, space: Space) -> Place | None:
-    if written is None:
-        return None
+def _read_place(written: Any, space: Space) -> Place:
     if isinstance(written, str):
         return Polygon(bytes.fromhex(written), space)
     if len(written) == 4:

@@ -4,7 +4,7 @@ Two kernels with the same fingerprint compile to the same code, wherever and whe
 Comments, docstrings and line numbers make no difference. Everything that a kernel names is followed: other kernels and
 their globals, arrays and numbers by value, named tuples by their fields. A plain function of ours that a kernel names
 stands for code that Numba finds by registration (``overload``), so the whole module that defines it is part of the
-fingerprint, and so is whatever its attribute ``depends`` returns, if it has one.
+fingerprint.
 """
 
 from __future__ import annotations
@@ -110,8 +110,7 @@ class _Reader:
         if isinstance(value, type):
             return f"class {name} {getattr(value, '_fields', '')}"
         if isinstance(value, FunctionType) and name.startswith(f"{_PACKAGE}."):
-            depends = [self._value(needed) for needed in getattr(value, "depends", tuple)()]
-            return f"function {name} {_module_hash(value.__module__)} {depends}"
+            return f"function {name} {_module_hash(value.__module__)}"
         return f"{type(value).__qualname__} {name if callable(value) else repr(value)}"
 
 

@@ -94,6 +94,7 @@ class MovingIndex:
         if not isinstance(subscriptions, SubscriptionTable):
             raise ColumnError(f"a moving index is built over a SubscriptionTable, not {shown(subscriptions)}")
         self.name = name
+        self._parameters = parameters
         first = MessageBatch.empty(subscriptions.coding) if messages is None else messages
         self._pair: Pair = _made(name, subscriptions, first, parameters)
         #: The row of each message of the last :meth:`publish` among the kept ones; -1 for one that is not kept.
@@ -159,7 +160,7 @@ class MovingIndex:
     def save(self, directory: str | Path) -> Path | str:
         """Write everything to a new directory of flat arrays; return its path or URI."""
         coding = self._pair.index.coding
-        document = {"moving": self.name, "coding": coding.document()}
+        document = {"moving": self.name, "parameters": self._parameters, "coding": coding.document()}
         arrays = self._pair.arrays() | nested(coding=coding.arrays())
         return write(directory, _KIND, arrays, document)
 
@@ -169,7 +170,7 @@ class MovingIndex:
         document, arrays = read(directory, _KIND, verify=verify)
         with restoring(directory):
             coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
-            live = cls(document["moving"], SubscriptionTable.empty(coding))
+            live = cls(document["moving"], SubscriptionTable.empty(coding), **document["parameters"])
             live._pair.restore(coding, arrays)
         return live
 

@@ -58,7 +58,11 @@ class Lists(NamedTuple):
 
 
 class BEQTree(MessageStructure):
-    """A quadtree with sorted lists of values in its cells, and counting."""
+    """A quadtree with sorted lists of values in its cells, and counting.
+
+    Lists are merged and cleaned in place, and cells are split in place. A reader of an older view might miss an entry or
+    read one twice, so nobody may read while the tree changes.
+    """
 
     name: ClassVar[str] = "beq-tree"
     lingers: ClassVar[bool] = True

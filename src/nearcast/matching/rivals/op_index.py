@@ -50,7 +50,11 @@ class _Groups(NamedTuple):
 
 
 class OpIndex(ClauseStructure):
-    """Counting over sorted lists under pivot attributes, with verification."""
+    """Counting over sorted lists under pivot attributes, with verification.
+
+    Postings come behind the sorted part of their list and are sorted into it in place. A reader of an older view might
+    count one twice or not at all, so nobody may read while the lists change.
+    """
 
     name: ClassVar[str] = "op-index"
     lingers: ClassVar[bool] = True

@@ -31,7 +31,10 @@ __all__ = ["RStarTree"]
 
 
 class RStarTree(ClauseStructure):
-    """An R*-Tree over place and attributes, with verification."""
+    """An R*-Tree over place and attributes, with verification.
+
+    A change is made to the one tree that there is, and a view holds no other. So nobody may read while it changes.
+    """
 
     name: ClassVar[str] = "r-star-tree"
     lingers: ClassVar[bool] = True

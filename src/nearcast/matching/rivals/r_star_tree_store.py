@@ -28,7 +28,10 @@ __all__ = ["MessageRStarTree"]
 
 
 class MessageRStarTree(MessageStructure):
-    """An R*-Tree over places and values, with verification."""
+    """An R*-Tree over places and values, with verification.
+
+    A change is made to the one tree that there is, and a view holds no other. So nobody may read while it changes.
+    """
 
     name: ClassVar[str] = "r-star-tree"
     lingers: ClassVar[bool] = True

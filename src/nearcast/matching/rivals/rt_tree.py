@@ -38,7 +38,11 @@ _HITS = config.RT_REPRESENTATIVES + 1
 
 
 class RTTree(ClauseStructure):
-    """An R-tree with filters of several representative tokens."""
+    """An R-tree with filters of several representative tokens.
+
+    Entries come and go in place, and nodes are split in place. A reader of an older view might miss an entry or read one
+    twice, so nobody may read while the tree changes.
+    """
 
     name: ClassVar[str] = "rt-tree"
     lingers: ClassVar[bool] = True

@@ -41,7 +41,11 @@ _UNCOUNTED = 0  # so the list of x's number 0 is free for clauses without a pred
 
 
 class TAMA(ClauseStructure):
-    """Counting over cells of several levels, with verification."""
+    """Counting over cells of several levels, with verification.
+
+    Postings are appended in place, and what a clause needs is overwritten. A reader of an older view might count too
+    little or too much, so nobody may read while the lists change.
+    """
 
     name: ClassVar[str] = "tama"
     lingers: ClassVar[bool] = True

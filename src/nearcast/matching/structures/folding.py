@@ -117,8 +117,10 @@ class FoldingStructure(ClauseStructure):
         """Mark clause rows of the layout as removed."""
 
     def stats(self) -> dict[str, Any]:
-        """Return how many newcomers wait."""
-        return {"newcomers": self._newcomers.waiting, "folds": self._folds}
+        """Return how many newcomers wait, also as a share of all clauses."""
+        waiting = self._newcomers.waiting
+        share = round(waiting / max(self.store.living, 1), 3)
+        return {"newcomers": waiting, "newcomers_share": share, "folds": self._folds}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the order of the tokens, and the newcomers."""
