@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast.spark.parts import _write, read_parts, write_parts
+from nearcast.spark.parts import _write_part, read_parts, write_parts
 from nearcast.storage.places import place_at
 
 pytestmark = pytest.mark.spark
@@ -59,7 +59,7 @@ def test_a_file_that_lost_rows_is_an_error(spark, place, tmp_path):
 
 def test_two_attempts_of_a_task_write_two_files(tmp_path):
     attempts = [
-        list(_write([pa.record_batch({"id": [1, 2]})], f"file://{tmp_path}", "part")) for _ in range(2)
+        list(_write_part([pa.record_batch({"id": [1, 2]})], f"file://{tmp_path}", "part")) for _ in range(2)
     ]
     names = [batch["name"][0].as_py() for (batch,) in attempts]
     assert len(set(names)) == 2

@@ -47,7 +47,7 @@ def write_parts(frame: DataFrame, place: str | os.PathLike[str] | Place, *, pref
     uri = uri_of(place)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _write(batches, uri, f"{prefix}-{uuid.uuid4().hex}.parquet")
+        return _write_part(batches, uri, prefix)
 
     written = map_in_arrow(frame, write, "name string, rows long, bytes long").toArrow()
     return written.cast(_WRITTEN).sort_by("name")
@@ -84,6 +84,11 @@ def read_parts(spark: SparkSession, files: Mapping[str, int], schema: StructType
                 yield from _read(uri, rows, columns)
 
     return spark.range(0, len(listed), 1, tasks).mapInArrow(read, schema)
+
+
+def _write_part(batches: Iterable[pa.RecordBatch], uri: str, prefix: str) -> Iterator[pa.RecordBatch]:
+    """Write a file under a name that no other attempt uses."""
+    return _write(batches, uri, f"{prefix}-{uuid.uuid4().hex}.parquet")
 
 
 def _write(batches: Iterable[pa.RecordBatch], uri: str, name: str) -> Iterator[pa.RecordBatch]:
