@@ -145,7 +145,8 @@ SAFE_FURTHEST_M: Final = (
     5e6  # on the globe, nothing is looked for beyond this distance: an eighth of the way round,
 )
 SAFE_FURTHEST: Final = 1e150  # and on a plane, beyond this one, whose square is a number
-WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, expired ones are not looked for
+# For each message that begins to wait for reports, so many others are looked at: have they expired?
+WAITING_LOOKS: Final = 4
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block

@@ -40,8 +40,8 @@ __all__ = ["MessagePacked"]
 class MessagePacked(MessageStructure):
     """Messages in lists by cell, long ones packed by place, with signatures of their words.
 
-    Postings come and go in place, as in the packed list: a reader of an older view may miss a posting or read one twice,
-    so that a change needs the structure alone.
+    Postings come and go in place, as in the packed list: a reader of an older view may miss a posting or read one
+    twice, so that a change needs the structure alone.
     """
 
     name: ClassVar[str] = "packed"

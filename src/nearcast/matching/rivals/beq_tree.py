@@ -60,8 +60,8 @@ class Lists(NamedTuple):
 class BEQTree(MessageStructure):
     """A quadtree with sorted lists of values in its cells, and counting.
 
-    Lists are merged and cleaned in place, and cells are split in place. A reader of an older view might miss an entry or
-    read one twice, so nobody may read while the tree changes.
+    Lists are merged and cleaned in place, and cells are split in place. A reader of an older view might miss an entry
+    or read one twice, so nobody may read while the tree changes.
     """
 
     name: ClassVar[str] = "beq-tree"

@@ -40,8 +40,8 @@ _HITS = config.RT_REPRESENTATIVES + 1
 class RTTree(ClauseStructure):
     """An R-tree with filters of several representative tokens.
 
-    Entries come and go in place, and nodes are split in place. A reader of an older view might miss an entry or read one
-    twice, so nobody may read while the tree changes.
+    Entries come and go in place, and nodes are split in place. A reader of an older view might miss an entry or read
+    one twice, so nobody may read while the tree changes.
     """
 
     name: ClassVar[str] = "rt-tree"
