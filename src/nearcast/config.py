@@ -145,7 +145,8 @@ SAFE_MARGIN: Final = 1e-12  # and on a plane by this share of the distances
 # is a number.
 SAFE_FURTHEST_M: Final = 5e6
 SAFE_FURTHEST: Final = 1e150
-WAITING_MANY: Final = 4_096  # below this many messages that wait for reports, expired ones are not looked for
+# For each message that begins to wait for reports, this many others are looked at: have they expired?
+WAITING_LOOKS: Final = 4
 
 # --- The index "packed-list" --------------------------------------------------------------------------------------
 PACKED_BLOCK_BITS: Final = 5  # 2^5 postings in a block, and as many blocks in a super-block

@@ -131,6 +131,7 @@ def changes(world, key, word):
 @pytest.mark.parametrize(
     ("size", "calls"), [(50_000, 1_000), pytest.param(1_000_000, 50_000, marks=pytest.mark.long)]
 )
+@pytest.mark.timeout(3_600)
 def test_no_change_takes_long(size, calls):
     for some, many in ((5_000, 300), (size, calls)):  # the first time, kernels are compiled
         world = World(some, withdrawals=True)

@@ -48,7 +48,6 @@ class Promises:
 
     def __init__(self, coding: Coding) -> None:
         self.waiting = Waiting()
-        self._crowded = config.WAITING_MANY  # beyond this many, messages that have expired are looked for
         self._coding = coding
         self._index: Index | None = None  # made for the first promise
         # By row of the index, which is also that of the promise.
@@ -187,11 +186,9 @@ class Promises:
                 place: Any = place_at(side, int(batch.probe_offsets[at]))
                 momentary = Momentary(int(numbers[at]), place)
             self.waiting.put(unsure[at].tolist(), ids[at], momentary)
-        if len(self.waiting) > self._crowded:  # perhaps with messages that have expired
-            kept = self.waiting.kept()
-            gone = valid.rows(ids_of(kept), now) < 0
-            self.waiting.supersede([key for key, expired in zip(kept, gone.tolist(), strict=True) if expired])
-            self._crowded = max(config.WAITING_MANY, 2 * len(self.waiting))
+        some = self.waiting.some_kept(config.WAITING_LOOKS * int(np.count_nonzero(unsure.counts)))
+        gone = valid.rows(ids_of(some), now) < 0
+        self.waiting.supersede([key for key, expired in zip(some, gone.tolist(), strict=True) if expired])
         rows = np.unique(unsure.rows).astype(np.int64)
         own = self._rows.values[rows]
         new: NDArray[np.int64] = rows[~self._promises.values["asked"][own]]

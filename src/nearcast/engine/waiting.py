@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +34,7 @@ class Waiting:
         self._messages: dict[
             int, dict[Id, Momentary | None]
         ] = {}  # by subscription row; None for a kept message
-        self._rows: dict[Id, set[int]] = {}  # the subscription rows by message
+        self._rows: OrderedDict[Id, set[int]] = OrderedDict()  # the subscription rows by message
         self._size = 0
 
     def __len__(self) -> int:
@@ -52,9 +54,12 @@ class Waiting:
             others.add(row)
         self._size += len(others)
 
-    def kept(self) -> list[Id]:
-        """Return the messages that wait and that the engine keeps."""
-        return [key for key, rows in self._rows.items() if self._messages[next(iter(rows))][key] is None]
+    def some_kept(self, count: int) -> list[Id]:
+        """Look at so many messages, by turns; return those that the engine keeps."""
+        turn = list(islice(self._rows, count))
+        for key in turn:
+            self._rows.move_to_end(key)
+        return [key for key in turn if self._messages[next(iter(self._rows[key]))][key] is None]
 
     def of(self, row: int) -> dict[Id, Momentary | None]:
         """Return what waits for the report of a subscription."""
@@ -64,7 +69,7 @@ class Waiting:
         """Tell which pairs of a subscription row and a message wait for a report."""
         waiting = np.zeros(len(rows), np.bool_)
         if self._messages:
-            asked = np.flatnonzero(np.isin(rows, list(self._messages)))
+            asked = np.flatnonzero([row in self._messages for row in rows.tolist()])
             names = IdColumn(messages.codes[asked], messages.words).to_pylist()
             waiting[asked] = [name in self._messages[row] for row, name in zip(rows[asked].tolist(), names)]
         return waiting
