@@ -1,7 +1,7 @@
 """Options of Java, and an archive of Spark's classes, with which the many Java processes of the tests start faster.
 
-The first test on Spark makes it, once for each environment. Java checks that it was made from the same files: without
-the archive, or with one that does not fit, everything works as before, only slower.
+It is made once for each environment, by the first test on Spark or by ``python tests/java_options.py``. Java checks that
+it was made from the same files: without it, or with one that does not fit, everything works as before, only slower.
 """
 
 import fcntl
@@ -70,3 +70,8 @@ def make_archive():
         if not draft.exists():
             draft.touch()  # this Java makes none, which is no reason to try again
         draft.rename(ARCHIVE)
+
+
+if __name__ == "__main__":
+    set_options()
+    make_archive()

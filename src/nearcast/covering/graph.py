@@ -111,7 +111,8 @@ class RelationGraph:
     take_over
         Whether a new subscription that must be forwarded takes over the ones that it covers and that were forwarded
         before, so that their unsubscription is forwarded. Off by default: it looks at everything that was forwarded,
-        and it sends messages now to save some later.
+        and it sends messages now to save some later. Where only the outline of a polygon can tell, nothing is taken
+        over.
     """
 
     def __init__(self, index: str = "forest", k: int = 1, *, take_over: bool = False) -> None:
