@@ -1,7 +1,7 @@
 """Options of Java, and an archive of Spark's classes, with which the many Java processes of the tests start faster.
 
-It is made once for each environment, by the first test on Spark or by ``python tests/java_options.py``. Java checks that
-it was made from the same files: without it, or with one that does not fit, everything works as before, only slower.
+It is made once for each environment, by the first test on Spark or by ``python tests/java_options.py``. Java checks
+that it was made from the same files: without it, or with one that does not fit, all works as before, only slower.
 """
 
 import fcntl
