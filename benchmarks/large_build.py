@@ -74,7 +74,7 @@ def run(
     subs = spark.read.parquet(f"file://{rows}")
     tell("building shards", 0.2)
     shutil.rmtree(home / "versions", ignore_errors=True)
-    with Memory(spark) as building:
+    with Memory() as building:
         seconds, version = timed(
             lambda: build(subs, home / "versions", distribution=distribution, shards=shards)
         )
@@ -83,7 +83,7 @@ def run(
     found = match(asked, version)
     tell("matching", 0.7)
     found.write.format("noop").mode("overwrite").save()
-    with Memory(spark) as matching:
+    with Memory() as matching:
         took, _ = timed(lambda: found.write.format("noop").mode("overwrite").save())
     tell("checking", 0.9)
     few = asked.orderBy("id").limit(_CHECKED)
@@ -177,8 +177,7 @@ def _size(directory: Path) -> int:
 class Memory:
     """While entered, records the largest memory of the driver and of the executor: Java, Python, and all at once."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._driver = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    def __init__(self) -> None:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self.peaks: dict[str, int] = defaultdict(int)
@@ -211,10 +210,10 @@ def _shares() -> list[tuple[str, int]]:
             command = (process / "cmdline").read_bytes().decode(errors="replace")
             if "CoarseGrainedExecutorBackend" in command:
                 name = "executor's Java"
+            elif "SparkSubmit" in command:  # its settings name the daemon, too
+                name = "driver's Java"
             elif "nearcast.spark.daemon" in command or "pyspark.daemon" in command:
                 name = "executor's Python"
-            elif "SparkSubmit" in command:
-                name = "driver's Java"
             elif process.name == str(os.getpid()):
                 name = "driver's Python"
             else:
