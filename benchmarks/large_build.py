@@ -54,6 +54,7 @@ def run(
     messages: int,
     shards: int,
     distribution: str,
+    cores: int,
     executor: int,
     tell: Progress,
 ) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def run(
     spark = session(
         "large build",
         memory=_DRIVER,
-        master=f"local-cluster[1,2,{executor}]",
+        master=f"local-cluster[1,{cores},{executor}]",
         config={"spark.executor.memory": f"{executor}m", "spark.local.dir": str(home / "spark")},
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -95,6 +96,7 @@ def run(
     return {
         "subscriptions": subscriptions,
         "shards": shards,
+        "cores": cores,
         "distribution": document["distribution"],
         "stored": document["stored"],
         "input_bytes": _size(rows),
@@ -115,6 +117,7 @@ def table(report: Mapping[str, Any]) -> Table:
     for name, value in (
         ("subscriptions", f"{report['subscriptions']:,}"),
         ("shards", f"{report['shards']}, {report['distribution']}"),
+        ("cores of the executor", f"{report['cores']}"),
         ("stored, copies included", f"{report['stored']:,}"),
         ("input (Parquet)", f"{report['input_bytes'] / gb:.2f} GB"),
         ("version", f"{report['version_bytes'] / gb:.2f} GB"),

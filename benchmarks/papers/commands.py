@@ -322,13 +322,14 @@ def build(
     messages: Messages = 200_000,
     shards: Annotated[int, typer.Option(help="Number of shards.", min=1)] = 8,
     distribution: Annotated[str, typer.Option(help="How subscriptions are divided.")] = "location",
+    cores: Annotated[int, typer.Option(help="Tasks at a time.", min=1)] = 2,
     executor: Annotated[int, typer.Option(help="Megabytes for the executor's Java.", min=512)] = 1536,
     json: JsonFile = None,
 ) -> None:
     """Build many subscriptions in shards on Spark, and match messages with them.
 
-    Spark is a small cluster on this machine: a driver with 2 GB, and an executor
-    with two cores. The memory of every process is watched, and what some
+    Spark is a small cluster on this machine: a driver with 2 GB, and one
+    executor. The memory of every process is watched, and what some
     messages find is compared with an SQL query.
 
     For example:
@@ -341,13 +342,13 @@ def build(
 
     with progress() as tell:
         found = large_build.run(
-            home.absolute(), subscriptions, messages, shards, distribution, executor, tell
+            home.absolute(), subscriptions, messages, shards, distribution, cores, executor, tell
         )
     console().print(large_build.table(found))
     if json:
         command = (
             f"python -m benchmarks build {home} --subscriptions {subscriptions} --messages {messages} "
-            f"--shards {shards} --distribution {distribution} --executor {executor}"
+            f"--shards {shards} --distribution {distribution} --cores {cores} --executor {executor}"
         )
         Path(json).write_text(report.to_json(report.document("build", command, found)), encoding="utf-8")
     for mismatch in found["mismatches"]:
