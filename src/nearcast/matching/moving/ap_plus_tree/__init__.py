@@ -11,7 +11,7 @@ This is section 4 of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Sup
 - ``audit``: whether the lists have all messages.
 
 The cost of movement (section 4.3.1) is in :mod:`~nearcast.matching.structures.ap_tree.motion`. Departures from the
-paper, with a million subscriptions and as many messages:
+paper, with a million subscriptions and as many messages (times of the runs in which they were decided):
 
 - *A store beside the tree.* A message is only in the leaves that it visited when it came. The paper does not say how a
   later subscription finds it in a cell that was empty, or under a word that nobody had. Here a list knows since when it
