@@ -67,10 +67,10 @@ STORAGE_CACHE_BYTES: Final = 64 << 30
 
 # --- Vocabulary, ids and tables -------------------------------------------------------------------------------------
 HASH_LOAD: Final = 0.5  # the largest share of a hash table that is in use
-# A larger table is prepared as soon as the present one is fuller than this share of what it may hold. Only few
-# words are moved at a time: each may be the first in a huge page of memory, which takes milliseconds to clear.
+# A larger table is prepared as soon as the present one is fuller than this share of what it may hold.
 HASH_AHEAD: Final = 0.5
-HASH_MOVES: Final = 2  # words that are put into it for each one that is added
+HASH_MOVES: Final = 3  # words that are put into it, or pages that are cleared, for each one that is added
+HASH_MOVES_AT_ONCE: Final = 8  # words that come one by one need not wait for it each time
 # A shorter list of strings is coded without an Arrow array in between, which costs as much as 30 words.
 FEW_STRINGS: Final = 64
 CODES_SEARCHED: Final = 4_096  # codes that are searched at a time for those that no word has

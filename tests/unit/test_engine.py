@@ -153,8 +153,10 @@ def test_an_unknown_id(engine):
 def test_a_duplicate_id_changes_nothing(engine):
     with pytest.raises(DuplicateError, match="'anna' exists already"):
         engine.subscribe([Subscription("new", "tea"), ANNA])
-    with pytest.raises(DuplicateError, match="'new'"):
+    with pytest.raises(DuplicateError, match="'new' is given twice in one call"):
         engine.subscribe([Subscription("new", "tea"), Subscription("new", "milk")])
+    with pytest.raises(DuplicateError, match="'x' is given twice in one call"):
+        engine.subscribe({"id": ["w", "x", "x"], "expression": ["tea"] * 3})
     assert "new" not in engine
     assert len(engine) == 2
 
@@ -237,6 +239,31 @@ def test_a_refused_call_leaves_no_trace():
     assert list(engine.coding.vocabulary) == ["tea"]
     assert engine.coding.vocabulary.counts.tolist() == [1]
     assert len(engine.coding.attributes) == 0
+
+
+@pytest.mark.parametrize(("refused", "accepted"), [("a", 7), (255, "b")])
+def test_a_refused_first_subscription_decides_nothing(refused, accepted):
+    engine = Engine()
+    elsewhere = Box(0, 0, 5, 5, Planar(0, 0, 10, 10))
+    with pytest.raises(ColumnError):
+        engine.subscribe(Subscription(refused, "milk", elsewhere))
+    engine.subscribe(Subscription(accepted, "tea"))
+    deliveries = engine.publish(Message(1, "tea", HERE))
+    assert deliveries.to_arrow()["subscription_id"].to_pylist() == [accepted]
+    assert list(engine) == [accepted]
+    assert engine.stats()["words"] == 1
+    engine.compact()
+    assert who(engine.publish(Message(2, "tea", HERE))) == [accepted]
+
+
+def test_refused_subscriptions_take_no_memory():
+    engine = Engine()
+    elsewhere = Box(0, 0, 5, 5, Planar(0, 0, 10, 10))
+    before = engine._ids.nbytes
+    for number in range(100):
+        with pytest.raises(ColumnError):
+            engine.subscribe(Subscription(f"s{number}", "tea", elsewhere))
+    assert engine._ids.nbytes == before
 
 
 def test_a_schema_that_stays():

@@ -146,9 +146,6 @@ class _Names(NamedTuple):
     codes: GrowableArray  # by row: the code of its id
 
 
-_NOTHING_ENTERED: tuple[Any, int, _Names | None] = None, _NONE, None
-
-
 class TypedIds:
     """Ids of one type, which is given, or decided by the first id; *what* says what they identify."""
 
@@ -218,8 +215,6 @@ class Ids(TypedIds):
         self._moved = 0  # the ids of the rows before this one have moved
         self._size = 0
         self._dictionary: Any = None
-        # An id that check_new() let through, its code, and the names that the code belongs to.
-        self._entered = _NOTHING_ENTERED
 
     def __len__(self) -> int:
         return self._size
@@ -280,24 +275,23 @@ class Ids(TypedIds):
         """Raise if ids are of another type, or if one is in use or given twice."""
         self.check(ids)
         if len(ids) == 1 and isinstance(ids, list):
-            # The id is taken in at once, and put() finds it there: one look-up instead of two.
-            names = self._names
-            code = int(names.words.add(id_words(ids))[0])
-            if code == len(names.rows.values):
-                names.rows.fill(1, _NONE)
-            if names.rows.values[code] < 0:
-                self._entered = ids[0], code, names
+            if self.row(ids[0]) < 0:
                 return
-        taken = self.find(ids) >= 0
-        if not taken.any():
-            names = pa.array(ids) if isinstance(ids, list) else ids
-            if len(names.unique()) == len(names):
-                return
-            first = np.unique(names.dictionary_encode().indices.to_numpy(), return_index=True)[1]
-            taken[np.delete(np.arange(len(names)), first)] = True
+            taken = np.ones(1, np.bool_)
+        else:
+            taken = self.find(ids) >= 0
+        if taken.any():
+            raise DuplicateError(
+                f"{self._what} {shown(_id_at(ids, int(taken.argmax())))} exists already; "
+                "remove it first, or choose another id"
+            )
+        names = pa.array(ids) if isinstance(ids, list) else ids
+        if len(names.unique()) == len(names):
+            return
+        first = np.unique(names.dictionary_encode().indices.to_numpy(), return_index=True)[1]
+        again = np.delete(np.arange(len(names)), first)
         raise DuplicateError(
-            f"{self._what} {shown(_id_at(ids, int(taken.argmax())))} exists already; "
-            "remove it first, or choose another id"
+            f"{self._what} {shown(_id_at(ids, int(again[0])))} is given twice in one call; give it once"
         )
 
     def put(self, ids: pa.Array | list[Any], rows: NDArray[Any]) -> None:
@@ -305,16 +299,9 @@ class Ids(TypedIds):
         if not len(ids):
             return
         self.settle(ids)
-        words: Any = None
-        entered, code, names = self._entered
-        self._entered = _NOTHING_ENTERED
-        if len(ids) == 1 and names is self._names and isinstance(ids, list) and entered == ids[0]:
-            _put(names, np.array([code]), rows)
-        else:
-            words = id_words(ids)
-            _put(self._names, self._names.words.add(words), rows)
+        words = id_words(ids)
+        _put(self._names, self._names.words.add(words), rows)
         if self._next is not None:
-            words = id_words(ids) if words is None else words
             behind = rows < self._moved
             if behind.any():
                 if not behind.all():
@@ -376,8 +363,6 @@ class Ids(TypedIds):
             array = words.words
             if self._kind is _INTEGERS:
                 array = np.frombuffer(array.buffers()[2] or b"", np.int64)[: len(words)]
-            if self._kind is None:  # an id that was let through may turn out to be an integer
-                return array
             self._dictionary = array
         return self._dictionary
 

@@ -21,6 +21,7 @@ from nearcast.kernels.hashing import NO_CODE, Words
 __all__ = ["NO_CODE", "Vocabulary", "string_array", "string_buffers"]
 
 _MAX_WORDS = 2**31 - 1
+_SLOTS_A_PAGE = 4096 // 16
 
 
 class Vocabulary:
@@ -45,7 +46,9 @@ class Vocabulary:
         """Begin with *words*; the table of slots does not grow before there are *room* words."""
         self._size = 0
         self._next: NDArray[np.uint64] | None = None  # a larger table of slots, while it is being filled
-        self._moved = 0  # the number of words in the larger table
+        self._cleared = 0  # slots of the larger table whose memory is there
+        self._moved = 0  # words that are in the larger table
+        self._owed = 0  # words that should have moved since the last time
         # Words are stored in the order in which they came. By code: the place of its word, -1 if no word has it.
         self._places: GrowableArray | None = None  # None while each code is the place of its word
         self._codes: GrowableArray | None = None  # by place: the code
@@ -301,8 +304,18 @@ class Vocabulary:
     def _prepare(self, added: int) -> None:
         """Fill a larger table of slots ahead of time, some words with each call, so that no call has to do it all."""
         if self._next is None:
-            self._next, self._moved = np.zeros((len(self._words.slots) * 2, 2), np.uint64), 0
-        stop = min(self._moved + config.HASH_MOVES * added, self._size)
+            self._next = np.zeros((len(self._words.slots) * 2, 2), np.uint64)
+            self._cleared = self._moved = 0
+        self._owed += config.HASH_MOVES * added
+        if self._owed < config.HASH_MOVES_AT_ONCE:
+            return
+        # Words go anywhere in the table, and the first to come into a page waits until the system has cleared it; a
+        # huge page takes milliseconds. So all pages are touched in order before any word moves.
+        pages = min(self._owed, -(-(len(self._next) - self._cleared) // _SLOTS_A_PAGE))
+        stop = self._cleared + pages * _SLOTS_A_PAGE
+        self._next[self._cleared : stop : _SLOTS_A_PAGE] = 0
+        self._cleared = min(stop, len(self._next))
+        stop, self._owed = min(self._moved + self._owed - pages, self._size), 0
         if stop > self._moved:
             hashing.rehash(self._words._replace(slots=self._next), self._moved, stop)
             self._moved = stop

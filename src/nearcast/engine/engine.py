@@ -19,7 +19,6 @@ from nearcast.columns.deliveries import Deliveries
 from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.columns.from_objects import messages_from_objects
 from nearcast.columns.ids import IdColumn, Ids, id_kind
-from nearcast.columns.parts import nested, part_of
 from nearcast.columns.regions import relocated
 from nearcast.columns.rows.recode import recoded
 from nearcast.engine.changes import CAME, WENT, Changes, settled
@@ -37,14 +36,14 @@ from nearcast.engine.reading import (
 from nearcast.engine.renewal import Renewal, count_codes
 from nearcast.engine.replacement import Replacement
 from nearcast.engine.safe_regions import SafeRegions, read_circles
+from nearcast.engine.snapshot import Snapshot
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
 from nearcast.errors import ColumnError, GeometryError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
 from nearcast.geometry.spaces import number
-from nearcast.matching import INDEXES, Index, build_index, build_store
+from nearcast.matching import build_index, build_store
 from nearcast.matching.messages.moves import apart
 from nearcast.model import Id, Message, Subscription
-from nearcast.storage.directory import read, restoring, write
 
 __all__ = ["Engine"]
 
@@ -417,26 +416,9 @@ class Engine:
 
         The directory appears whole or not at all, and is never overwritten. :meth:`open` continues from it.
         """
-        coming = self._coming.listed()
-        document = {
-            "coding": self.coding.document(),
-            "index": self._index.name,
-            "store": self._valid.store.name,
-            "withdrawals": self._withdrawals,
-            "ids": [self._ids.kind_name, self._valid.ids.kind_name],
-            "coming": [message.id for message in coming],
-            "waiting": self._promises.waiting.document(),
-            "counts": [self._published, self._expired, self._delivered, self._moved],
-        }
-        arrays = nested(
-            coding=self.coding.arrays(),
-            index=self._index.arrays(),
-            ids=self._ids.arrays(),
-            messages=self._valid.arrays(),
-            coming=self._coming.arrays(),
-        )
-        arrays["promises"] = self._promises.array()
-        return write(directory, _KIND, arrays, document)
+        counts = [self._published, self._expired, self._delivered, self._moved]
+        parts = self._index, self._ids, self._valid, self._coming, self._promises
+        return Snapshot(*parts, self._withdrawals, counts).save(directory)
 
     @classmethod
     def open(cls, directory: str | Path, *, clock: Clock | None = None, verify: bool = False) -> Engine:
@@ -445,21 +427,11 @@ class Engine:
         Damage is an :class:`~nearcast.errors.IndexFileError`. With *verify* every file is compared with its checksum;
         without it, every file except large ones of coordinates.
         """
-        document, arrays = read(directory, _KIND, verify=verify)
-        with restoring(directory):
-            coding = Coding.restored(document["coding"], part_of(arrays, "coding"))
-            kinds = document["ids"]
-            engine = cls(space=coding.space, clock=clock, withdrawals=document["withdrawals"])
-            engine._index = Index.restored(INDEXES[document["index"]], coding, part_of(arrays, "index"))
-            engine._ids = Ids.restored("subscription", kinds[0], part_of(arrays, "ids"))
-            messages = part_of(arrays, "messages")
-            engine._valid = ValidMessages.restored(
-                document["store"], coding, kinds[1], messages, expiries=document["withdrawals"]
-            )
-            coming = part_of(arrays, "coming")
-            engine._coming = ComingMessages.restored(coding, document["coming"], coming)
-            engine._promises = Promises.restored(arrays["promises"], document["waiting"], engine._index)
-            engine._published, engine._expired, engine._delivered, engine._moved = document["counts"]
+        saved = Snapshot.open(directory, verify=verify)
+        engine = cls(space=saved.index.coding.space, clock=clock, withdrawals=saved.withdrawals)
+        engine._index, engine._ids = saved.index, saved.ids
+        engine._valid, engine._coming, engine._promises = saved.valid, saved.coming, saved.promises
+        engine._published, engine._expired, engine._delivered, engine._moved = saved.counts
         return engine
 
     # --- Internals -------------------------------------------------------------------------------------------------
@@ -609,9 +581,6 @@ class Engine:
         if row < 0:
             raise UnknownError(f"there is no subscription {shown(id)}")
         return row
-
-
-_KIND = "engine"  # the kind of its directories
 
 
 def _next_renewal(coding: Coding) -> int:
