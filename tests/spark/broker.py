@@ -9,6 +9,7 @@ Spark's connector must have the version of PySpark. A repository may have it and
 right ones cannot be fetched; a test then says so in the summary of each run.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -78,10 +79,20 @@ def resolve(*coordinates):
     """
     described = _ivy_file(coordinates)
     note = NOTES / hashlib.sha256(described.encode()).hexdigest()[:16]
-    if note.exists():
-        jars = tuple(map(Path, note.read_text().split(os.pathsep)))
-        if all(jar.exists() for jar in jars):
-            return jars
+    NOTES.mkdir(parents=True, exist_ok=True)
+    with NOTES.joinpath("lock").open("w") as lock:  # Ivy's cache is not made for several processes at a time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if note.exists():
+            jars = tuple(map(Path, note.read_text().split(os.pathsep)))
+            if all(jar.exists() for jar in jars):
+                return jars
+        path = _fetch(described, coordinates)
+        note.write_text(path)
+    return tuple(map(Path, path.split(os.pathsep)))
+
+
+def _fetch(described, coordinates):
+    """Let Ivy fetch what is described; return the class path."""
     (ivy,) = SPARK_JARS.glob("ivy-*.jar")
     settings = os.environ.get("NEARCAST_IVY_SETTINGS")
     with tempfile.TemporaryDirectory() as directory:
@@ -95,10 +106,7 @@ def resolve(*coordinates):
             raise NotToBeHadError(f"no Maven repository answered within {RESOLVE_SECONDS} s") from None
         if ran.returncode:
             raise NotToBeHadError(_complaint(ran.stdout + ran.stderr, coordinates))
-        path = found.read_text().strip()
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(path)
-    return tuple(map(Path, path.split(os.pathsep)))
+        return found.read_text().strip()
 
 
 def _ivy_file(coordinates):
