@@ -198,6 +198,7 @@ def ranking() -> None:
                 MessageBatch.from_arrow(messages.slice(1000 * threads - 1000, 1000), like=top, learn=True)
             )
         top.results(0)
+        top.thresholds(0)
         with tempfile.TemporaryDirectory() as place:
             top = TopK.open(top.save(Path(place) / "top"), clock=ManualClock(0))
         top.publish(MessageBatch.from_arrow(messages.slice(0, 100), like=top, learn=True))

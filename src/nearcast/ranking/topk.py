@@ -220,6 +220,10 @@ class TopK:
         kind: Any = np.int64 if self._message_ids.are_integers else object
         return np.array(self._named(numbers).to_pylist(), kind), scores
 
+    def thresholds(self, ids: Any) -> NDArray[np.float64]:
+        """Return θ of each subscription: a message that scores less now changes nothing; -inf while all do."""
+        return self._subscribers.table.thresholds[self._ids.rows(ids)]
+
     # --- Messages --------------------------------------------------------------------------------------------------
 
     def publish(self, batch: MessageBatch) -> Deliveries:

@@ -79,13 +79,14 @@ class Location(Distribution):
 
     def route_clauses(self, table: SubscriptionTable, rows: NDArray[np.int64]) -> Routes:
         """Send each row to the cells that its box touches."""
-        return self._touched_cells(table.clauses.boxes[rows])
+        return self.cells(table.clauses.boxes[rows])
 
     def route_probes(self, batch: MessageBatch, rows: NDArray[np.int64]) -> Routes:
         """Send each row to the cells that its box touches."""
-        return self._touched_cells(batch.probes.boxes[rows])
+        return self.cells(batch.probes.boxes[rows])
 
-    def _touched_cells(self, boxes: NDArray[np.float64]) -> Routes:
+    def cells(self, boxes: NDArray[np.float64]) -> Routes:
+        """Return the cells that each box touches."""
         offsets = np.zeros(len(boxes) + 1, np.int64)
         tree = (self._axes, self._values, self._children)
         _find_cells(*tree, boxes, offsets, np.empty(0, np.int32), True)

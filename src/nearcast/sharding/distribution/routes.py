@@ -42,6 +42,11 @@ class Routes(NamedTuple):
         """The row of each entry."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
+    def united(self, other: Routes) -> Routes:
+        """Return the shards of both, row by row."""
+        rows = np.concatenate([self.rows, other.rows])
+        return Routes.from_pairs(rows, np.concatenate([self.shards, other.shards]), len(self.offsets) - 1)
+
     def folded(self, owners: NDArray[np.int32], size: int) -> Routes:
         """Return the shards of each owner: the union over its rows."""
         if len(owners) == size:
