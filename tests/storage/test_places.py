@@ -2,12 +2,16 @@
 
 import errno
 import fcntl
+import json
 import os
 import pickle
 import shutil
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import obstore
@@ -252,6 +256,101 @@ def test_a_store_without_conditional_writes_is_refused_by_name(s3, monkeypatch):
     assert place.create("a", b"first")
     assert not place.create("a", b"second")
     assert place.read("a") == b"first"
+
+
+def test_a_store_that_ignores_if_match_is_refused_by_name(s3, monkeypatch):
+    """As some that speak the language of S3 do; what is there stays as it is."""
+    place, put = place_at(s3), obstore.put
+    monkeypatch.setattr(objects, "_CONDITIONAL", set())
+    place.create("pointer", b"first")
+    _, tag = place.read_tagged("pointer")
+
+    def forgetful(store, name, content, mode="overwrite"):
+        return put(store, name, content, mode="overwrite" if isinstance(mode, dict) else mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(obstore, "put", forgetful)
+        with pytest.raises(
+            StorageError, match=f"store of {s3} has no conditional writes .*it ignores If-Match"
+        ):
+            place.swap("pointer", b"second", tag)
+    assert place.read("pointer") == b"first"
+    assert place.swap("pointer", b"second", place.read_tagged("pointer")[1])
+    assert not place.swap("pointer", b"third", tag)
+    assert place.read("pointer") == b"second"
+
+
+def test_a_store_without_etags_is_refused_by_name(s3, monkeypatch):
+    place, get = place_at(s3), obstore.get
+    place.write("pointer", b"first")
+
+    def untagged(*given):
+        found = get(*given)
+        return SimpleNamespace(bytes=found.bytes, meta={**found.meta, "e_tag": None})
+
+    monkeypatch.setattr(obstore, "get", untagged)
+    with pytest.raises(StorageError, match="it gives no ETags"):
+        place.read_tagged("pointer")
+
+
+class GoogleServer(BaseHTTPRequestHandler):
+    """As much of Google Cloud Storage as a pointer needs: objects with generations, and conditions on them."""
+
+    objects: ClassVar[dict[str, tuple[int, bytes]]] = {}
+
+    def do_GET(self):
+        generation, content = self.objects.get(self.path, (0, None))
+        self._answer(404 if content is None else 200, generation, content or b"")
+
+    def do_PUT(self):
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        generation, _ = self.objects.get(self.path, (0, b""))
+        wanted = self.headers["x-goog-if-generation-match"]
+        if wanted is not None and int(wanted) != generation:
+            self._answer(412, generation)
+            return
+        self.objects[self.path] = generation + 1, content
+        self._answer(200, generation + 1)
+
+    def _answer(self, status, generation, content=b""):
+        self.send_response(status)
+        self.send_header("ETag", '"same"')
+        self.send_header("x-goog-generation", str(generation))
+        self.send_header("Last-Modified", "Thu, 19 Nov 2026 08:00:00 GMT")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_google_is_asked_by_generation(tmp_path, monkeypatch):
+    """Its condition is the number of an object's generation; an ETag is none."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), GoogleServer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        account = {
+            "gcs_base_url": f"http://127.0.0.1:{server.server_port}",
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
+        (tmp_path / "key.json").write_text(json.dumps(account))
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "key.json"))
+        monkeypatch.setenv("GOOGLE_STORAGE_ENDPOINT", account["gcs_base_url"])
+        place = place_at(f"gs://bucket/{tmp_path.name}")
+        assert place.create("pointer", b"first")
+        assert not place.create("pointer", b"other")
+        content, tag = place.read_tagged("pointer")
+        assert content == b"first"
+        assert place.swap("pointer", b"second", place.read_tagged("pointer")[1])
+        assert not place.swap("pointer", b"third", tag)
+        assert place.read("pointer") == b"second"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_file_system_without_locks_is_refused_by_name(tmp_path, monkeypatch):

@@ -29,7 +29,9 @@ from nearcast.storage.reader import buffered
 
 __all__ = ["ObjectStore"]
 
-_CONDITIONAL: set[str] = set()  # buckets and containers that were seen to refuse a second creation
+# Buckets and containers that were seen to refuse a request whose condition does not hold, and the condition.
+_CONDITIONAL: set[tuple[str, str]] = set()
+_NO_TAG = '"none" 0'  # no object has it
 
 
 class ObjectStore(Place):
@@ -39,6 +41,10 @@ class ObjectStore(Place):
     def _store(self) -> Any:
         return _connect(self.uri, os.getpid())
 
+    @property
+    def _bucket(self) -> str:
+        return self.uri.split("/")[2]
+
     def read(self, name: str) -> bytes:
         """Return the content of an object."""
         try:
@@ -47,12 +53,14 @@ class ObjectStore(Place):
             raise self._missing(name) from None
 
     def read_tagged(self, name: str) -> tuple[bytes, str] | None:
-        """Return the content of an object, with its ETag."""
+        """Return the content of an object; its tag is the ETag, which has no space, and the version, if there is one."""
         try:
             found = obstore.get(self._store, name)
         except (NotFoundError, FileNotFoundError):
             return None
-        return bytes(found.bytes()), str(found.meta["e_tag"])
+        if not found.meta["e_tag"]:
+            raise self._unconditional("it gives no ETags")
+        return bytes(found.bytes()), f"{found.meta['e_tag']} {found.meta.get('version') or ''}".rstrip()
 
     def open(self, name: str) -> BinaryIO:
         """Open an object for reading: what is not in the buffer is requested."""
@@ -79,12 +87,12 @@ class ObjectStore(Place):
     def create(self, name: str, content: bytes) -> bool:
         """Put an object on condition that there is none; the first time, see whether the store minds the condition."""
         created = self._create(name, content)
-        store = self.uri.split("/")[2]
-        if created and store not in _CONDITIONAL:
+        seen = self._bucket, "If-None-Match"
+        if created and seen not in _CONDITIONAL:
             if self._create(name, content):  # the same again, so nothing is lost
                 self.remove([name])
                 raise self._unconditional("it ignores If-None-Match")
-            _CONDITIONAL.add(store)
+            _CONDITIONAL.add(seen)
         return created
 
     def _create(self, name: str, content: bytes) -> bool:
@@ -97,11 +105,25 @@ class ObjectStore(Place):
         return True
 
     def swap(self, name: str, content: bytes, tag: str | None) -> bool:
-        """Put an object on condition that its ETag is *tag*."""
+        """Put an object on condition that its tag is *tag*; the first time, see whether the store minds the condition."""
         if tag is None:
             return self.create(name, content)
+        seen = self._bucket, "If-Match"
+        if seen not in _CONDITIONAL:
+            found = self.read_tagged(name)
+            if found is None:
+                return False
+            # What is there, once more: nothing is lost.
+            if self._swap(name, found[0], _NO_TAG):
+                raise self._unconditional("it ignores If-Match")
+            _CONDITIONAL.add(seen)
+        return self._swap(name, content, tag)
+
+    def _swap(self, name: str, content: bytes, tag: str) -> bool:
+        e_tag, _, version = tag.partition(" ")
+        condition = {"e_tag": e_tag, **({"version": version} if version else {})}
         try:
-            obstore.put(self._store, name, content, mode={"e_tag": tag})
+            obstore.put(self._store, name, content, mode=condition)
         except (PreconditionError, AlreadyExistsError, NotFoundError, FileNotFoundError):
             return False
         except NotSupportedError as error:
@@ -150,8 +172,8 @@ class ObjectStore(Place):
 
     def _unconditional(self, why: object) -> StorageError:
         return StorageError(
-            f"the store of {self.uri} has no conditional writes ({why}), so files cannot be created only once; "
-            "use a store that has them"
+            f"the store of {self.uri} has no conditional writes ({why}), so one writer could replace what another has "
+            "written; use a store that has them"
         )
 
 
