@@ -7,7 +7,7 @@ import pytest
 import shapely
 
 from nearcast.errors import ColumnError, InputError
-from nearcast.spark import build, match
+from nearcast.spark import Live, build, match
 
 pytestmark = pytest.mark.spark
 
@@ -157,3 +157,57 @@ def test_names_that_cannot_be_kept_are_refused(messages, subscriptions, tmp_path
     with pytest.raises(ColumnError, match="keep: the rows need a column addres"):
         build(subscriptions, tmp_path, keep=["addres"])
     assert match(messages, version, keep=["text"]).count() == 4
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_while_subscriptions_change(spark, tmp_path, shards):
+    """New messages and earlier ones have the columns, across a merge; those from before a column was kept have none."""
+    start = 1_700_000_000_000_000
+    columns = "id long, text string, lon double, lat double, `half.price` double, published_at timestamp, "
+    columns += "expires_at timestamp, tags array<int>, _at string"
+    ends = AT + datetime.timedelta(days=1)
+    made = lambda number, text: (number, text, 0.0, 0.0, 2.5, AT, ends, [number], "noon")  # noqa: E731
+    arrived = 0
+
+    def arrive(messages, changes):
+        nonlocal arrived
+        arrived += 1
+        named = "change string, id string, changed_at long, expression string"
+        for name, rows, schema in (("messages", messages, columns), ("changes", changes, named)):
+            directory = tmp_path / name / str(arrived)
+            spark.createDataFrame(rows, schema).coalesce(1).write.parquet(str(directory))
+
+    def run(keep):
+        told = []
+        first = spark.createDataFrame([("a", "tea")], "id string, expression string")
+        live = Live(tmp_path / "live", first, shards=shards, distribution="hash", clock=lambda: start)
+        read = lambda name: spark.readStream.schema(spark.read.parquet(f"{tmp_path}/{name}/1").schema)  # noqa: E731
+        streams = (read(name).parquet(f"{tmp_path}/{name}/*") for name in ("messages", "changes"))
+        how = {"checkpoint": tmp_path / "checkpoint", "keep": keep, "availableNow": True}
+        query = live.start(*streams, lambda frame, _: told.extend(frame.collect()), **how)
+        query.awaitTermination()
+        assert all(list(row.asDict())[6:] == keep for row in told)
+        return sorted((row.subscription_id, row.message_id, row.reason, *row[6:]) for row in told)
+
+    at = AT.astimezone().replace(tzinfo=None)
+    arrive([made(1, "tea")], [])
+    assert run(["text"]) == [("a", 1, "publish", "tea")]
+    both = ["text", "half.price", "published_at", "tags", "_at"]
+    arrive([made(2, "tea and cake")], [("subscribe", "b", 1, "tea"), ("subscribe", "c", 1, "cake")])
+    two = ("tea and cake", 2.5, at, [2], "noon")
+    assert run(both) == [
+        ("a", 2, "publish", *two),
+        ("b", 1, "subscribe", "tea", None, None, None, None),
+        ("b", 2, "publish", *two),
+        ("c", 2, "publish", *two),
+    ]
+    arrive([], [("update", "c", 2, "tea"), ("subscribe", "d", 2, "cake")])
+    assert run(both) == [
+        ("c", 1, "update", "tea", None, None, None, None),
+        ("d", 2, "subscribe", *two),
+    ]
+    arrive([], [("subscribe", "e", 3, "tea")])
+    assert run(["tags"]) == [("e", 1, "subscribe", None), ("e", 2, "subscribe", [2])]
+    for wrong, said in ((["texts"], "did you mean 'text'"), (["text", "text"], "it is named twice")):
+        with pytest.raises(ColumnError, match=said):
+            run(wrong)

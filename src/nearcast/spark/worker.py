@@ -37,6 +37,7 @@ __all__ = [
     "SENT",
     "SHARD",
     "build_shards",
+    "carried",
     "collect_words",
     "delivery_rows",
     "id_type",
@@ -47,6 +48,7 @@ __all__ = [
     "route_subscriptions",
     "send_messages",
     "spark_ids",
+    "without_kept",
 ]
 
 # Columns of what is on its way to a shard: that shard, and all shards that it is sent to.
@@ -168,9 +170,9 @@ def match_messages(
     replica: _Whole | Replica = opened if isinstance(opened, _Whole) else opened.replica(0)
     replica.follow(deltas)
     for part, found in match_in_portions(
-        batches, lambda part: replica.match(reader.messages(_read(part)), None)
+        batches, lambda part: replica.match(reader.messages(without_kept(part)), None)
     ):
-        yield from delivery_rows(found, _ids_of(replica), _carried(part))
+        yield from delivery_rows(found, _ids_of(replica), carried(part))
 
 
 def _ids_of(replica: Replica | _Whole) -> Callable[[NDArray[np.int32]], dict[str, pa.Array]]:
@@ -189,7 +191,7 @@ def send_messages(
     lists = opened.version.has_copies or bool(deltas)
     known = opened.version.known if deltas else None
     for batch in batches:
-        messages = opened.router.messages(_read(batch))
+        messages = opened.router.messages(without_kept(batch))
         routes = opened.router.distribution.route_messages(messages)
         kept = {name: batch[name] for name in batch.schema.names if name.startswith(KEPT)}
         coded = pa.RecordBatch.from_pydict({"id": batch["id"], **to_wire(messages, known), **kept})
@@ -211,15 +213,15 @@ def match_sent(
                 return replica.match(from_wire(part, coding), _sent_routes(part))
 
             for part, found in match_in_portions([here], match):
-                yield from delivery_rows(found, _ids_of(replica), _carried(part))
+                yield from delivery_rows(found, _ids_of(replica), carried(part))
 
 
-def _read(batch: pa.RecordBatch) -> pa.RecordBatch:
+def without_kept(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the columns that matching reads."""
     return batch.drop_columns([name for name in batch.schema.names if name.startswith(KEPT)])
 
 
-def _carried(part: pa.RecordBatch) -> dict[str, pa.Array]:
+def carried(part: pa.RecordBatch) -> dict[str, pa.Array]:
     """Return the columns of messages that deliveries have: the id, and those that they keep."""
     kept = (name for name in part.schema.names if name.startswith(KEPT))
     return {"message_id": part["id"]} | {name: part[name] for name in kept}

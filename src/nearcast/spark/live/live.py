@@ -21,20 +21,21 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions
-from pyspark.sql.types import IntegralType, TimestampType
+from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType, TimestampType
 
 from nearcast import config
 from nearcast.columns.coding import Coding
-from nearcast.columns.from_arrow.names import BOX, TIMES, tell_other_case
+from nearcast.columns.from_arrow.names import BOX, KEPT, TIMES, tell_other_case
 from nearcast.errors import ColumnError, InputError, shown
 from nearcast.sharding.replica import subscriptions_of
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark.columns import (
+    check_kept,
     map_in_arrow,
     message_columns,
     quoted,
@@ -135,18 +136,22 @@ class Live:
         write: Write,
         *,
         checkpoint: str | os.PathLike[str],
+        keep: Sequence[str] = (),
         query_name: str | None = None,
         options: Mapping[str, str] | None = None,
         **trigger: Any,
     ) -> StreamingQuery:
         """Start the query; *write* is called with the deliveries of each micro-batch, and its number.
 
-        They have the columns of all deliveries, and ``change`` is always ``+``. The reason is ``publish`` for a new
+        They have the columns of all deliveries, then those of the messages that *keep* names; ``change`` is always
+        ``+``. The reason is ``publish`` for a new
         message. A subscription that comes or changes also gets the earlier messages that are still valid and that it
         did not match before; their reason is its last change: ``subscribe``, ``update`` or ``move``. A message that has
         expired at the first attempt of its micro-batch is delivered to nobody. For later subscriptions, a message that
         is published again under its id replaces the earlier one; of several in one micro-batch, the last one by
         ``published_at`` counts, or else the last one that was read.
+
+        A valid message keeps the columns that *keep* named when it arrived; others are null in its later deliveries.
 
         A micro-batch that did not finish is repeated, with the same number and the same deliveries: *write* must keep
         one copy for each number. *query_name* and *options* are those of Spark's writer, *trigger* has the arguments of
@@ -160,16 +165,20 @@ class Live:
         version = self._open(last.version)
         check_columns(without_rows(changes).schema, subscription_schema(version))
         tell_other_case(messages.columns, version.coding.words()[1])
+        check_kept("keep", keep, messages.columns)
         needed = map(quoted, message_columns(messages).columns)
+        kept = [functions.col(quoted(name)).alias(f"{KEPT}{name}") for name in keep]
         times = [_micros(messages, name).alias(name) for name in TIMES if name in messages.columns]
         read = [name for name in RECORD_COLUMNS if name in changes.columns]
         sides = {
-            "message": messages.select(functions.struct(*needed, *times).alias("message")),
+            "message": messages.select(functions.struct(*needed, *times, *kept).alias("message")),
             "record": changes.select(functions.struct(*read).alias("record")),
         }
         both = sides["message"].unionByName(sides["record"], allowMissingColumns=True)
         where = spark_path(checkpoint)
-        writer = both.writeStream.foreachBatch(_MicroBatches(self, write, where)).options(**options or {})
+        writer = both.writeStream.foreachBatch(_MicroBatches(self, write, keep, where)).options(
+            **options or {}
+        )
         if query_name is not None:
             writer = writer.queryName(query_name)
         if trigger:
@@ -177,7 +186,7 @@ class Live:
         with quietly():
             return writer.option("checkpointLocation", where).start()
 
-    def process(self, frame: DataFrame, number: int, write: Write, run: Run) -> None:
+    def process(self, frame: DataFrame, number: int, write: Write, keep: Sequence[str], run: Run) -> None:
         """Deliver one micro-batch of a run of the query."""
         spark = frame.sparkSession
         kept = [frame.persist()]
@@ -193,12 +202,14 @@ class Live:
                     self._clock,
                     lambda last, now: self._valid.after(spark, last.valid, last.number, now, adding),
                 )
-                deliveries = self._match_published(messages, state)
-                late = self._match_earlier(spark, state)
+                deliveries = self._match_published(messages, keep, state)
+                carried = [messages.schema[f"{KEPT}{name}"] for name in keep]
+                late = self._match_earlier(spark, carried, state)
                 if late is not None:
                     kept.append(late.persist())
-                    late = as_deliveries(self._valid.latest(late, state.valid, "message_id"))
-                    deliveries = deliveries.unionByName(late)
+                    latest = self._valid.latest(late, state.valid, "message_id")
+                    named = as_deliveries(latest, [field.name for field in carried])
+                    deliveries = deliveries.unionByName(named.toDF(*deliveries.columns))
                 write(deliveries, number)
                 self._valid.add(messages, number, state.valid, state.now)
         finally:
@@ -253,17 +264,20 @@ class Live:
 
     # --- Deliveries ------------------------------------------------------------------------------------------------
 
-    def _match_published(self, messages: DataFrame, state: State) -> DataFrame:
+    def _match_published(self, messages: DataFrame, keep: Sequence[str], state: State) -> DataFrame:
         """Return the deliveries of the messages of this micro-batch."""
         if "expires_at" in messages.columns:
             messages = messages.where(f"expires_at IS NULL OR expires_at > {state.now}")
         version, deltas = self._open(state.version), list(self._journal.deltas.files(state.deltas))
-        return match_version(messages.drop(*TIMES), version.place.uri, version, deltas)
+        return match_version(messages.drop(*TIMES), version.place.uri, version, deltas, keep)
 
-    def _match_earlier(self, spark: SparkSession, state: State) -> DataFrame | None:
+    def _match_earlier(
+        self, spark: SparkSession, carried: Sequence[StructField], state: State
+    ) -> DataFrame | None:
         """Return what earlier messages match subscriptions that came or changed in this micro-batch.
 
-        Messages that were published again since are among them.
+        Messages that were published again since are among them. The columns *carried* are null where a message was kept
+        without them.
         """
         if not state.changed or state.before is None:
             return None
@@ -273,14 +287,29 @@ class Live:
         if near is None:
             return None
         ids = subscription_schema(self._open(state.version)).field("id").type
-        subscription_id = spark_type(spark_ids(pa.array([], ids)).type).simpleString()
-        message_id = near.schema["id"].dataType.simpleString()
-        schema = f"subscription_id {subscription_id}, reason string, message_id {message_id}"
-        schema += "".join(f", {name} long" for name in ORDER)
+        schema = StructType(
+            [
+                StructField("subscription_id", spark_type(spark_ids(pa.array([], ids)).type)),
+                StructField("reason", StringType()),
+                StructField("message_id", near.schema["id"].dataType),
+                *carried,
+                *(StructField(name, LongType()) for name in ORDER),
+            ]
+        )
+        read = [name for name in near.columns if name not in MARKS and not name.startswith(KEPT)]
+        kept = (
+            functions.col(quoted(field.name)) if field.name in near.columns else functions.lit(None)
+            for field in carried
+        )
+        near = near.select(
+            *map(quoted, read),
+            *(column.cast(field.dataType).alias(field.name) for column, field in zip(kept, carried)),
+            *ORDER,
+        )
         stage = worker.joining_stage(
             self._journal.deltas.uri("deltas", own.name), self._journal.deltas.uri("before", state.before)
         )
-        return map_in_arrow(near.drop(*(set(MARKS) - set(ORDER))), stage, schema)
+        return map_in_arrow(near, stage, schema)
 
     # --- Upkeep ----------------------------------------------------------------------------------------------------
 
@@ -342,18 +371,18 @@ class Live:
 class _MicroBatches:
     """What Spark calls for each micro-batch of one start of a query."""
 
-    def __init__(self, live: Live, write: Write, checkpoint: str) -> None:
-        self._live, self._write, self._checkpoint = live, write, checkpoint
+    def __init__(self, live: Live, write: Write, keep: Sequence[str], checkpoint: str) -> None:
+        self._live, self._write, self._keep, self._checkpoint = live, write, tuple(keep), checkpoint
         self._run: Run | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         if self._run is None:
             query = _query_id(frame.sparkSession, self._checkpoint)
             self._run = Run(query, self._checkpoint, uuid.uuid4().hex)
-            self._live.process(frame, number, self._write, self._run)
+            self._live.process(frame, number, self._write, self._keep, self._run)
             self._live.sweep()
             return
-        self._live.process(frame, number, self._write, self._run)
+        self._live.process(frame, number, self._write, self._keep, self._run)
 
 
 def _query_id(spark: SparkSession, checkpoint: str) -> str:

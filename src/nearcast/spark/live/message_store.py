@@ -42,6 +42,7 @@ from nearcast.spark.columns import map_in_arrow, quoted
 from nearcast.spark.live.boxes import bounding_boxes, cells, touching
 from nearcast.spark.live.states import Snapshot, segment_name
 from nearcast.spark.parts import read_parts, write_parts
+from nearcast.spark.worker import without_kept
 from nearcast.storage.places import Place
 
 if TYPE_CHECKING:
@@ -50,12 +51,18 @@ if TYPE_CHECKING:
 __all__ = ["MARKS", "ORDER", "ValidMessageStore"]
 
 # When the message expires, in microseconds; null if the row only cancels earlier rows with its id.
-ENDS = "_ends"
+ENDS = "_nearcast_ends"
 # The order of publication: micro-batch, published_at, position in the micro-batch.
-ORDER = ("_batch", "_at", "_position")
-CELL = "_cell"
-BOX = ("_xmin", "_ymin", "_xmax", "_ymax")
-MARKS = (ENDS, *ORDER, CELL, *BOX)  # the columns that the store adds to those of messages
+ORDER = ("_nearcast_batch", "_nearcast_at", "_nearcast_position")
+CELL = "_nearcast_cell"
+BOX = ("_nearcast_xmin", "_nearcast_ymin", "_nearcast_xmax", "_nearcast_ymax")
+MARKS = (
+    ENDS,
+    *ORDER,
+    CELL,
+    *BOX,
+)  # the columns that the store adds to those of messages; no attribute has such a name
+_RANK = "_nearcast_rank"
 
 
 class _File(NamedTuple):
@@ -163,7 +170,7 @@ class ValidMessageStore:
         rows = self._read(spark, names)
         assert rows is not None
         newest = Window.partitionBy("id").orderBy(*(functions.desc(name) for name in ORDER))
-        rows = rows.withColumn("_rank", functions.row_number().over(newest)).where("_rank = 1").drop("_rank")
+        rows = rows.withColumn(_RANK, functions.row_number().over(newest)).where(f"{_RANK} = 1").drop(_RANK)
         rows = rows.withColumn(ENDS, functions.when(functions.col(ENDS) > now, functions.col(ENDS)))
         rows = rows.where(functions.col(ENDS).isNotNull()) if whole else _without_content(rows)
         files = 1 + sum(self._segment(name).rows for name in names) // config.LIVE_VALID_FILE_ROWS
@@ -373,7 +380,7 @@ def _add_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kept = np.flatnonzero(rows[ENDS].is_valid().to_numpy(zero_copy_only=False))
         boxes = np.full((len(rows), 4), np.nan)
         if len(kept):
-            plain = rows.take(pa.array(kept)).drop_columns([ENDS, *ORDER])
+            plain = without_kept(rows.take(pa.array(kept))).drop_columns([ENDS, *ORDER])
             batch = MessageBatch.from_arrow(plain, like=coding)
             starts = batch.probe_offsets[:-1]
             boxes[kept, :2] = np.minimum.reduceat(batch.probes.boxes[:, :2], starts)

@@ -15,7 +15,7 @@ from nearcast.columns.coding import Coding
 from nearcast.columns.ragged import offsets_of
 from nearcast.sharding.replica import CHANGE, subscribed_rows, subscriptions_of
 from nearcast.spark.live.message_store import ORDER
-from nearcast.spark.worker import delivery_rows, match_in_portions, spark_ids
+from nearcast.spark.worker import carried, delivery_rows, match_in_portions, spark_ids, without_kept
 from nearcast.storage.places import place_at
 
 __all__ = ["joining_stage"]
@@ -26,7 +26,8 @@ Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def joining_stage(delta: str, before: str) -> Stage:
     """Return the stage that finds messages for the subscriptions of a delta, unless they matched before the change.
 
-    Each delivery has its reason, the last change of the subscription, and the message's order of publication.
+    Each delivery has its reason, the last change of the subscription, and from the message what deliveries keep and its
+    order of publication.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -40,7 +41,7 @@ def joining_stage(delta: str, before: str) -> Stage:
         new_row = np.array([*range(size), *(row_of[key] for key in old["id"].to_pylist())], np.int64)
 
         def match(part: pa.RecordBatch) -> Matches:
-            messages = part.drop_columns(list(ORDER))
+            messages = without_kept(part).drop_columns(list(ORDER))
             return index.match(MessageBatch.from_arrow(messages, like=index))
 
         def subscriptions(found: NDArray[np.int32]) -> dict[str, pa.Array]:
@@ -48,7 +49,7 @@ def joining_stage(delta: str, before: str) -> Stage:
             return {"subscription_id": spark_ids(ids.take(picks)), "reason": reasons.take(picks)}
 
         for part, found in match_in_portions(batches, match):
-            columns = {"message_id": part["id"], **{name: part[name] for name in ORDER}}
+            columns = carried(part) | {name: part[name] for name in ORDER}
             yield from delivery_rows(_fresh(found, size, new_row), subscriptions, columns)
 
     return run
