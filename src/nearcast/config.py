@@ -440,6 +440,7 @@ LIVE_VALID_FILE_ROWS: Final = 65_536  # messages in a file of a merged segment
 # Rows and columns, as a power of two, of the grid by which messages are ordered in files.
 LIVE_VALID_CELL_BITS: Final = 8
 LIVE_VALID_BOXES: Final = 32  # boxes that represent the regions of newcomers in a search for nearby messages
+SINK_BATCHES: Final = 10_000  # batches in one directory from which on the log advises against so many
 SPARK_FOOTERS: Final = 32  # files of which the GeoParquet metadata are read, spread over all
 SPARK_FOOTER_THREADS: Final = 8  # that read them
 SPARK_OLDEST: Final = (4, 1)  # the oldest Spark that the tests run on; it has repartitionById

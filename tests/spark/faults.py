@@ -171,8 +171,11 @@ class Home:
             # Other tests check messages that had expired before they came.
             ended = pc.less_equal(table["expires_at"].cast(pa.int64()), now)
             expired = set(table["id"].filter(ended).to_pylist())
-            table = ds.dataset(self.path / "live" / "out" / f"batch={number}").to_table()
-            found = Counter(zip(*(table[name].to_pylist() for name in NAMES)))
+            written = self.path / "live" / "out" / f"batch={number}"
+            found = Counter()
+            if written.exists():  # it had deliveries
+                table = ds.dataset(written).to_table()
+                found.update(zip(*(table[name].to_pylist() for name in NAMES)))
             found, expected = (
                 Counter({delivery: n for delivery, n in each.items() if delivery[0] not in expired})
                 for each in (found, expected)
@@ -181,7 +184,7 @@ class Home:
             joined += sum(reason != "publish" for *_, reason in expected)
         assert joined > 0, "nobody came late enough to receive earlier messages"
         batches = {entry.name for entry in (self.path / "live" / "out").iterdir()}
-        assert batches == {f"batch={number}" for number in self.logged("live", "offsets")}
+        assert batches <= {f"batch={number}" for number in self.logged("live", "offsets")}
         assert (self.path / "live" / "home" / "ready.json").exists(), "no version was made of changes"
 
 

@@ -54,6 +54,51 @@ def test_an_empty_batch(spark, tmp_path):
     assert rows(tmp_path) == [(10, 1)]
 
 
+def test_batches_without_rows_leave_nothing_but_columns(spark, tmp_path):
+    write, none = parquet_sink(tmp_path), frame(spark, 1).limit(0)
+    for batch in range(3):
+        assert write(none, batch) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["batch=0"]
+    assert spark.read.parquet(f"file://{tmp_path}").drop("batch").columns == none.columns
+    write(frame(spark, 1), 3)
+    write(none, 3)  # not what a repeat should be
+    assert [each.name for each in tmp_path.iterdir()] == ["batch=0"]
+    assert parquet_sink(tmp_path)(none, 4) == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["batch=0"]
+
+
+@pytest.mark.parametrize("where", ["a directory", "an object store"])
+def test_so_many_batches_stay(spark, tmp_path, request, where):
+    """The last ones, also after a restart; a repeat of the last one is one of them."""
+    home = request.getfixturevalue("s3") if where == "an object store" else str(tmp_path)
+    numbers = lambda: sorted(int(name.removeprefix("batch=")) for name in place_at(home).children())  # noqa: E731
+    for start in (0, 3):
+        write = parquet_sink(home, most=2)
+        for batch in range(start, start + 4):
+            write(frame(spark, batch), batch)
+            assert numbers() == [max(batch - 1, 0), batch][-(batch + 1) :]
+    write(frame(spark, 7), 6)
+    assert numbers() == [5, 6]
+    assert parquet_sink(home, most=1)(frame(spark, 8), 7) == 1
+    assert numbers() == [7]
+    parquet_sink(home)(frame(spark, 9), 8)
+    assert numbers() == [7, 8]
+    with pytest.raises(InputError, match="most must be a whole number"):
+        parquet_sink(home, most=0)
+
+
+def test_too_many_batches_are_told(spark, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("nearcast.config.SINK_BATCHES", 2)
+    write = parquet_sink(tmp_path)
+    for batch in range(7):
+        write(frame(spark, batch), batch)
+    told = [record.getMessage() for record in caplog.records if "batches" in record.getMessage()]
+    assert [line.partition(", each")[0] for line in told] == [
+        f"file://{tmp_path} has {count} batches" for count in (3, 7)
+    ]
+    assert "bound them by parquet_sink(..., most=...)" in told[0]
+
+
 def test_what_breaks_while_it_writes_is_never_seen(spark, tmp_path):
     def breaking(batches):
         for batch in batches:

@@ -84,6 +84,15 @@ def test_lines_that_are_no_messages(world, subscriptions, tmp_path):
         repeat(checkpoint, 0)
 
 
+def test_so_many_micro_batches_stay(world, subscriptions, tmp_path):
+    rows = world.message_table.slice(0, 90)
+    for number in range(3):
+        write_files(rows.slice(30 * number, 30), tmp_path / "in", 1, start=number)
+    command = ("stream", tmp_path / "in", subscriptions, tmp_path / "out", "--checkpoint", tmp_path / "c")
+    assert summary(*command, "--option", "maxFilesPerTrigger=1", "--most", "2")["batches"] == 3
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == ["batch=1", "batch=2"]
+
+
 def test_a_message_that_cannot_be_stops_the_stream_or_is_put_aside(world, subscriptions, tmp_path):
     few = world.message_table.slice(0, 200)
     wrong = few.set_column(2, "lat", pc.if_else(pa.array([i == 7 for i in range(200)]), 91.0, few["lat"]))
@@ -348,6 +357,10 @@ def test_ctrl_c_lets_it_finish(world, subscriptions, tmp_path, times):
         (["in", "in", "out", "--changes", "in", "--checkpoint", "dbfs:/c"], "hdfs:, as --home"),
         (["in", "built", "out", "--shards", "2"], "give --changes too, or run nearcast build"),
         (["in", "in", "dbfs:/out"], "unknown scheme 'dbfs'"),
+        (
+            ["in", "in", "kafka://host:9092/topic", "--most", "3"],
+            "--most is for an output that is a directory",
+        ),
         (["in", "in", "earlier"], "earlier holds micro-batches of another checkpoint"),
         (["in", "in", "out", "--quarantine", "earlier"], "earlier holds micro-batches of another checkpoint"),
         (["in", "in", "out"], "no file has arrived in"),

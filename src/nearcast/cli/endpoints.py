@@ -134,14 +134,17 @@ def arriving_changes(
     return raw.withColumns(read).select(*named, *others)
 
 
-def sink(address: str) -> Sink:
-    """Return the function that writes the deliveries of a micro-batch to a topic, a directory or an object store."""
+def sink(address: str, most: int | None) -> Sink:
+    """Return the function that writes the deliveries of a micro-batch to a topic, a directory or an object store.
+
+    In the last two, at most so many micro-batches stay.
+    """
     from nearcast.spark.sinks import kafka_sink, parquet_sink
 
     topic = topic_of(address)
     if topic is not None:
         return _counting(kafka_sink(topic.servers, topic.name, options=topic.options))
-    return parquet_sink(address)
+    return parquet_sink(address, most=most)
 
 
 def quarantine(directory: str) -> Sink:

@@ -104,6 +104,15 @@ def stream(
     distribution: Annotated[
         str, typer.Option(metavar="NAME", help="With --changes: how shards divide subscriptions.")
     ] = "auto",
+    most: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="How many micro-batches stay in OUTPUT, a directory; when one more is written, the oldest goes. "
+            "By default all stay.",
+        ),
+    ] = None,
     trigger: Annotated[
         str,
         typer.Option(
@@ -143,6 +152,10 @@ def stream(
         raise InputError(
             "--shards and --distribution are for subscriptions that change; give --changes too, or run nearcast build"
         )
+    if most is not None and topics[1] is not None:
+        raise InputError(
+            "--most is for an output that is a directory; Kafka removes records by the topic's retention"
+        )
     with monitor.stop_on_signal() as stop:
         with talk.progress() as show:
             show("starting Spark", None)
@@ -166,7 +179,7 @@ def stream(
                 raw = raw or prepare or quarantine is not None
                 pipeline = Pipeline(
                     arriving,
-                    write=endpoints.sink(output),
+                    write=endpoints.sink(output, most),
                     quarantine=endpoints.quarantine(aside) if raw else None,
                     checkpoint=checkpoint,
                     home=home,

@@ -7,15 +7,19 @@ sink is exact if a repeat replaces the first attempt (:func:`parquet_sink`), or 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import shutil
 import uuid
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812  its usual name
 
-from nearcast.errors import NearcastError
+from nearcast import config
+from nearcast.errors import NearcastError, whole_number
 from nearcast.spark.kafka import deliveries_to_kafka
 from nearcast.spark.parquet import write_parquet
 from nearcast.spark.parts import write_file
@@ -36,7 +40,7 @@ __all__ = ["kafka_sink", "parquet_sink"]
 _FILE = "deliveries.parquet"  # the file of a batch at a URI
 
 
-def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], int]:
+def parquet_sink(path: str | os.PathLike[str], *, most: int | None = None) -> Callable[[DataFrame, int], int]:
     """Return a function that writes each micro-batch to a directory of its own, ``path/batch=7``, and counts its rows.
 
     The guarantee: every program that reads Parquet finds each delivery exactly once, whatever was interrupted and
@@ -51,28 +55,66 @@ def parquet_sink(path: str | os.PathLike[str]) -> Callable[[DataFrame, int], int
       that this process sees. So executors that write to disks of their own are an error, not a loss.
     - At a URI, a batch is one file, which one task writes: it appears, and is replaced, in one step.
 
+    *most* is the number of batches that stay: when one more is written, the oldest goes, so readers have to take what
+    they need in time. Without it all stay, and the log says when they are so many that listing them takes long. A batch
+    without rows leaves nothing, except the first one in a directory, so that a reader finds the columns.
+
     The numbers are those of the query's checkpoint. A new checkpoint counts from 0 again and needs another *path*, or
     its batches overwrite those of the old one. What interrupted attempts of any batch left is removed before the first
     batch that is written, so *path* is for one query at a time.
     """
+    if most is not None:
+        most = whole_number("most", most, 1)
     place = place_at(path)
-    return _file_sink(place) if place.local is None else _directory_sink(place.local)
+    kept = _Batches(place, most)
+    return _file_sink(place, kept) if place.local is None else _directory_sink(place.local, kept)
 
 
-def _file_sink(home: Place) -> Callable[[DataFrame, int], int]:
+class _Batches:
+    """The numbers of the batches that are there; they are listed once."""
+
+    def __init__(self, home: Place, most: int | None) -> None:
+        self._home, self._most = home, most
+        self._told = config.SINK_BATCHES  # when they are more, the log says so
+
+    @cached_property
+    def numbers(self) -> set[int]:
+        """All numbers."""
+        found = (name.removeprefix("batch=") for name in self._home.children() if name.startswith("batch="))
+        return {int(number) for number in found if number.isdecimal()}
+
+    def add(self, batch: int) -> list[int]:
+        """Note a batch that was written; return those that have to go."""
+        self.numbers.add(batch)
+        if self._most is not None:
+            over = max(len(self.numbers) - self._most, 0)
+            return sorted(self.numbers - {batch})[:over]
+        if len(self.numbers) > self._told:
+            self._told = 2 * len(self.numbers)
+            logging.getLogger(__name__).warning(
+                "%s has %d batches, each with a directory that every reader lists: merge or move all but the last, "
+                "bound them by parquet_sink(..., most=...), or let a trigger make fewer",
+                self._home,
+                len(self.numbers),
+            )
+        return []
+
+
+def _file_sink(home: Place, kept: _Batches) -> Callable[[DataFrame, int], int]:
     """Return a sink for a place where no directory can be renamed, but a file appears whole: a file for each batch."""
 
     def write(frame: DataFrame, batch: int) -> int:
-        target = home / f"batch={batch}"
-        rows = write_file(frame, target, _FILE)
-        if not rows:
-            target.remove([_FILE])  # of an earlier attempt
+        rows = write_file(frame, home / f"batch={batch}", _FILE)
+        gone = kept.add(batch) if rows else [batch]  # of an earlier attempt
+        for number in gone:
+            (home / f"batch={number}").remove([_FILE])
+            kept.numbers.discard(number)
         return rows
 
     return write
 
 
-def _directory_sink(home: Path) -> Callable[[DataFrame, int], int]:
+def _directory_sink(home: Path, kept: _Batches) -> Callable[[DataFrame, int], int]:
     """Return a sink for a directory on a disk that every process sees: a directory for each batch."""
     fresh = True
 
@@ -88,13 +130,25 @@ def _directory_sink(home: Path) -> Callable[[DataFrame, int], int]:
             rows = _write_whole(frame, draft)
             if target.exists():
                 target.rename(earlier)  # a directory cannot be replaced in one step
-            rename_durably(draft, target)
+            if rows or not kept.numbers - {batch}:
+                rename_durably(draft, target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         shutil.rmtree(earlier, ignore_errors=True)
+        for number in kept.add(batch) if target.exists() else [batch]:
+            _remove(home / f"batch={number}")
+            kept.numbers.discard(number)
         return rows
 
     return write
+
+
+def _remove(batch: Path) -> None:
+    """Remove a batch; readers do not see it while its files go."""
+    aside = batch.with_name(f".{batch.name}.{uuid.uuid4().hex}")
+    with contextlib.suppress(FileNotFoundError):  # somebody else moved it
+        batch.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _write_whole(frame: DataFrame, draft: Path) -> int:
