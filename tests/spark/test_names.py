@@ -61,8 +61,14 @@ def test_columns_left_out_make_no_other_version(spark, tmp_path):
 def test_messages_at_every_door(spark, tmp_path, columns, said):
     columns = columns if "ID" in columns else {"id": [1], **columns}
     messages = spark.createDataFrame(pa.table(columns))
-    version = build(spark.createDataFrame([("a", "tea")], "id string, expression string"), tmp_path)
+    subscriptions = spark.createDataFrame([("a", "tea")], "id string, expression string")
+    version = build(subscriptions, tmp_path)
+    stream = lambda schema: spark.readStream.schema(schema).parquet(str(tmp_path))  # noqa: E731
+    changes = stream("change string, id string, changed_at long")
     for door in (
+        lambda: Live(tmp_path / "live", subscriptions).start(
+            stream(messages.schema), changes, print, checkpoint=tmp_path / "c"
+        ),
         lambda: match(messages, version),
         lambda: prepare(messages, "messages"),
         lambda: profile(tmp_path / "profile", messages=messages),
@@ -174,7 +180,15 @@ class TestChanges:
             check_schemas(*schemas)
 
         check_columns([*own, "lon", "lat", "radius_m"], ["id", "expression", "lon", "lat", "radius_m"])
-        for name, said in (("expresion", "did you mean expression"), ("latitude", "did you mean lat")):
+        for name, said in (
+            ("expresion", "did you mean expression"),
+            (
+                "query",
+                "subscriptions need a column expression or keywords; there is 'query': did you mean expression",
+            ),
+            ("tags", "there is 'tags': did you mean keywords"),
+            ("latitude", "did you mean lat"),
+        ):
             with pytest.raises(ColumnError, match=said):
                 check_columns([*own, name], ["id", "expression"])
         with pytest.raises(

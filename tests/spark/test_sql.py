@@ -104,6 +104,22 @@ def test_times_without_a_zone_are_not_read(sql, world, tmp_path):
         ("SELECT nearcast_matches('tea', 0, 0, 'tea AND', NULL)", "tea AND"),
         ("SELECT nearcast_matches('tea', 0, 0, 'tea', 'CIRCLE (0 0')", "CIRCLE (0 0"),
         ("SELECT nearcast_matches('tea', 0, 91, 'tea', NULL)", "latitude 91.0 is outside"),
+        ("SELECT nearcast_matches('tea', 0, 'north', 'tea', NULL)", "lat of nearcast_matches must be a number"),
+        ("SELECT nearcast_matches('tea', date'2026-11-19', 0, '*', NULL)", "lon of nearcast_matches must be"),
+        ("SELECT nearcast_matches('tea', 0, 0, 'tea', '')", "'' is not a place"),
+        ("SELECT * FROM nearcast_match(TABLE(SELECT 1 AS id), NULL)", "give the path or URI of an index as a string"),
+        (
+            "SELECT * FROM nearcast_match(TABLE(SELECT 1 AS id, 0D AS lon, 0D AS latitude, 'tea' AS text), '{}')",
+            "messages have a column 'latitude' and no lat; did you mean lat?",
+        ),
+        (
+            "SELECT * FROM nearcast_match(TABLE(SELECT 1 AS id, 0D AS lon, 0D AS lat, 'tea' AS txt), '{}')",
+            "messages have a column 'txt' and no text; did you mean text?",
+        ),
+        (
+            "SELECT * FROM nearcast_match(TABLE(SELECT CAST(NULL AS INT) AS id, 0D AS lon, 0D AS lat), '{}')",
+            "id has no value in row 0",
+        ),
     ],
 )  # fmt: skip
 def test_mistakes_are_told(sql, world, tmp_path, query, said):

@@ -129,7 +129,7 @@ def matches_rows(
     >>> matches_rows(*map(pa.array, (["Hot tea"] * 2, [0.0] * 2, [0.0] * 2, ["tea", "milk"], [None, None]))).to_pylist()
     [True, False]
     """
-    numbers = [column.cast(pa.float64()) for column in (lon, lat)]
+    numbers = [_numbers(name, column) for name, column in (("lon", lon), ("lat", lat))]
     known = pc.and_(pc.and_(numbers[0].is_valid(), numbers[1].is_valid()), expression.is_valid())
     answers = np.zeros(len(text), bool)
     rows = np.flatnonzero(known)
@@ -145,6 +145,13 @@ def matches_rows(
         own = found.rows == wanted[found.messages]
         answers[part[found.messages[own]]] = True
     return pa.array(answers, mask=~np.asarray(known))
+
+
+def _numbers(name: str, column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{name} of nearcast_matches must be a number: {error}") from None
 
 
 @lru_cache(maxsize=config.SQL_EXPRESSIONS)

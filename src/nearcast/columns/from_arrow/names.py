@@ -36,6 +36,7 @@ __all__ = [
     "read_columns",
     "require",
     "tell_other_case",
+    "words_meant",
 ]
 
 BOX = ("xmin", "ymin", "xmax", "ymax")
@@ -107,6 +108,17 @@ def _split(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
             f"subscriptions need a column expression or keywords; {there} For every message, write * as the expression"
         )
     return tuple(name for name in names if name in SUBSCRIPTION_COLUMNS), others
+
+
+def words_meant(names: Sequence[str]) -> bool:
+    """Tell whether a column must be meant for the words of subscriptions, under another name.
+
+    >>> words_meant(["id", "query"]), words_meant(["id", "lon"])
+    (True, False)
+    """
+    return any(
+        _find_intended(name, _WORDS, _WORD_NAMES) for name in names if name not in SUBSCRIPTION_COLUMNS
+    )
 
 
 @lru_cache

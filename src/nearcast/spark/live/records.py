@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.columns.from_arrow.names import SUBSCRIPTION_COLUMNS, read_columns, require
+from nearcast.columns.from_arrow.names import SUBSCRIPTION_COLUMNS, read_columns, require, words_meant
 from nearcast.columns.from_arrow.source import is_list, is_text
 from nearcast.errors import ColumnError, shown
 from nearcast.preparation import Preparation
@@ -62,12 +62,13 @@ class Records(NamedTuple):
 def check_columns(records: pa.Schema, subscriptions: pa.Schema) -> None:
     """Raise if records of change lack a column that they need, or have one that the subscriptions lack.
 
-    Words may be missing: records that only move or unsubscribe have none.
+    Words may be missing, but not be under another name: records that only move or unsubscribe have none.
     """
     names = records.names
     require([*_OWN, "id"], names, "changes")
+    own = [name for name in names if name not in (*_OWN, OTHER_FIELDS)]
     words = [name for name in WORDS if name in subscriptions.names and name not in names]
-    read_columns([*(name for name in names if name not in (*_OWN, OTHER_FIELDS)), *words], "changes: ")
+    read_columns(own if words_meant(own) else [*own, *words], "changes: ")
     stray = [
         name for name in names if name in SUBSCRIPTION_COLUMNS and name not in (*subscriptions.names, "bbox")
     ]
