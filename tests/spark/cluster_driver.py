@@ -72,6 +72,14 @@ def batch(spark, world, home):
     }
 
 
+def shared(spark, world, home):
+    """Build in this process, and match by executors who see the version on a disk; return the pairs that were found."""
+    read = lambda name: spark.createDataFrame(pq.read_table(f"{world}/{name}")).repartition(3)  # noqa: E731
+    version = build(read("subscriptions"), home, distribution="location", shards=2)
+    found = match(read("messages"), version).toArrow()
+    return list(zip(*(found[name].to_pylist() for name in ("message_id", "subscription_id"))))
+
+
 # Changes of a stream: each micro-batch has one for each of five subscriptions.
 CHANGES = """
     element_at(array('subscribe', 'update', 'move', 'unsubscribe', 'subscribe'), CAST(value * 7 % 5 + 1 AS int))
@@ -133,5 +141,6 @@ def _disk():
 if __name__ == "__main__":
     address, verb, *arguments = sys.argv[1:]
     spark = start(address)
-    sys.stdout.write(json.dumps({"batch": batch, "live": live}[verb](spark, *arguments)) + "\n")
+    verbs = {"batch": batch, "shared": shared, "live": live}
+    sys.stdout.write(json.dumps(verbs[verb](spark, *arguments)) + "\n")
     spark.stop()

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -145,3 +147,59 @@ def test_changes_and_a_lost_executor(hosts, s3, driver_is_lost):
     expected = list(expected_lives(batches))
     assert [json.loads((out / str(number)).read_text()) for number in range(batches)] == expected
     assert all(expected)
+
+
+@pytest.fixture(scope="module")
+def strangers(s3_server):
+    """Hosts whose workers run as nobody; their home is not below pytest's, which is closed to others."""
+    if not clusters.can_be_apart() or shutil.which("setpriv") is None:
+        pytest.skip("this user may not run processes as another one")
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        home.chmod(0o755)
+        with clusters.running(home, user=clusters.NOBODY) as found:
+            found.shared = home / "shared"
+            yield found
+
+
+@pytest.mark.long
+class TestExecutorsOfAnotherUser:
+    """They own nothing that the driver has, and have nothing in common with it but storage."""
+
+    def test_build_and_match(self, strangers, tmp_path, s3):
+        subscriptions, messages = subscription_table(), message_table()
+        write_files(subscriptions, tmp_path / "subscriptions", 2)
+        write_files(messages, tmp_path / "messages", 3)
+        found = drive(strangers, "batch", str(tmp_path), s3)
+        assert counted(found["batch"]) == in_process(messages, subscriptions)
+        assert counted(found["stream"]) == counted(found["streamed"])
+
+    def test_changes(self, strangers, s3):
+        out = strangers.disk / "live"
+        out.mkdir()
+        driver = drive(strangers, "live", f"{s3}/live", str(out), "20", wait=False)
+        try:
+            clusters.wait_for(lambda: (out / "1").exists(), "two micro-batches", [driver])
+            assert [strangers.users(number) for number in range(2)] == [{clusters.NOBODY}] * 2
+            assert strangers.kill_executor(0)
+            clusters.wait_for(lambda: (out / "3").exists(), "an executor was lost", [driver])
+        finally:
+            driver.kill()
+            said = driver.communicate()[1]
+        told = [json.loads((out / str(number)).read_text()) for number in range(4)]
+        assert told == list(expected_lives(4)), said[-3000:]
+
+    def test_a_version_on_a_disk_that_all_mount(self, strangers, tmp_path):
+        """Readable as the umask of the driver says, and by nobody if that says so."""
+        subscriptions, messages = subscription_table(), message_table()
+        write_files(subscriptions, tmp_path / "subscriptions", 2)
+        write_files(messages, tmp_path / "messages", 3)
+        before = os.umask(0o022)
+        try:
+            found = drive(strangers, "shared", str(tmp_path), str(strangers.shared / "open"))
+            os.umask(0o077)
+            with pytest.raises(AssertionError, match="Permission denied"):
+                drive(strangers, "shared", str(tmp_path), str(strangers.shared / "closed"))
+        finally:
+            os.umask(before)
+        assert counted(found) == in_process(messages, subscriptions)

@@ -123,17 +123,19 @@ def test_a_compaction_that_fails_is_told_and_stops_nothing(spark, tmp_path, monk
     assert live._journal.states.next_version(run.state(1))[1] == 1
 
 
-def test_the_query_has_a_name(spark, tmp_path):
+def test_the_query_has_a_name_and_options(spark, tmp_path):
     live = Live(tmp_path / "live", spark.createDataFrame(pa.table({"id": ["a"], "expression": ["tea"]})))
     rate = spark.readStream.format("rate").load()
     messages = rate.selectExpr("value AS id", "0D AS lon", "0D AS lat", "'tea' AS text")
     changes = rate.selectExpr("'x' AS change", "value AS changed_at", "'a' AS id")
-    how = {"query_name": "notices", "options": {"asked": "for"}}
-    query = live.start(messages, changes, print, checkpoint=tmp_path / "c", **how)
+    query = live.start(messages, changes, print, checkpoint=tmp_path / "c", query_name="notices")
     try:
         assert query.name == "notices"
     finally:
         query.stop()
+    options = {"asyncProgressTrackingEnabled": "true"}  # which Spark refuses for foreachBatch
+    with pytest.raises(Exception, match=r"[Aa]sync progress tracking"):
+        live.start(messages, changes, print, checkpoint=tmp_path / "d", options=options)
 
 
 def test_drafts_that_a_killed_driver_left_are_swept_when_they_are_old(spark, tmp_path):

@@ -53,7 +53,7 @@ class ObjectStore(Place):
             raise self._missing(name) from None
 
     def read_tagged(self, name: str) -> tuple[bytes, str] | None:
-        """Return the content of an object; its tag is the ETag, which has no space, and the version, if there is one."""
+        """Return the content of an object; the tag is its ETag, which has no space, and its version, if any."""
         try:
             found = obstore.get(self._store, name)
         except (NotFoundError, FileNotFoundError):
@@ -105,7 +105,7 @@ class ObjectStore(Place):
         return True
 
     def swap(self, name: str, content: bytes, tag: str | None) -> bool:
-        """Put an object on condition that its tag is *tag*; the first time, see whether the store minds the condition."""
+        """Put an object on condition that its tag is *tag*; the first time, see whether the store minds that."""
         if tag is None:
             return self.create(name, content)
         seen = self._bucket, "If-Match"
