@@ -81,6 +81,20 @@ def s3(s3_server):
 
 
 @pytest.fixture(scope="session")
+def hdfs(tmp_path_factory):
+    """The URI of a directory in a Hadoop file system on loopback."""
+    from hadoop import running
+    from spark.broker import NotToBeHadError
+
+    with ExitStack() as stack:
+        try:
+            uri = stack.enter_context(running(tmp_path_factory.mktemp("hdfs")))
+        except NotToBeHadError as error:
+            pytest.skip(f"HDFS: {error}")
+        yield uri
+
+
+@pytest.fixture(scope="session")
 def connector():
     """Spark's Kafka connector, or why there is none."""
     from spark.broker import find_connector

@@ -1,12 +1,14 @@
-"""A Hadoop file system on loopback, for the tests that take long."""
+"""A Hadoop file system on loopback, from the jars of Hadoop's own tests."""
 
 import json
 import os
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 
-import pytest
+from nearcast.spark.java import find_java
+from spark.broker import SPARK_JARS, resolve
 
 JARS = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.2",
@@ -18,17 +20,10 @@ JARS = (
 )
 
 
-@pytest.fixture(scope="session")
-def hdfs(tmp_path_factory):
-    """The URI of a file system with one data node, from the jars of Hadoop's own tests."""
-    from nearcast.spark.java import find_java
-    from spark.broker import SPARK_JARS, NotToBeHadError, resolve
-
-    try:
-        jars = resolve(*JARS)
-    except NotToBeHadError as error:
-        pytest.skip(f"HDFS: {error}")
-    home = tmp_path_factory.mktemp("hdfs")
+@contextmanager
+def running(home):
+    """Provide the URI of a file system with one data node; raise NotToBeHadError if no repository has the jars."""
+    jars = resolve(*JARS)
     path = [
         *map(str, jars),
         *(str(jar) for name in ("slf4j-api", "log4j") for jar in SPARK_JARS.glob(f"{name}*.jar")),
