@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from nearcast import Deliveries, MessageBatch, SubscriptionTable, build_index
 from nearcast.spark.live.live import Live
 from nearcast.spark.live.states import States
+from nearcast.spark.paths import spark_path
 from nearcast.storage.places import place_at
 from spark.worlds import WORDS, message_table, subscription_table
 
@@ -128,7 +129,7 @@ class Query:
         return lambda: [aside.rename(path) for path, aside in hidden]
 
     def open(self):
-        subscriptions = self.spark.read.parquet(str(self.home / "subscriptions.parquet"))
+        subscriptions = self.spark.read.parquet(spark_path(self.home / "subscriptions.parquet"))
         self.live = Live(self.where, subscriptions, clock=lambda: self.now, **self.how)
         return self.live
 
@@ -136,7 +137,7 @@ class Query:
         spark, home, live = self.spark, self.home, self.open()
         schemas = [from_arrow_schema(message_schema()), from_arrow_schema(self.schema)]
         streams = [
-            spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(home / name))
+            spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(spark_path(home / name))
             for name, schema in zip(("messages", "changes"), schemas)
         ]
         how = {"checkpoint": self.checkpoint, "availableNow": True}
