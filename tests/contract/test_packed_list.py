@@ -12,6 +12,7 @@ import pytest
 
 from answers import answers
 from nearcast import MessageBatch, SubscriptionTable, build_index, open_index
+from nearcast.columns import growable
 from nearcast.kernels import slabs
 
 WORDS = 6
@@ -289,3 +290,20 @@ def test_check_finds_damage():
     assert "a posting lies outside its block" in index.check()
     index.structure._lists.rows[index.structure._homes.values[5, 1]] = 6
     assert "a posting is not where its clause says" in index.check()
+
+
+def test_the_same_subscriptions_give_the_same_bytes(monkeypatch):
+    """Whatever was in memory before: room that no posting and no block takes is saved, too."""
+    table, allocate, saved = world(np.random.default_rng(8), 5_000), growable._allocate, []
+    for old in (0x00, 0x5A):
+
+        def used_before(shape, kind, old=old):
+            array = allocate(shape, kind)
+            array.reshape(-1).view(np.uint8)[: 1 << 22] = old
+            return array
+
+        monkeypatch.setattr(growable, "_allocate", used_before)
+        saved.append(build_index("packed-list", table).arrays())
+    assert build_index("packed-list", table).stats()["packed_lists"] > 0
+    for name, array in saved[0].items():
+        assert array.tobytes() == saved[1][name].tobytes(), name

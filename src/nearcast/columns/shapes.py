@@ -76,22 +76,6 @@ class Shapes:
         return Shapes(index, self.circles[used], self.polygons[used])
 
     @classmethod
-    def concatenated(cls, parts: Sequence[Shapes], rows: Sequence[int]) -> Shapes:
-        """Return the column of all parts, one after the other; *rows* is the number of rows of each."""
-        if not any(parts):
-            return NO_SHAPES
-        begins = offsets_of(np.array([len(part) for part in parts]))[:-1]
-        index = [
-            np.where(part.index < 0, -1, part.index + begin) if part else np.full(count, -1)
-            for part, count, begin in zip(parts, rows, begins)
-        ]
-        return cls(
-            np.concatenate(index).astype(np.int32),
-            np.concatenate([part.circles for part in parts]),
-            np.concatenate([part.polygons for part in parts]),
-        )
-
-    @classmethod
     def of(cls, regions: Sequence[Circle | Polygon], index: NDArray[np.int32]) -> Shapes:
         """Build from the shapes and the number of each row's shape."""
         if not regions:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns.clauses import clauses_from_csr, concat_clauses, take_clauses
+from nearcast.columns.clauses import clauses_from_csr, take_clauses
 from nearcast.columns.coding import CodedColumns, Coding
 from nearcast.columns.ids import id_array
 from nearcast.columns.ragged import box_rows, code_sets, integers, interval_rows, offsets_of, row_numbers
@@ -108,18 +108,12 @@ class SubscriptionTable(CodedColumns):
     @classmethod
     def concatenated(cls, tables: Sequence[SubscriptionTable]) -> SubscriptionTable:
         """Return the subscriptions of several tables with one coding, one after the other; there is at least one."""
-        coding = tables[0].coding
-        if not all(table.coding.fits(coding) for table in tables):
-            raise ColumnError("tables with different vocabularies cannot be one table; make them with like=")
-        owners = _shifted([table.owners for table in tables], [table.size for table in tables])
-        return cls(
-            concat_clauses([table.clauses for table in tables]),
-            owners,
-            sum(table.size for table in tables),
-            Shapes.concatenated([table.shapes for table in tables], [len(table.owners) for table in tables]),
-            _concat_ids(tables),
-            coding,
-        )
+        from nearcast.columns.growing_table import GrowingTable
+
+        growing = GrowingTable(tables[0].coding)
+        for table in tables:
+            growing.extend(table)
+        return growing.table()
 
     @classmethod
     def from_subscriptions(
@@ -176,24 +170,6 @@ class SubscriptionTable(CodedColumns):
             None if self.ids is None else self.ids.take(rows),
             self.coding,
         )
-
-
-def _shifted(parts: Sequence[NDArray[np.int32]], sizes: Sequence[int]) -> NDArray[np.int32]:
-    """Return numbers of several parts as one array, each part after all numbers of those before it."""
-    begins = offsets_of(np.array(sizes))[:-1]
-    return np.concatenate([part + np.int32(begin) for part, begin in zip(parts, begins)])
-
-
-def _concat_ids(tables: Sequence[SubscriptionTable]) -> pa.Array | None:
-    """Return the ids of several tables; either all of them have ids or none has."""
-    ids = [table.ids for table in tables if table.ids is not None]
-    if not ids:
-        return None
-    if len(ids) < len(tables):
-        raise ColumnError("either all tables have ids or none has")
-    import pyarrow as pa
-
-    return pa.concat_arrays(ids)
 
 
 def _pair(value: Sequence[Any] | None, name: str) -> tuple[Any, Any]:

@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
+from nearcast.columns.growable import GrowableArray
+from nearcast.columns.growing_table import GrowingTable
 from nearcast.columns.parts import nested
-from nearcast.columns.ragged import ragged_take
+from nearcast.columns.ragged import offsets_of, ragged_take
 from nearcast.errors import InputError
 from nearcast.matching import build_index
 from nearcast.sharding.distribution import Distribution, Routes, distribute
@@ -75,7 +77,8 @@ class BuiltShard:
 class ShardBuilder:
     """Takes the rows of one shard, in ascending order of their ids, and writes its index and its own rows.
 
-    Rows may come in any number of portions: of those before, only the coded form stays in memory.
+    Rows may come in any number of portions: of those before, only the coded form stays in memory. The largest share is
+    taken while the index is built, so all that it does not need is written, and let go, before.
     """
 
     def __init__(
@@ -90,9 +93,11 @@ class ShardBuilder:
         self._place, self._shard = place, shard
         self._ending = f"{shard:04}-{build}-{new_name()}"
         self._before = self._distribution = distribution
-        self._tables = [SubscriptionTable.from_arrow(schema.empty_table(), like=coding)]
-        self._offsets, self._shards, self._size = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], 0
-        self._own: list[NDArray[np.uint64]] = []  # the hashes of the ids of own rows
+        self._table = GrowingTable(coding)
+        self._table.extend(SubscriptionTable.from_arrow(schema.empty_table(), like=coding))
+        # Of each row: how many shards store it, and which.
+        self._counts, self._shards = (GrowableArray(np.empty(0, np.int32)) for _ in range(2))
+        self._own = GrowableArray(np.empty(0, np.uint64))  # the hashes of the ids of own rows
         self._schema, self._waiting = schema, schema.empty_table()
         self._scratch = tempfile.TemporaryDirectory(prefix="nearcast-")
         self._file = Path(self._scratch.name, "rows")
@@ -107,13 +112,12 @@ class ShardBuilder:
     def add(self, rows: pa.Table, coded: SubscriptionTable, routes: Routes) -> None:
         """Take some rows, the same as subscriptions, and the shards that store each of them."""
         self._distribution = self._distribution.grown(coded, np.arange(len(coded.owners)))
-        self._tables.append(coded)
-        self._offsets.append(routes.offsets[1:] + self._size)
-        self._shards.append(routes.shards)
-        self._size += len(routes.shards)
+        self._table.extend(coded)
+        self._counts.extend(np.diff(routes.offsets))
+        self._shards.extend(routes.shards)
         own = np.flatnonzero(routes.shards[routes.offsets[:-1]] == self._shard)
         mine = rows.take(pa.array(own)).cast(self._schema)
-        self._own.append(half_hashes(mine["id"].combine_chunks()))
+        self._own.extend(half_hashes(mine["id"].combine_chunks()))
         self._waiting = pa.concat_tables([self._waiting, mine])
         if len(self._waiting) >= config.SHARD_ROW_GROUP:
             self._write_rows()
@@ -126,32 +130,37 @@ class ShardBuilder:
 
     def finish(self, index: str) -> BuiltShard:
         """Build the index, and write everything; no more rows may follow."""
-        if len(self._waiting):
-            self._write_rows()
-        table = SubscriptionTable.concatenated(self._tables)
-        self._tables.clear()
-        stored = Routes(np.concatenate(self._offsets), np.concatenate(self._shards))
+        files: dict[str, Any] = {}
+        own = len(self._own.values)
+        rows, keys = self._finish_rows(files) if own else (None, None)
+        table = self._table.table()
         built = build_index(index, table)
         arrays = nested(index=built.arrays())
-        if len(stored.shards) > len(table):  # otherwise each is stored here alone
+        if len(self._shards.values) > len(table):  # otherwise each is stored here alone
+            stored = Routes(offsets_of(self._counts.values), self._shards.values)
             arrays |= nested(stored=stored._asdict())
         name = f"shard-{self._ending}"
         write(self._place / name, SHARD_KIND, arrays, {"index": index, "subscriptions": len(table)})
-        files, rows, keys = {}, None, None
-        hashes = np.concatenate([np.empty(0, np.uint64), *self._own])
-        if self._writer is not None:
-            self._writer.close()
-            rows, keys = f"rows-{self._ending}.parquet", f"keys-{self._ending}"
-            self._place.write(rows, self._file)
-            files[rows] = file_entry(mapped(self._file))
-            write(self._place / keys, KEYS_KIND, {"keys": sorted_keys(hashes)}, {})
         sizes = {}
         for directory in (name, keys) if keys else (name,):
             place = self._place / directory
             files[f"{directory}/{MANIFEST}"] = _entry(place, MANIFEST)
             sizes[directory] = sum(entry.size for entry in place.entries())
         added = self._distribution.added(self._before)
-        return BuiltShard(self._shard, name, rows, keys, len(table), len(hashes), sizes, files, added)
+        return BuiltShard(self._shard, name, rows, keys, len(table), own, sizes, files, added)
+
+    def _finish_rows(self, files: dict[str, Any]) -> tuple[str, str]:
+        """Write the own rows and their keys, note the file of the former, and return the names of both."""
+        if len(self._waiting):
+            self._write_rows()
+        assert self._writer is not None
+        self._writer.close()
+        rows, keys = f"rows-{self._ending}.parquet", f"keys-{self._ending}"
+        self._place.write(rows, self._file)
+        files[rows] = file_entry(mapped(self._file))
+        write(self._place / keys, KEYS_KIND, {"keys": sorted_keys(self._own.values)}, {})
+        del self._own, self._writer
+        return rows, keys
 
 
 def _entry(place: Place, name: str) -> dict[str, Any]:

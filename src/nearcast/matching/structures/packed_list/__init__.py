@@ -49,26 +49,34 @@ class PackedList(ClauseStructure):
 
     def build(self, sample: Probes | None = None, tell: Progress = silent) -> None:
         """Count words, choose the list of each clause, fill the lists and pack the long ones."""
-        clauses = self.store.clauses
-        rows = self.members()
         tell("counting words", 0.0)
-        frequency = np.bincount(self.store.keywords_of(np.flatnonzero(self.store.alive))).astype(np.int32)
+        clauses, living = self.store.clauses, np.flatnonzero(self.store.alive)
+        words = _count(clauses, living, 1, np.empty(0, np.int32))  # nothing is known, so nothing is counted
+        frequency = np.zeros(words, np.int32)
+        _count(clauses, living, 1, frequency)
+        del living
         self._frequency = GrowableArray(frequency, borrowed=False)
-        self._word_lists = GrowableArray(np.full(len(frequency), -1, np.int32), borrowed=False)
-        self._homes = GrowableArray(np.full((self.store.rows, 2), -1, np.int32)).reserve(self.store.rows)
+        self._word_lists = GrowableArray(np.full(words, -1, np.int32), borrowed=False)
+        self._homes = GrowableArray(np.empty((0, 2), np.int32))
+        self._homes.fill(self.store.rows, -1)
+        self._lists = self._filled(tell)
+        tell("packing lists", 0.6)
+        pack_all(self._lists, self._homes.values)
+
+    def _filled(self, tell: Progress) -> Lists:
+        """Choose the list of each clause, and return all lists with what is in them."""
+        clauses, rows = self.store.clauses, self.members()
         tell("choosing lists", 0.1)
         targets, extras = np.empty(len(rows), np.int32), np.empty((len(rows), 2), np.int32)
 
         def describe(start: int) -> None:
             stop = min(start + config.PACKED_SHARE, len(rows))
-            _describe(clauses, frequency, rows, start, stop, targets, extras)
+            _describe(clauses, self._frequency.values, rows, start, stop, targets, extras)
 
         side_by_side(describe, range(0, len(rows), config.PACKED_SHARE), CORES)
         lists = _number(self._word_lists.values, 1, targets)
         tell("filling lists", 0.4)
-        self._lists = filled(clauses.boxes, rows, targets, extras, self._homes.values, lists)
-        tell("packing lists", 0.6)
-        pack_all(self._lists, self._homes.values)
+        return filled(clauses.boxes, rows, targets, extras, self._homes.values, lists)
 
     def add(self, rows: NDArray[np.int64]) -> None:
         """Post clauses to the lists of their rarest keywords."""

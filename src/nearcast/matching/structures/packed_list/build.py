@@ -22,6 +22,7 @@ from nearcast.matching.structures.packed_list.layout import (
     POSTINGS,
     Lists,
     empty_lists,
+    used,
 )
 from nearcast.matching.structures.packed_list.pack import pack_range, write
 
@@ -67,6 +68,10 @@ def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
     first_chunk = -(-flat_slots // BLOCK)
     slots, all_supers = (first_chunk + int(chunks.sum())) * BLOCK, int(supers.sum())
     pools = empty_lists(lists, slots, all_supers)
+    pools.state[LISTS], pools.state[POSTINGS] = lists, sizes.sum()
+    pools.slot_slabs[END], pools.super_slabs[END] = slots, all_supers
+    for array in used(pools)[3:]:
+        array.fill(0)  # what stays unused is saved, too: the same lists shall give the same files
     heads = pools.heads[:lists]
     heads[:, 0] = np.where(packed, np.cumsum(supers) - supers, np.cumsum(flat) - flat)
     heads[:, 1] = sizes
@@ -76,8 +81,6 @@ def _laid_out(sizes: NDArray[np.int64], lists: int) -> Lists:
     pools.blocks[block, 0] = np.arange(first_chunk, first_chunk + len(block))
     pools.chunk_blocks[pools.blocks[block, 0]] = block
     pools.super_counts[:all_supers] = np.bincount(block >> BLOCK_BITS, minlength=all_supers)
-    pools.state[LISTS], pools.state[POSTINGS] = lists, sizes.sum()
-    pools.slot_slabs[END], pools.super_slabs[END] = slots, all_supers
     release(pools.slot_slabs, pools.rows, flat_slots, first_chunk * BLOCK - flat_slots, BLOCK_BITS)
     return pools
 
