@@ -2,7 +2,7 @@
 
 Spark runs as a small cluster on this machine: a driver with 2 GB, and one executor. Once a second, the memory of each
 process is read from ``/proc`` as its proportional share (PSS): pages that several processes map count once. What a few
-messages find is compared with an SQL query over all subscriptions.
+messages find, each made from a subscription, is compared with an SQL query over all subscriptions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions
 from rich.table import Table
 
 from nearcast.bench.measure import Progress, timed
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run", "table"]
+__all__ = ["Memory", "compare", "measured", "run", "table"]
 
 _WORDS = 200_000
 _DRIVER = "2g"
-_CHECKED = 20  # messages whose matches an SQL query finds, too
+_CHECKED = 20  # messages whose matches an SQL query finds, too,
+_FREQUENT = 20  # and which have as many of the most frequent words
+_FILE = 800_000  # subscriptions in each file of the input
 _BATCH = 2_000  # messages in each partition
 
 # One to three words, the n-th most frequent one with a share of about 1/n, and a box with sides of about 0.01 degrees.
@@ -66,11 +69,29 @@ def run(
         config={"spark.executor.memory": f"{executor}m", "spark.local.dir": str(home / "spark")},
     )
     spark.sparkContext.setLogLevel("ERROR")
+    try:
+        figures = measured(spark, home, subscriptions, messages, shards, distribution, tell)
+    finally:
+        spark.stop()
+    return figures | {"cores": cores}
+
+
+def measured(
+    spark: SparkSession,
+    home: Path,
+    subscriptions: int,
+    messages: int,
+    shards: int,
+    distribution: str,
+    tell: Progress,
+) -> dict[str, Any]:
+    """Do the work of :func:`run` in a session."""
     tell("writing subscriptions", 0.0)
     rows = home / "subscriptions"
     if not rows.exists():
         draft = home / "draft"
-        _points(spark, subscriptions, 64).selectExpr(*_split(_SUBSCRIPTION)).write.parquet(f"file://{draft}")
+        made = _points(spark, subscriptions, subscriptions // _FILE + 1).selectExpr(*_split(_SUBSCRIPTION))
+        made.write.parquet(f"file://{draft}")
         draft.rename(rows)
     subs = spark.read.parquet(f"file://{rows}")
     tell("building shards", 0.2)
@@ -80,23 +101,19 @@ def run(
             lambda: build(subs, home / "versions", distribution=distribution, shards=shards)
         )
     asked = _points(spark, messages, max(messages // _BATCH, 2)).selectExpr(*_split(_MESSAGE)).cache()
-    asked.count()
+    # This computes them; they are there for `nearcast shards`.
+    asked.write.mode("overwrite").parquet(f"file://{home / 'messages'}")
     found = match(asked, version)
     tell("matching", 0.7)
     found.write.format("noop").mode("overwrite").save()
     with Memory() as matching:
         took, _ = timed(lambda: found.write.format("noop").mode("overwrite").save())
     tell("checking", 0.9)
-    few = asked.orderBy("id").limit(_CHECKED)
-    mismatches = (
-        [] if _pairs(match(few, version)) == _pairs(_by_sql(few, subs)) else ["match differs from SQL"]
-    )
+    checked, mismatches = compare(subs, version)
     document = read_manifest(place_at(version)).document
-    spark.stop()
     return {
         "subscriptions": subscriptions,
         "shards": shards,
-        "cores": cores,
         "distribution": document["distribution"],
         "stored": document["stored"],
         "input_bytes": _size(rows),
@@ -104,10 +121,28 @@ def run(
         "version_bytes": _size(Path(version)),
         "messages": messages,
         "messages_per_second": messages / took,
-        "building": building.peaks,
-        "matching": matching.peaks,
+        "building": dict(building.peaks),
+        "matching": dict(matching.peaks),
+        "checked": checked,
         "mismatches": mismatches,
     }
+
+
+def compare(subscriptions: DataFrame, version: Path | str) -> tuple[int, list[str]]:
+    """Compare what a few messages find in a version with what SQL finds; return how many matches there are.
+
+    Each message is made from one of the subscriptions, so it matches that one, and some of its neighbours.
+    """
+    frequent = ", ".join(f"'w{rank}'" for rank in range(1, _FREQUENT + 1))
+    few = subscriptions.orderBy(functions.xxhash64("id"), "id").limit(_CHECKED)
+    messages = few.selectExpr(
+        "id",
+        f"array_union(keywords, array({frequent})) AS keywords",
+        "(xmin + xmax) / 2 AS lon",
+        "(ymin + ymax) / 2 AS lat",
+    ).localCheckpoint()
+    found, expected = _pairs(match(messages, version)), _pairs(_by_sql(messages, subscriptions))
+    return len(expected), [] if found == expected else ["match differs from SQL"]
 
 
 def table(report: Mapping[str, Any]) -> Table:
@@ -123,6 +158,7 @@ def table(report: Mapping[str, Any]) -> Table:
         ("version", f"{report['version_bytes'] / gb:.2f} GB"),
         ("build", f"{report['build_seconds']:,.0f} s"),
         ("messages/s", f"{report['messages_per_second']:,.0f}"),
+        ("matches compared with SQL", f"{report['checked']:,}"),
         *(
             (f"{work}: {name}, at most", f"{size / gb:.2f} GB")
             for work in ("building", "matching")
@@ -148,9 +184,7 @@ def _points(spark: SparkSession, count: int, parts: int) -> DataFrame:
 
 def _by_sql(messages: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """Return what matches, found by comparing every subscription with every message."""
-    from pyspark.sql.functions import broadcast
-
-    few = broadcast(messages.selectExpr("id AS message_id", "keywords AS words", "lon", "lat"))
+    few = functions.broadcast(messages.selectExpr("id AS message_id", "keywords AS words", "lon", "lat"))
     fits = (
         "lon BETWEEN xmin AND xmax AND lat BETWEEN ymin AND ymax AND size(array_except(keywords, words)) = 0"
     )
@@ -194,7 +228,9 @@ class Memory:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(1.0):
+        over = False
+        while not over:
+            over = self._over.wait(1.0)
             now: dict[str, int] = defaultdict(int)
             for name, size in _shares():
                 now[name] += size
