@@ -134,6 +134,10 @@ PACKED_MESSAGES_FIRST: Final = 4_096  # and at least this many
 EXPIRY_BUCKET_US: Final = 1_000_000  # engines that report expiries collect them in buckets of a second
 # Rows checked for each published message. In a steady flow at most 4/3 of the valid messages are kept.
 SWEEP_ROWS: Final = 4
+# A queue in the order of time is tidied when most of its entries, and more than so many, no longer count; with each new
+# entry, so many of the old ones are looked at.
+QUEUE_MIN_DEAD: Final = 64
+QUEUE_MOVES: Final = 4
 
 # --- Safe regions ---------------------------------------------------------------------------------------------------
 # Messages are looked for in circles of these multiples of a subscription's radius; the next one is for those who have

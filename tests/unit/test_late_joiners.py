@@ -282,3 +282,27 @@ def test_the_first_subscription_meets_a_message_that_is_due(clock):
     engine.publish(Message("m", "tea", HERE, published_at=clock.now() + 1, expires_at=TWO))
     clock.advance(seconds=1)
     assert told(engine.subscribe(Subscription(2, "tea"))) == [(2, "m")]
+
+
+def test_what_was_published_again_and_again_leaves_nothing_behind(clock):
+    """Neither under one time nor under ever other ones; what counts still comes in the order of time."""
+    engine, now = Engine(clock=clock, withdrawals=True), clock.now()
+    engine.subscribe(Subscription("a", "tea"))
+    for turn in range(1_000):
+        for at in (10**12, 10**12 + turn * 10**7):
+            engine.publish(Message("m", f"tea {turn}", HERE, published_at=now + at))
+            engine.publish(Message("k", f"tea {turn}", HERE, expires_at=now + at))
+    for at in (3, 1, 2):
+        engine.publish(Message(f"m{at}", "tea", HERE, published_at=now + at * 10**6, expires_at=now + 10**9))
+        engine.publish(Message(f"k{at}", "tea", HERE, expires_at=now + (at + 3) * 10**6))
+    assert len(engine._coming) == 4
+    assert len(engine._coming._queue) < 200
+    assert len(engine._valid._expiries) == 4
+    assert len(engine._valid._expiries._order) < 200
+    clock.advance(seconds=10)
+    happened = [(d.change, d.message_id) for d in engine.expire()]
+    assert happened == [("-", "k3"), ("-", "k1"), ("-", "k2"), ("+", "m1"), ("+", "m2"), ("+", "m3")]
+    clock.advance(seconds=990)
+    assert {(d.change, d.message_id) for d in engine.expire()} == {("-", "m1"), ("-", "m2"), ("-", "m3")}
+    clock.advance(seconds=2 * 10**6)
+    assert [(d.change, d.message_id) for d in engine.expire()] == [("-", "k"), ("+", "m")]

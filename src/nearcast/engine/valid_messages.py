@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from nearcast.columns.rows.messages import MessageRows
 from nearcast.columns.rows.recode import recoded_messages
 from nearcast.engine.changes import CAME, Changes
 from nearcast.engine.expiries import Expiries
+from nearcast.engine.queue import Queue
 from nearcast.matching import STORES, MessageStore, build_store
 
 __all__ = ["ComingMessages", "ValidMessages"]
@@ -86,15 +86,13 @@ class ValidMessages:
         """
         if self._expiries is None:
             return np.empty(0, np.int64)
-        rows, numbers = self._expiries.due(now)
-        still = self.store.rows.present[rows] & (self._numbers.values[rows] == numbers)
-        rows, numbers = rows[still], numbers[still]
+        rows = self._expiries.due(now)
         ends = self.store.rows.expires_at[rows]
         later = ends > now
         if later.any():
-            self._expiries.note(rows[later], numbers[later], ends[later])
+            self._expiries.note(rows[later], ends[later])
         ended: NDArray[np.int64] = rows[~later]
-        return ended[np.argsort(numbers[~later])]
+        return ended[np.argsort(self._numbers.values[ended])]
 
     def recoded(self, coding: Coding) -> ValidMessages:
         """Return the same messages in another coding, in the order of publication."""
@@ -133,6 +131,8 @@ class ValidMessages:
         if len(rows):
             present = rows[self.store.rows.present[rows]]
             if len(present):
+                if self._expiries is not None:
+                    self._expiries.forget(present, self.store.rows.expires_at[present])
                 self.store.remove(present)
             self.ids.drop(rows)
 
@@ -147,8 +147,7 @@ class ValidMessages:
     def _expect(self, rows: NDArray[Any]) -> None:
         """Note when the messages in the given rows expire."""
         if self._expiries is not None and len(rows):
-            ends = self.store.rows.expires_at[rows]
-            self._expiries.note(rows.astype(np.int64), self._numbers.values[rows], ends)
+            self._expiries.note(rows, self.store.rows.expires_at[rows])
 
 
 class _ComingMessage(NamedTuple):
@@ -165,8 +164,8 @@ class ComingMessages:
 
     def __init__(self, coding: Coding) -> None:
         self.rows = MessageRows(MessageBatch.empty(coding))
-        self._heap: list[_ComingMessage] = []
         self._counting: dict[Any, _ComingMessage] = {}  # by id: the message that counts
+        self._queue = Queue[_ComingMessage](lambda coming: self._counting.get(coming.id) is coming)
         self._published = 0
 
     def __len__(self) -> int:
@@ -179,7 +178,7 @@ class ComingMessages:
         for time, key, row in zip(batch.published_at.tolist(), ids, rows.tolist(), strict=True):
             self._published += 1
             self._counting[key] = coming = _ComingMessage(time, self._published, key, row)
-            heapq.heappush(self._heap, coming)
+            self._queue.push(coming, len(self._counting))
 
     def listed(self) -> list[_ComingMessage]:
         """Return the messages in the order in which they are due."""
@@ -216,11 +215,9 @@ class ComingMessages:
     def due(self, now: int) -> list[tuple[MessageBatch, Any]]:
         """Remove and return the messages whose time has come, in the order of their times."""
         found = []
-        while self._heap and self._heap[0].published_at <= now:
-            coming = heapq.heappop(self._heap)
-            if self._counting.get(coming.id) == coming:
-                found.append((self._batch([coming]), coming.id))
-                self._remove([coming])
+        for coming in self._queue.pop_before((now + 1,)):
+            found.append((self._batch([coming]), coming.id))
+            self._remove([coming])
         return found
 
     def _batch(self, messages: list[_ComingMessage]) -> MessageBatch:
