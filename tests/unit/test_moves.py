@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -138,7 +139,7 @@ def test_on_a_plane():
     ("call", "error", "words"),
     [
         (lambda e: e.move("zoe", Point(lon=0, lat=0)), UnknownError, "no subscription 'zoe'"),
-        (lambda e: e.move("ben", Point(lon=0, lat=0)), GeometryError, "'ben' is none"),
+        (lambda e: e.move("ben", Point(lon=0, lat=0)), GeometryError, "'ben' has no circle"),
         (lambda e: e.move("anna"), ColumnError, "no regions for 'anna'"),
         (lambda e: e.move(["anna"], []), ColumnError, "0 regions for 1"),
         (lambda e: e.move(["anna"], Point(lon=0, lat=0)), ColumnError, "give a list of them"),
@@ -165,12 +166,67 @@ def test_mistakes_change_nothing(engine, call, error, words):
     assert told(engine.move("anna", Point(lon=0, lat=0))) == []
 
 
+IDS = {
+    "ids": lambda ids: ids,
+    "dict": lambda ids: {"id": ids, "lon": [0.0] * len(ids)},
+    "column": lambda ids: pa.table({"id": ids})["id"],
+    "array": pa.array,
+    "words": lambda ids: pa.array(ids).dictionary_encode(),
+    "series": pd.Series,
+    "frame": lambda ids: pd.DataFrame({"id": ids}, index=[5, 4]),
+    "table": lambda ids: pa.table({"other": [1, 2], "id": ids}),
+    "rows": lambda ids: pa.RecordBatch.from_pydict({"id": ids}),
+    "numpy": lambda ids: np.array(ids, object),
+}
+
+
+@pytest.mark.parametrize("form", IDS)
+def test_ids_in_columns(engine, form):
+    ids = IDS[form](["anna", "ben"])
+    if form != "dict":  # with lon alone, this is a table of moves
+        assert told(engine.move(ids, [Circle(lon=1, lat=0, radius=10), Box(9, 9, 9, 9)])) == [
+            ("anna", "-", "m0", "move"),
+            ("ben", "-", "m0", "move"),
+        ]
+    engine.update(Subscription("ben", "tea", Circle(lon=1, lat=0, radius=10)))
+    assert [key for key, _ in engine.safe_region(ids)] == ["anna", "ben"]
+    engine.unsubscribe(ids)
+    assert len(engine) == 0
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "words"),
+    [
+        (pa.chunked_array([["anna"], ["zoe"]]), UnknownError, "no subscription 'zoe'"),
+        (pd.Series([1, 2]), UnknownError, "no subscription 1"),
+        (
+            pd.DataFrame({"ids": ["anna"]}),
+            ColumnError,
+            "a table of subscriptions needs a column id; the .* ids",
+        ),
+        ({"name": ["anna"]}, ColumnError, "needs a column id; the columns are name"),
+        (pa.table({"id": [None]}), ColumnError, "every row needs an id"),
+        (pd.Series([1.5]), ColumnError, "strings or integers"),
+    ],
+)
+def test_ids_in_columns_that_name_nothing(engine, ids, error, words):
+    for verb in (engine.unsubscribe, engine.safe_region):
+        with pytest.raises(error, match=words):
+            verb(ids)
+    assert len(engine) == 2
+
+
 def test_other_columns_are_left_out_and_told(engine):
-    with pytest.warns(NearcastWarning, match="'speed'"):
-        engine.move({"id": ["anna"], "lon": [0.0], "lat": [0.0], "speed": [3.0]})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        engine.move({"id": ["anna"], "lon": [0.0], "lat": [0.0], "speed": [3.0]})
+    """Each time, as those of subscriptions are; Python shows a warning once for each line that causes it."""
+    others = {"id": ["anna"], "lon": [0.0], "lat": [0.0], "speed": [3.0]}
+    for _ in range(2):
+        with pytest.warns(NearcastWarning, match="'speed'"):
+            engine.move(others)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            engine.move(others)
+    assert len(shown) == 1
 
 
 def test_update_changes_words_and_region_together(engine):

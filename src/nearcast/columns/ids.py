@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -255,12 +255,21 @@ class Ids(TypedIds):
         return _named_rows(self._names, rows)
 
     def rows(self, ids: Any) -> NDArray[np.int64]:
-        """Return the rows of one id or of several; raise if one names nothing."""
+        """Return the rows of one id, of several, or of the column ``id`` of a table; raise if one names nothing.
+
+        Several ids are an iterable, or a column of any library: Arrow, pandas, Polars, NumPy.
+        """
         if isinstance(ids, str | Integral):
             ids = [ids]
+        elif isinstance(ids, Mapping) or hasattr(ids, "columns"):
+            names = getattr(ids, "column_names", getattr(ids, "columns", ids))
+            if "id" not in names:
+                there = ", ".join(map(str, names))
+                raise ColumnError(f"a table of {self._what}s needs a column id; the columns are {there}")
+            ids = ids["id"]
         elif not isinstance(ids, Iterable):
             raise UnknownError(f"there is no {self._what} {shown(ids)}; give an id, or several")
-        if isinstance(ids, np.ndarray | pa.Array):
+        if isinstance(ids, np.ndarray) or hasattr(ids, "to_numpy"):
             ids = id_array(ids, len(ids), f"ids of {self._what}s")
             found = self.find(ids).astype(np.int64)
         else:

@@ -31,7 +31,7 @@ def read_moves(
     if regions is None:
         rows, placed = _read_table(given, ids, index, columns)
     elif columns is not None:
-        raise ColumnError(f"columns names the columns of a table, and {shown(given)} is none; leave it out")
+        raise ColumnError(f"{shown(given)} is not a table; leave columns= out")
     else:
         rows, placed = _read_objects(given, regions, ids, index)
     last = last_of_each(rows)
@@ -86,7 +86,7 @@ def _radii(rows: NDArray[np.int64], ids: Ids, index: Index) -> NDArray[np.float6
     if np.isnan(radii).any():
         other = ids.column(rows[np.isnan(radii)][:1]).to_pylist()[0]
         raise GeometryError(
-            f"a position alone moves a circle, and the region of subscription {shown(other)} is none; "
-            "give its whole region"
+            f"a position alone moves a circle, and subscription {shown(other)} has no circle; "
+            "give it a whole region"
         )
     return radii

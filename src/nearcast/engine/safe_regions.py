@@ -69,7 +69,7 @@ class SafeRegions:
 def read_circles(
     rows: NDArray[np.int64], ids: Ids, index: Index
 ) -> tuple[SubscriptionTable, NDArray[np.float64]]:
-    """Return the subscriptions in *rows*, and their circles; one whose region is none is an error."""
+    """Return the subscriptions in *rows*, and their circles; one that has no circle is an error."""
     table = index.subscriptions(rows)
     circles = circles_of(table)
     others = np.flatnonzero(np.isnan(circles[:, 2]))

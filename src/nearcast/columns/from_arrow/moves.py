@@ -29,7 +29,7 @@ class MoveTable:
         self._source = Source(rename_table(arrow_table(table), columns, "moves"), "move")
         self._space = space
         require(("id",), self._source.names, "moves")
-        check_moves(tuple(self._source.names))
+        check_moves(self._source.names)
         self.ids: pa.Array = self._source.ids
         self._circles = self._read_circles()
         missing = ~given_regions(self._source, space)

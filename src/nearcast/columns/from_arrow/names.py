@@ -121,16 +121,21 @@ def words_meant(names: Sequence[str]) -> bool:
     )
 
 
-@lru_cache
-def check_moves(names: tuple[str, ...]) -> None:
-    """Raise ColumnError if the name of a column of moves must be a mistake; warn once of others that are left out.
+def check_moves(names: Sequence[str]) -> None:
+    """Raise ColumnError if the name of a column of moves must be a mistake; warn of others, which are left out.
 
-    >>> check_moves(("id", "lon", "latitude"))
+    >>> check_moves(["id", "lon", "latitude"])
     Traceback (most recent call last):
         ...
     nearcast.errors.ColumnError: a table of moves has no column 'latitude'; did you mean lat? Rename it \
 (columns={'lat': 'latitude'} or --rename lat=latitude), or leave it out
     """
+    if others := _not_of_moves(tuple(names)):
+        warn(f"left out {', '.join(map(repr, others))}; a move has {', '.join(MOVE_COLUMNS)}")
+
+
+@lru_cache
+def _not_of_moves(names: tuple[str, ...]) -> list[str]:
     others = [name for name in names if name not in MOVE_COLUMNS]
     for name in others:
         meant = _find_intended(name, MOVE_COLUMNS, _PLACE_NAMES)
@@ -139,8 +144,7 @@ def check_moves(names: tuple[str, ...]) -> None:
                 f"a table of moves has no column {shown(name)}; did you mean {meant}? "
                 f"{_rename_it(name, meant)}, or leave it out"
             )
-    if others:
-        warn(f"left out {', '.join(map(repr, others))}; a move has {', '.join(MOVE_COLUMNS)}")
+    return others
 
 
 def require(needed: Sequence[str], names: Sequence[str], what: str) -> None:
