@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
-from nearcast.errors import ModelError, shown
+from nearcast.errors import InputError, ModelError, shown
 
-__all__ = ["Clock", "ManualClock", "SystemClock", "iso", "microseconds"]
+__all__ = ["Clock", "ManualClock", "SystemClock", "checked_clock", "iso", "microseconds"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -57,6 +57,14 @@ class ManualClock:
         if not seconds >= 0:
             raise ModelError(f"a clock cannot move by {seconds!r} seconds; give 0 or more")
         self._now += round(seconds * 1_000_000)
+
+
+def checked_clock(clock: Any) -> Clock:
+    """Return *clock*; raise if it cannot tell the time."""
+    if not callable(getattr(clock, "now", None)):
+        raise InputError(f"clock must have a method now(), as SystemClock() does; {shown(clock)} has none")
+    checked: Clock = clock
+    return checked
 
 
 def microseconds(value: int | datetime | str, name: str = "time") -> int:

@@ -175,6 +175,14 @@ def test_a_refused_removal_changes_nothing(name, rows, error, words_):
     assert index.check() == []
 
 
+@pytest.mark.parametrize("table", [None, HERE, {"id": ["a"], "expression": ["*"]}])
+def test_what_is_no_table_is_refused(name, table):
+    index = build_index(name, words(2))
+    with pytest.raises(ColumnError, match="insert takes a SubscriptionTable"):
+        index.insert(table)
+    assert answers(index, HERE) == [{0, 1}]
+
+
 def test_a_removed_row_is_gone(name):
     index = build_index(name, words(2))
     index.remove([0])

@@ -177,6 +177,22 @@ def test_mistakes_are_refused(name):
         live.move([0], [[0, 0, 1, 1], [0, 0, 1, 1]])
     with pytest.raises(ColumnError, match="twice"):
         live.move([0, 0], [[0, 0, 1, 1], [0, 0, 1, 1]])
+    message = MessageBatch.from_arrays([[1, 1]], [0, 1], [3], expires_at=[9])
+    table = SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3])
+    for wrong in (None, table):
+        with pytest.raises(ColumnError, match="come as a MessageBatch"):
+            live.publish(wrong, now=1)
+    with pytest.raises(ColumnError, match="insert takes a SubscriptionTable"):
+        live.insert(message)
+    for verb in (
+        lambda now: live.publish(message, now),
+        lambda now: live.insert(table, now),
+        lambda now: live.move([0], [[0, 0, 1, 1]], now),
+        lambda now: live.update([0], table, now),
+    ):
+        with pytest.raises(ColumnError, match="now must be a time in microseconds"):
+            verb("now")
+    assert (len(live), live.stats()["store"]["messages"]) == (1, 0)
     assert live.check() == []
 
 
@@ -184,6 +200,12 @@ def test_mistakes_are_refused(name):
 def test_an_unknown_parameter_is_refused(name):
     with pytest.raises(UnknownError, match="has no parameter 'sides'"):
         MovingIndex(name, SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]), sides=3)
+
+
+def test_first_messages_that_are_none():
+    table = SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3])
+    with pytest.raises(ColumnError, match="come as a MessageBatch"):
+        MovingIndex("auto", table, table)
 
 
 def test_an_unknown_name_is_refused():

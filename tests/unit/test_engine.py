@@ -18,7 +18,14 @@ from nearcast import (
     Subscription,
     SubscriptionTable,
 )
-from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownError
+from nearcast.errors import (
+    ColumnError,
+    DuplicateError,
+    GeometryError,
+    InputError,
+    ModelError,
+    UnknownError,
+)
 from nearcast.matching import INDEXES
 
 HERE = Point(lon=-73.99, lat=40.73)
@@ -293,3 +300,16 @@ def test_an_empty_engine():
     assert engine.subscribe([]) is not None
     assert engine.match([]).num_rows == 0
     assert repr(engine) == "<Engine: 0 subscriptions, index 'auto'>"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"clock": 5}, InputError, "clock must have a method now"),
+        ({"space": "WGS84"}, GeometryError, "'WGS84' is not a space"),
+        ({"space": None}, GeometryError, "None is not a space"),
+    ],
+)
+def test_options_are_checked_at_once(options, error, words):
+    with pytest.raises(error, match=words):
+        Engine(**options)

@@ -21,6 +21,7 @@ from nearcast.errors import ColumnError, DuplicateError, ModelError, UnknownErro
 from nearcast.matching import INDEXES, STORES
 
 HERE = Point(lon=-73.99, lat=40.73)
+HERE_TOO = {"lon": [-73.99], "lat": [40.73]}
 NOON = "2026-01-01T12:00:00Z"
 ONE, TWO = "2026-01-01T13:00:00Z", "2026-01-01T14:00:00Z"
 
@@ -262,7 +263,23 @@ def test_a_refused_call_changes_nothing(engine):
     with pytest.raises(ModelError, match="not a Message"):
         engine.publish([Message("m", "new", HERE, expires_at=ONE), "tea"])
     with pytest.raises(ColumnError, match="not after its publication"):
-        engine.publish({"text": ["new"], "lon": [0.0], "lat": [0.0], "published_at": [5], "expires_at": [5]})
+        engine.publish({"text": ["new"], **HERE_TOO, "id": ["m"], "published_at": [5], "expires_at": [5]})
+    with pytest.raises(ColumnError, match="give a finite number"):
+        engine.publish(
+            {
+                "id": ["m"],
+                "text": ["new"],
+                **HERE_TOO,
+                "brand": ["new"],
+                "price": [float("inf")],
+                "expires_at": [2**60],
+            }
+        )
+    table = {"id": [1], "text": ["new"], **HERE_TOO, "expires_at": [2**60]}
+    for numbered in (table, Message(1, "new", HERE, expires_at=ONE)):
+        with pytest.raises(ColumnError, match="do not mix"):
+            engine.publish(numbered)
+    assert len(engine.coding.attributes) == 0
     assert list(engine.coding.vocabulary) == ["tea"]
     engine.subscribe(Subscription("a", "tea"))
     with pytest.raises(DuplicateError):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast import config
-from nearcast.clock import Clock, SystemClock
+from nearcast.clock import Clock, SystemClock, checked_clock
 from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
@@ -40,7 +40,7 @@ from nearcast.engine.snapshot import Snapshot
 from nearcast.engine.valid_messages import ComingMessages, ValidMessages
 from nearcast.errors import ColumnError, GeometryError, ModelError, UnknownError, shown
 from nearcast.geometry import WGS84, Space
-from nearcast.geometry.spaces import number
+from nearcast.geometry.spaces import checked_space, number
 from nearcast.matching import build_index, build_store
 from nearcast.matching.messages.moves import apart
 from nearcast.model import Id, Message, Subscription
@@ -96,9 +96,9 @@ class Engine:
         message_ids: type[str] | type[int] | None = None,
         withdrawals: bool = False,
     ) -> None:
-        self._clock = SystemClock() if clock is None else clock
+        self._clock = SystemClock() if clock is None else checked_clock(clock)
         self._withdrawals = withdrawals
-        self._index = build_index(index, SubscriptionTable.empty(Coding.new(space)))
+        self._index = build_index(index, SubscriptionTable.empty(Coding.new(checked_space(space))))
         self._ids = Ids("subscription", id_kind(subscription_ids, "subscription_ids"))
         messages = Ids("message", id_kind(message_ids, "message_ids"))
         kept = build_store(store, messages_from_objects([], like=self))
@@ -165,6 +165,7 @@ class Engine:
     def unsubscribe(self, ids: Id | Iterable[Id]) -> Deliveries:
         """Remove subscriptions by id; an id that is unknown, or given twice, is an error.
 
+        Takes an id, several, a column of ids, or a table with a column ``id``; so does :meth:`safe_region`.
         An engine with *withdrawals* returns what they received and is still valid (``-``, reason ``"unsubscribe"``).
         """
         rows = self._ids.rows(ids)
@@ -257,7 +258,9 @@ class Engine:
         it publishes.
         """
         now = self._clock.now()
-        batch, ids = read_messages(messages, self.coding, now, columns)
+        ids, build = read_messages(messages, self.coding, now, columns)
+        self._valid.ids.check(ids)
+        batch = build()
         self._valid.ids.settle(ids)
         self._index.expect(self.coding.words()[0].span)
         due = self._pass_time(now)
@@ -373,8 +376,8 @@ class Engine:
         One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and
         ``subscription_id``.
         """
-        batch, ids = read_messages(messages, self.coding, columns=columns)
-        found = self._index.match(batch, threads).sorted()
+        ids, build = read_messages(messages, self.coding, columns=columns)
+        found = self._index.match(build(), threads).sorted()
         if isinstance(messages, Message):
             return self._ids.column(found.rows).to_pylist()
         return self._deliveries(found, ids).to_arrow().select(["message_id", "subscription_id"])

@@ -37,15 +37,13 @@ def read_subscriptions(
             raise ModelError(f"{shown(wrong[0])} is not a Subscription")
         return [sub.id for sub in subs], lambda: subscriptions_from_objects(subs, like=coding, with_ids=False)
     table = rename_table(arrow_table(given), columns, "subscriptions")
-    ids = id_array(table["id"], len(table), "id") if "id" in table.column_names else None
-    named = pa.array(np.arange(len(table))) if ids is None else ids
-    return named, lambda: replace(SubscriptionTable.from_arrow(table, like=coding), ids=None)
+    return _ids_in(table), lambda: replace(SubscriptionTable.from_arrow(table, like=coding), ids=None)
 
 
 def read_messages(
     given: Any, coding: Coding, now: int | None = None, columns: Columns | None = None
-) -> tuple[MessageBatch, Any]:
-    """Return messages as a batch in *coding*, and their ids: a list, or an Arrow array.
+) -> tuple[Any, Callable[[], MessageBatch]]:
+    """Return the ids of messages, a list or an Arrow array, and a function that reads the rest as a batch in *coding*.
 
     With *now*, all words get codes if a message will be kept or is held back, since somebody may ask for them later.
     """
@@ -55,23 +53,32 @@ def read_messages(
             raise ColumnError(
                 "the messages are coded by another vocabulary than this engine; make the batch with like=engine"
             )
-        return given, _ids_of(given)
+        return _ids_of(given), lambda: given
     if isinstance(given, Message) or _is_objects(given):
         _refuse_columns(columns, given)
         messages = [given] if isinstance(given, Message) else list(given)
         learn = now is not None and any(_is_kept(message, now) for message in messages)
-        batch = messages_from_objects(messages, like=coding, with_ids=False, learn=learn)
-        return batch, [message.id for message in messages]
+        wrong = [message for message in messages if not isinstance(message, Message)]
+        if wrong:
+            raise ModelError(f"{shown(wrong[0])} is not a Message")
+        return [message.id for message in messages], lambda: messages_from_objects(
+            messages, like=coding, with_ids=False, learn=learn
+        )
     table = rename_table(arrow_table(given), columns, "messages")
     names = table.column_names
     learn = now is not None and ("expires_at" in names or "published_at" in names)
-    batch = MessageBatch.from_arrow(table, like=coding, learn=learn)
-    return batch, _ids_of(batch)
+    return _ids_in(table), lambda: MessageBatch.from_arrow(table, like=coding, learn=learn)
 
 
 def _refuse_columns(columns: Columns | None, given: Any) -> None:
     if columns is not None:
-        raise ColumnError(f"columns names the columns of a table, and {shown(given)} is none; leave it out")
+        raise ColumnError(f"{shown(given)} is not a table; leave columns= out")
+
+
+def _ids_in(table: pa.Table) -> pa.Array:
+    """Return the ids of a table, or the numbers of its rows; two columns ``id`` are left to those who read the rest."""
+    ids = id_array(table["id"], len(table), "id") if table.column_names.count("id") == 1 else None
+    return pa.array(np.arange(len(table))) if ids is None else ids
 
 
 def _is_kept(message: Any, now: int) -> bool:

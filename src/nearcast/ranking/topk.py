@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nearcast import config
-from nearcast.clock import microseconds
+from nearcast.clock import checked_clock, microseconds
 from nearcast.columns import MessageBatch
 from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
@@ -471,11 +471,8 @@ class TopK:
 
     def _run_by(self, clock: Clock | None, threads: int) -> None:
         """Check and set the clock and the number of threads."""
-        if clock is not None and not callable(getattr(clock, "now", None)):
-            raise InputError(
-                f"clock must have a method now(), as SystemClock() does; {shown(clock)} has none"
-            )
-        self.threads, self._clock = whole_number("threads", threads, 1), clock
+        self._clock = None if clock is None else checked_clock(clock)
+        self.threads = whole_number("threads", threads, 1)
 
     def _begin(self) -> None:
         """Begin a call that changes results; from here on, message numbers stay the same until the next call."""

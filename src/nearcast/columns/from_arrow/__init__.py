@@ -126,6 +126,12 @@ def messages_from_arrow(
     tell_other_case(source.names, attributes)
     placed = places(source, coding.space)
     published_at, expires_at = _lifetimes(source)
+    numbers = {
+        name: _numbers(source, name)
+        for name in _attribute_columns(source)
+        if _is_value(source[name].type) and (learn or attributes.find(name, text=False) is not None)
+    }
+    # From here on nothing is refused: only messages that are read give codes to words.
     m = source.size
     code = vocabulary.add if learn else vocabulary.encode
     if "keywords" in source:
@@ -138,16 +144,13 @@ def messages_from_arrow(
     offsets, codes = code_sets(offsets, codes, m, "keyword", drop_negative=True)
     code_string = attributes.strings.add if learn else attributes.strings.encode
     found: dict[int, NDArray[np.float64]] = {}
-    for name in source.names:
-        if name in MESSAGE_COLUMNS:
+    for name in _attribute_columns(source):
+        text = is_text(source[name].type)
+        if not text and name not in numbers:
             continue
-        kind = source[name].type
-        text = is_text(kind)
-        if learn and (text or _is_value(kind)):
-            attributes.add(name, text=text)
-        number = attributes.find(name, text=text)
+        number = attributes.add(name, text=text) if learn else attributes.find(name, text=text)
         if number is not None:
-            found[number] = _attribute_values(source, name, code_string)
+            found[number] = _coded(source[name], code_string) if text else numbers[name]
     probes, owners = probe_rows(placed, offsets, codes, _values(m, found))
     return MessageBatch(
         probes,
@@ -217,21 +220,23 @@ def _values(m: int, columns: dict[int, NDArray[np.float64]]) -> Values:
     return found._replace(attributes=np.array(numbers, np.int32)[found.attributes])
 
 
-def _attribute_values(
-    source: Source, name: str, code: Callable[[pa.Array], NDArray[np.int32]]
-) -> NDArray[np.float64]:
-    """Return one attribute of all messages, NaN where a message lacks it; a column of another type is all NaN."""
-    column = source[name]
-    if is_text(column.type):
-        values = code(column).astype(np.float64)
-        values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    elif _is_value(column.type):
-        values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        infinite = np.isinf(values)
-        for row in np.flatnonzero(infinite) if infinite.any() else ():
-            source.at("attribute", row, _refuse_infinite, name, float(values[row]))
-    else:
-        values = np.full(source.size, np.nan)
+def _attribute_columns(source: Source) -> list[str]:
+    return [name for name in source.names if name not in MESSAGE_COLUMNS]
+
+
+def _coded(column: pa.Array, code: Callable[[pa.Array], NDArray[np.int32]]) -> NDArray[np.float64]:
+    """Return the codes of a string attribute of all messages, NaN where a message lacks it."""
+    values = code(column).astype(np.float64)
+    values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return values
+
+
+def _numbers(source: Source, name: str) -> NDArray[np.float64]:
+    """Return a numeric attribute of all messages, NaN where a message lacks it."""
+    values: NDArray[np.float64] = source[name].cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    infinite = np.isinf(values)
+    for row in np.flatnonzero(infinite) if infinite.any() else ():
+        source.at("attribute", row, _refuse_infinite, name, float(values[row]))
     return values
 
 

@@ -22,7 +22,7 @@ from nearcast.columns.ragged import runs_take
 from nearcast.columns.rows.base import MAX_ROWS, Rows
 from nearcast.columns.rows.recode import recoded
 from nearcast.columns.subscriptions import SubscriptionTable
-from nearcast.errors import ColumnError
+from nearcast.errors import ColumnError, shown
 from nearcast.kernels.runs import FREE
 from nearcast.kernels.verify import Clauses
 
@@ -85,6 +85,11 @@ class ClauseStore(Rows):
 
     def check_insert(self, table: SubscriptionTable) -> SubscriptionTable:
         """Return *table* in this store's coding, or raise before anything has changed."""
+        if not isinstance(table, SubscriptionTable):
+            raise ColumnError(
+                f"insert takes a SubscriptionTable, not {shown(table)}; "
+                "make one with SubscriptionTable.from_subscriptions, from_arrow or from_arrays"
+            )
         if max(self.size + table.size, self.rows + len(table.owners)) > MAX_ROWS:
             raise ColumnError(f"an index holds at most {MAX_ROWS:,} rows; build another one")
         new = table.ids

@@ -13,7 +13,7 @@ from nearcast.columns.messages import NEVER, MessageBatch
 from nearcast.columns.parts import Arrays
 from nearcast.columns.ragged import runs_of, runs_take
 from nearcast.columns.rows.base import MAX_ROWS, Rows
-from nearcast.errors import ColumnError
+from nearcast.errors import ColumnError, shown
 from nearcast.kernels.verify import Probes, StoredProbes
 
 __all__ = ["MessageRows"]
@@ -63,6 +63,11 @@ class MessageRows(Rows):
 
     def check_insert(self, batch: MessageBatch) -> None:
         """Raise, before anything has changed, if *batch* does not fit the messages here."""
+        if not isinstance(batch, MessageBatch):
+            raise ColumnError(
+                f"messages come as a MessageBatch, not as {shown(batch)}; "
+                "make one with MessageBatch.from_messages, from_arrow or from_arrays"
+            )
         if not batch.coding.fits(self.coding):
             raise ColumnError(
                 "the messages are coded by another vocabulary than this store; "

@@ -167,11 +167,6 @@ class MessageStore(Holder[MessageRows]):
 
     def insert(self, batch: MessageBatch) -> NDArray[np.int32]:
         """Add the messages of *batch*; return their rows. One without ``expires_at`` stays until it is removed."""
-        if not isinstance(batch, MessageBatch):
-            raise ColumnError(
-                f"insert takes a MessageBatch, not {shown(batch)}; "
-                "make one with MessageBatch.from_messages, from_arrow or from_arrays"
-            )
         self.rows.check_insert(batch)
         rows, probe_rows = self.rows.insert(batch)
         self._add(probe_rows)

@@ -31,6 +31,7 @@ from nearcast.columns import Matches, MessageBatch, SubscriptionTable
 from nearcast.columns.coding import Coding
 from nearcast.columns.parts import nested, part_of
 from nearcast.errors import ColumnError, UnknownError, shown
+from nearcast.matching.messages.store import checked_time
 from nearcast.matching.moving.pair import Changes, Pair
 from nearcast.registry import Registry
 from nearcast.storage.directory import read, restoring, write
@@ -96,6 +97,8 @@ class MovingIndex:
         self.name = name
         self._parameters = parameters
         first = MessageBatch.empty(subscriptions.coding) if messages is None else messages
+        if not isinstance(first, MessageBatch):
+            raise ColumnError(f"messages come as a MessageBatch, not as {shown(messages)}")
         self._pair: Pair = _made(name, subscriptions, first, parameters)
         #: The row of each message of the last :meth:`publish` among the kept ones; -1 for one that is not kept.
         self.published: NDArray[np.int32] = np.empty(0, np.int32)
@@ -113,6 +116,7 @@ class MovingIndex:
 
     def publish(self, batch: MessageBatch, now: int | None = None) -> Matches:
         """Return the subscription rows that each message matches; keep the messages that expire later than *now*."""
+        _check_time(now)
         self._pair.store.rows.check_insert(batch)
         found, self.published = self._pair.publish(batch, now)
         if now is not None:
@@ -131,6 +135,7 @@ class MovingIndex:
 
     def insert(self, table: SubscriptionTable, now: int | None = None) -> tuple[NDArray[np.int32], Matches]:
         """Add subscriptions; return their rows, and the message rows that each of them matches."""
+        _check_time(now)
         return self._pair.insert(table, now)
 
     def remove(self, rows: Any) -> None:
@@ -143,10 +148,12 @@ class MovingIndex:
         *regions* has one for each row: boxes, or anything else that ``as_region`` reads. With *now*, only messages that
         are valid then count.
         """
+        _check_time(now)
         return self._pair.move(self._pair.index.picks(rows), regions, now)
 
     def update(self, rows: Any, table: SubscriptionTable, now: int | None = None) -> Changes:
         """Replace subscriptions by those of *table*; return the message rows that came, and those that went."""
+        _check_time(now)
         picks = self._pair.index.picks(rows)
         if not isinstance(table, SubscriptionTable) or len(table) != len(picks):
             raise ColumnError(
@@ -184,6 +191,12 @@ class MovingIndex:
     def check(self) -> list[str]:
         """Look for damage; return descriptions of it, an empty list if there is none."""
         return self._pair.check()
+
+
+def _check_time(now: int | None) -> None:
+    """Raise, before anything has changed, unless *now* is a time or None."""
+    if now is not None:
+        checked_time(now)
 
 
 def _made(
