@@ -559,6 +559,8 @@ TOPK_SUBSCRIBED: Final = 20_000  # subscriptions in one subscribe, which bounds 
 TOPK_SECONDS: Final = 30.0  # a trial publishes as many batches as it can in this time, and at least one
 # The distance at which nearness ends: from one end of the contiguous United States to the other.
 TOPK_FAR_M: Final = 6_000_000.0
+DSKYPE_SHARDS: Final = (4, 8, 16, 32, 64, 256, 1_024)  # 4 to 32 in the paper (Figure 22)
+DSKYPE_COMPARED: Final = 32  # shards for which all datasets are compared (Table 5)
 TOPK_ZIPF_EXPONENT: Final = 1.0  # of the words of subscriptions (Figure 19)
 
 # --- Benchmarks: the experiments of the covering paper (section V) --------------------------------------------------

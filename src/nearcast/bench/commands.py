@@ -406,6 +406,45 @@ def topk(
 
 
 @app.command()
+def dskype(
+    subscriptions: Subscriptions = config.TOPK_SUBSCRIPTIONS,
+    window: WindowSize = config.TOPK_WINDOW,
+    messages: Messages = config.TOPK_MESSAGES,
+    k: ResultCount = config.TOPK_K,
+    threads: PublishThreads = 1,
+    seed: Seed = 0,
+    data: RealData = None,
+    json: JsonFile = None,
+    plot: PlotFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Simulate how top-k subscriptions are divided among shards.
+
+    Fills a window, subscribes, and counts for each distribution how many shards
+    store a subscription, and how many a message is sent to, from 4 to 1,024
+    shards. Nothing is sent.
+
+    For example:
+
+    nearcast bench dskype --subscriptions 100000 --window 100000
+    """
+    from nearcast.bench import dskype as benchmark
+    from nearcast.bench.topk_workloads import ranking_scene
+
+    where = ranking_scene(subscriptions, window, messages, k, data)
+
+    def run(tell: Progress) -> dict[str, Any]:
+        return benchmark.simulate(where, seed=seed, threads=threads, progress=tell)
+
+    command = (
+        f"nearcast bench dskype --subscriptions {subscriptions} --window {window} --messages {messages} --k {k}"
+        f"{' --data DIR' if data else ''} --seed {seed}"
+    )
+    run_table("dskype", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+
+
+@app.command()
 def covering(
     commands: CommandCount = config.COVERING_COMMANDS,
     subscriptions: Subscriptions = config.COVERING_SUBSCRIPTIONS,

@@ -23,6 +23,7 @@ def draw(report: Mapping[str, Any], path: Path) -> None:
         "vocabulary": _vocabulary,
         "attributes": _attributes,
         "topk": _topk,
+        "dskype": _dskype,
         "covering": _covering,
         "moving": _moving,
         "spark": _spark,
@@ -145,6 +146,20 @@ def _topk(report: Mapping[str, Any], path: Path) -> None:
         axis="µs a message, arriving (amp) and expired (emp), logarithmic",
         line=None,
         highlight=lambda name: name.startswith("blocks"),
+    )
+
+
+def _dskype(report: Mapping[str, Any], path: Path) -> None:
+    """Draw how many shards a message goes to, for each distribution and number of shards, on the first dataset."""
+    rows = [result for result in report["results"] if result["side"] == report["workload"]["name"]]
+    draw_bars(
+        path,
+        names=[result["index"] for result in rows],
+        values=[result["sent"] for result in rows],
+        title=f"{report['sizes']['subscriptions']:,} subscriptions, {report['workload']['name']}",
+        axis="shards that a message is sent to (logarithmic)",
+        line=None,
+        highlight=lambda name: name.startswith("prefix,"),
     )
 
 

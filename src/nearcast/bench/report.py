@@ -87,6 +87,7 @@ def table(report: Mapping[str, Any]) -> RenderableType:
         "vocabulary": _vocabulary_table,
         "attributes": _sided_table,
         "topk": _sided_table,
+        "dskype": _sided_table,
         "covering": _sided_table,
         "moving": _sided_table,
         "spark": _spark_table,
@@ -410,6 +411,35 @@ def _topk(report: Mapping[str, Any]) -> _Sides:
     return _Sides(title, ["messages", *headings], {side: rows for side, rows in sides.items() if rows}, notes)
 
 
+def _dskype(report: Mapping[str, Any]) -> _Sides:
+    """Return the rows of distributions for top-k, dataset by dataset."""
+    sizes = report["sizes"]
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions, window of {sizes['window']:,} messages, "
+        f"then {sizes['messages']:,}, k = {report['k']}, seed {report['workload']['seed']}, shards are simulated"
+    )
+    headings = {
+        "copies of a subscription": "replication",
+        "shards a message": "sent",
+        "share of hashing": "sent_share",
+        "found a message": "work",
+        "busiest / mean": "skew",
+        "fit s": "fit_seconds",
+    }
+    sides: dict[str, list[list[str]]] = {}
+    for result in report["results"]:
+        figures = [
+            f"{result[name]:.1%}" if name == "sent_share" else three_digits(result[name])
+            for name in headings.values()
+        ]
+        sides.setdefault(result["side"], []).append([result["name"], f"{result['shards']:,}", *figures])
+    notes = [
+        "found: subscriptions that shards find by a word of the message; busiest: the shard that finds the most",
+        machine_line(report),
+    ]
+    return _Sides(title, ["shards", *headings], sides, notes)
+
+
 def _covering(report: Mapping[str, Any]) -> _Sides:
     """Return the rows of indexes of rectangles, and those of full subscriptions, which have other figures."""
     sizes = report["sizes"]
@@ -491,7 +521,13 @@ def _moving(report: Mapping[str, Any]) -> _Sides:
     return _Sides(title, list(headings), {side: rows for side, rows in sides.items() if rows}, notes)
 
 
-_SIDED = {"attributes": _attributes, "topk": _topk, "covering": _covering, "moving": _moving}
+_SIDED = {
+    "attributes": _attributes,
+    "topk": _topk,
+    "dskype": _dskype,
+    "covering": _covering,
+    "moving": _moving,
+}
 
 
 def floors_table(verdicts: Sequence[Verdict]) -> Table:

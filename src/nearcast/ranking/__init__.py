@@ -15,7 +15,7 @@ count-based and time-based windows (section 6.3)   :mod:`~nearcast.ranking.windo
 competitors (section 8)                            :mod:`~nearcast.ranking.rivals`
 =================================================  ====================================================================
 
-The distributed version (section 7) is not part of this package.
+The distributions of section 7.3 are in :mod:`nearcast.sharding.ranked`; nothing runs on several machines yet.
 """
 
 from nearcast.ranking.frequencies import DocumentFrequencies

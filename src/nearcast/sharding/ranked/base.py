@@ -86,8 +86,8 @@ class RankedDistribution(ABC):
     def route_messages(self, batch: MessageBatch) -> Routes:
         """Return the shards that each message is sent to."""
 
-    def finds(self, shard: int, words: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Tell by which words a shard has to find its subscriptions; other shards see to the others."""
+    def finds(self, shards: NDArray[np.int32], words: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell for pairs of a shard and a word whether the shard finds subscriptions by it, or leaves it to others."""
         return np.ones(len(words), np.bool_)
 
     def kept(

@@ -52,7 +52,7 @@ def measure(distribution: RankedDistribution, sample: RankedSample) -> RankedFig
     wishes, messages = sample.wishes, sample.messages
     stored = distribution.route_wishes(wishes, sample.idf)
     sent = distribution.route_messages(messages)
-    loads = _loads(distribution, stored, sent, sample) / max(len(messages), 1)
+    loads = _loads(distribution, stored, sample) / max(len(messages), 1)
     mean = float(loads.mean())
     return RankedFigures(
         distribution.name,
@@ -66,32 +66,22 @@ def measure(distribution: RankedDistribution, sample: RankedSample) -> RankedFig
     )
 
 
-def _loads(
-    distribution: RankedDistribution, stored: Routes, sent: Routes, sample: RankedSample
-) -> NDArray[np.float64]:
-    """Return how many subscriptions each shard finds by a word of a message that it gets.
+def _loads(distribution: RankedDistribution, stored: Routes, sample: RankedSample) -> NDArray[np.float64]:
+    """Return how many subscriptions each shard finds by a word of a message.
 
     Where a message goes everywhere, a subscription is found by the words of its loose prefix (section 5.1). Where words
-    are divided, it is found by those that belong to the shard.
+    are divided, it is found by those that belong to the shard. Either way, all messages that have the word are there.
     """
-    shards = distribution.shards
-    wishes, probes = sample.wishes, sample.messages.probes
-    theirs = ragged_take(probes.keyword_offsets, probes.keywords, sample.messages.probe_offsets[:-1])
+    wishes, messages = sample.wishes, sample.messages
     every = wishes.offsets, wishes.words
     found_by = every if distribution.divides_words else loose_prefix(wishes, sample.idf)
-    size = max(int(found_by[1].max(initial=-1)), int(theirs[1].max(initial=-1))) + 1
-    loads = np.zeros(shards)
-    mine, arriving = (_by_shard(routes, shards) for routes in (stored, sent))
-    for shard in range(shards):
-        words = ragged_take(*found_by, mine[shard])[1]
-        asked = np.bincount(words[distribution.finds(shard, words)], minlength=size)
-        heard = np.bincount(ragged_take(*theirs, arriving[shard])[1], minlength=size)
-        loads[shard] = float(asked.astype(np.float64) @ heard)
+    offsets, words = ragged_take(*found_by, stored.rows)
+    shards = np.repeat(stored.shards, np.diff(offsets))
+    found = distribution.finds(shards, words)
+    probes = messages.probes
+    theirs = ragged_take(probes.keyword_offsets, probes.keywords, messages.probe_offsets[:-1])[1]
+    heard = np.bincount(theirs, minlength=int(words.max(initial=-1)) + 1)
+    loads: NDArray[np.float64] = np.bincount(
+        shards[found], heard[words[found]].astype(np.float64), minlength=distribution.shards
+    )
     return loads
-
-
-def _by_shard(routes: Routes, shards: int) -> list[NDArray[np.int64]]:
-    """Return the rows of each shard."""
-    order = np.argsort(routes.shards, kind="stable")
-    ends = np.cumsum(np.bincount(routes.shards, minlength=shards))[:-1]
-    return np.split(routes.rows[order], ends)

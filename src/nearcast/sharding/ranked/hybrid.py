@@ -67,12 +67,16 @@ class Hybrid(RankedDistribution):
         groups = self._outer.route_messages(batch)
         return self._inside(groups, lambda part, rows: part.route_messages(batch.take(rows)), len(batch))
 
-    def finds(self, shard: int, words: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Tell by which words a shard finds its subscriptions: those of its group, and of the shard inside it."""
-        sizes = np.array([part.shards for part in self._inner])
-        group = int(np.searchsorted(np.cumsum(sizes), shard, side="right"))
-        inside = shard - int(sizes[:group].sum())
-        return self._outer.finds(group, words) & self._inner[group].finds(inside, words)
+    def finds(self, shards: NDArray[np.int32], words: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which words belong to which shards: to the group, and to the shard inside it."""
+        ends = np.cumsum([part.shards for part in self._inner])
+        groups = np.searchsorted(ends, shards, side="right").astype(np.int32)
+        found = self._outer.finds(groups, words)
+        for group, part in enumerate(self._inner):
+            here = np.flatnonzero(groups == group)
+            first = np.int32(ends[group] - part.shards)
+            found[here] &= part.finds(shards[here] - first, words[here])
+        return found
 
     def _inside(self, groups: Routes, route: Any, size: int) -> Routes:
         """Return the shards of *size* rows, given their groups and a function that routes rows inside a group."""

@@ -68,9 +68,9 @@ class Keyword(RankedDistribution):
             raise UnknownError(_GROW)
         return routes
 
-    def finds(self, shard: int, words: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Tell which words belong to a shard."""
-        found: NDArray[np.bool_] = self._homes_of(words) == shard
+    def finds(self, shards: NDArray[np.int32], words: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Tell which words belong to which shards."""
+        found: NDArray[np.bool_] = self._homes_of(words) == shards
         return found
 
     def route_messages(self, batch: MessageBatch) -> Routes:
