@@ -8,10 +8,23 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from nearcast import Box, Engine, MessageBatch, Planar, SubscriptionTable
+from nearcast import (
+    WGS84,
+    Box,
+    Engine,
+    Message,
+    MessageBatch,
+    Planar,
+    Point,
+    Polygon,
+    Subscription,
+    SubscriptionTable,
+    build_index,
+)
 from nearcast.columns.coding import Coding
 from nearcast.errors import ColumnError, GeometryError
 from nearcast.files import find_message, read_messages, read_subscriptions
+from nearcast.geometry import as_place
 from nearcast.geometry.crs import require_wgs84
 
 PARIS = geopandas.GeoDataFrame(
@@ -71,6 +84,98 @@ def test_wgs84_by_any_name_is_read(tmp_path, door, crs):
     door(
         PARIS.set_crs(crs, allow_override=True) if crs else PARIS.set_crs(None, allow_override=True), tmp_path
     )
+
+
+SHAPE = shapely.set_srid(ELSEWHERE.geometry[0], 4807)
+POINT = shapely.set_srid(shapely.Point(2, 48), 4807)
+DECLARED = {"crs": {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::4807"}}}
+GEOJSON = {"type": "Point", "coordinates": [2, 48], "radius": 5, **DECLARED}
+FEATURE = {
+    "type": "Feature",
+    "geometry": {"type": "Point", "coordinates": [2, 48]},
+    "properties": {},
+    **DECLARED,
+}
+
+
+def one_in_an_index():
+    return build_index("scan", SubscriptionTable.from_subscriptions([Subscription("a", "tea")]))
+
+
+def moving(space=WGS84):
+    engine = Engine("scan", store="scan", space=space)
+    engine.subscribe(Subscription("a", "tea", Box(0, 0, 1, 1, space)))
+    return engine
+
+
+def file(name, document, home):
+    (home / name).write_text(json.dumps(document))
+    return home / name
+
+
+SINGLE_DOORS = {
+    "move": lambda home: moving().move(["a"], ELSEWHERE.geometry),
+    "move in an index": lambda home: one_in_an_index().move([0], ELSEWHERE.geometry),
+    "move to EWKB": lambda home: moving().move("a", shapely.to_wkb(SHAPE, include_srid=True)),
+    "shapely": lambda home: Subscription("a", "tea", SHAPE),
+    "a polygon of shapely": lambda home: Polygon(SHAPE),
+    "a message": lambda home: Message("a", "tea", POINT),
+    "EWKB": lambda home: Message("a", "tea", shapely.to_wkb(POINT, include_srid=True)),
+    "a table of EWKB": lambda home: MessageBatch.from_arrow(
+        {"id": ["a"], "geometry": [shapely.to_wkb(POINT, include_srid=True)]}, like=Coding.new()
+    ),
+    "a table of regions in EWKB": lambda home: SubscriptionTable.from_arrow(
+        {"id": ["a"], "expression": ["tea"], "geometry": [shapely.to_wkb(SHAPE, include_srid=True)]}
+    ),
+    "GeoJSON": lambda home: Subscription("a", "tea", GEOJSON),
+    "a polygon of GeoJSON": lambda home: Polygon({**shapely.geometry.mapping(SHAPE), **DECLARED}),
+    "a document": lambda home: Message.from_json({"id": "a", "place": GEOJSON}),
+    "a feature": lambda home: Message.from_json({**FEATURE, "id": "a"}),
+    "a line": lambda home: read_messages(file("m.jsonl", {"id": "a", "place": GEOJSON}, home), like=Coding.new()),
+    "a feature in a line": lambda home: read_messages(file("m.jsonl", {**FEATURE, "id": "a"}, home), like=Coding.new()),
+    "a file of one feature": lambda home: read_messages(file("m.geojson", FEATURE, home), like=Coding.new()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", SINGLE_DOORS.values(), ids=SINGLE_DOORS)
+def test_other_coordinates_of_a_single_place_are_refused(tmp_path, door):
+    with pytest.raises(
+        GeometryError, match=r"the coordinates are '(.*4807|NTF .*)'; transform them"
+    ) as error:
+        door(tmp_path)
+    assert str(error.value).endswith(SENTENCE.partition(";")[2])
+
+
+def test_wgs84_by_number_and_name():
+    there = Box(2.2, 48.8, 2.4, 48.9)
+    shape = shapely.set_srid(PARIS.geometry[0], 4326)
+    for region in (shape, shapely.to_wkb(shape, include_srid=True), PARIS.geometry[0]):
+        assert Subscription("a", "tea", region).region == there
+    engine = moving()
+    engine.move(["a"], PARIS.geometry)
+    assert engine["a"].region == there
+    for crs in (None, {"type": "name", "properties": {"name": "urn:ogc:def:crs:OGC:1.3:CRS84"}}):
+        place = {"type": "Point", "coordinates": [2, 48], "crs": crs}
+        assert Message("a", "tea", place).place == Point(lon=2, lat=48)
+
+
+@pytest.mark.parametrize(
+    "crs", [{"type": "link", "properties": {"href": "http://x/crs/4807"}}, {}, "EPSG:4807"]
+)
+def test_a_member_crs_that_is_not_known_is_refused(crs):
+    with pytest.raises(GeometryError, match="transform them to WGS84"):
+        Message("a", "tea", {"type": "Point", "coordinates": [2, 48], "crs": crs})
+
+
+def test_a_plane_takes_single_places_in_any_coordinates():
+    plane = Planar(-400, -400, 400, 400)
+    engine = moving(plane)
+    engine.move(["a"], ELSEWHERE.geometry)
+    engine.move("a", shapely.to_wkb(SHAPE, include_srid=True))
+    assert Polygon(SHAPE, plane).space is plane
+    assert as_place(GEOJSON, plane).radius == 5
+    document = {**FEATURE, "id": "a", "geometry": GEOJSON}
+    assert Subscription.from_json(document, space=plane).region.space is plane
 
 
 def test_a_plane_takes_any_coordinates():

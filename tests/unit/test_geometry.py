@@ -373,7 +373,6 @@ def test_a_polygon_is_read_from_every_form(polygon):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, EVERYWHERE),
         (EVERYWHERE, EVERYWHERE),
         ((0, 1, 2, 3), Box(0, 1, 2, 3)),
         ([170, 1, -170, 3], Box(170, 1, -170, 3)),
@@ -399,6 +398,7 @@ def test_as_region(value, expected):
 @pytest.mark.parametrize(
     ("value", "says"),
     [
+        (None, "None is not a region; for everywhere, give EVERYWHERE"),
         ("nonsense", "is not a place; write POINT"),
         ("", "is not a place; write POINT"),
         ("BOX (1 2)", r"write BOX \(xmin ymin, xmax ymax\)"),

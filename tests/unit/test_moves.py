@@ -18,10 +18,16 @@ from nearcast import (
     Point,
     Polygon,
     Subscription,
+    SubscriptionTable,
+    build_index,
 )
 from nearcast.errors import ColumnError, GeometryError, NearcastWarning, UnknownError
 
 SOON = "2026-11-18T09:00:00Z"
+
+
+def one_in_an_index():
+    return build_index("scan", SubscriptionTable.from_subscriptions([Subscription("a", "tea")]))
 
 
 def told(deliveries):
@@ -142,6 +148,22 @@ def test_on_a_plane():
         (lambda e: e.move("ben", Point(lon=0, lat=0)), GeometryError, "'ben' has no circle"),
         (lambda e: e.move("anna"), ColumnError, "no regions for 'anna'"),
         (lambda e: e.move(["anna"], []), ColumnError, "0 regions for 1"),
+        (
+            lambda e: e.move(["anna"], [None]),
+            GeometryError,
+            "None is not a region; for everywhere, give EVERYWHERE",
+        ),
+        (
+            lambda e: one_in_an_index().move(0, None),
+            GeometryError,
+            "None is not a region",
+        ),
+        (
+            lambda e: one_in_an_index().move([0], [None]),
+            GeometryError,
+            "None is not a reg",
+        ),
+        (lambda e: e.move({"id": ["anna"], "region": ["EVERYWHERE"]}), ColumnError, "did you mean geometry"),
         (lambda e: e.move(["anna"], Point(lon=0, lat=0)), ColumnError, "give a list of them"),
         (
             lambda e: e.move({"ids": ["anna"], "lon": [0], "lat": [0]}),

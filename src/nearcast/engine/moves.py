@@ -15,7 +15,8 @@ from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.columns.ids import Ids
 from nearcast.columns.regions import radii_of, take_regions
 from nearcast.errors import ColumnError, GeometryError, shown
-from nearcast.geometry import Circle, Point, Region, as_region
+from nearcast.geometry import Circle, Planar, Point, Region, as_region
+from nearcast.geometry.crs import require_wgs84
 from nearcast.matching import Index
 
 __all__ = ["last_of_each", "read_moves"]
@@ -66,11 +67,13 @@ def _read_objects(given: Any, regions: Any, ids: Ids, index: Index) -> tuple[NDA
         regions = [regions]
     elif not isinstance(regions, Iterable) or isinstance(regions, str):
         raise ColumnError(f"several ids take as many regions, not {shown(regions)}; give a list of them")
+    space = index.coding.space
+    if not isinstance(space, Planar):
+        require_wgs84(getattr(regions, "crs", None))  # of a GeoSeries
     places = list(regions)
     if len(places) != len(rows):
         raise ColumnError(f"{len(places):,} regions for {len(rows):,} subscriptions; give one for each")
     bare = np.array([at for at, region in enumerate(places) if isinstance(region, Point)], np.int64)
-    space = index.coding.space
     for at, radius in zip(bare.tolist(), _radii(rows[bare], ids, index).tolist()):
         centre = places[at]
         places[at] = Circle(x=centre.x, y=centre.y, radius=radius, space=centre.space)

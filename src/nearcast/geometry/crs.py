@@ -10,7 +10,7 @@ from typing import Any
 
 from nearcast.errors import GeometryError, shown
 
-__all__ = ["require_wgs84"]
+__all__ = ["require_wgs84", "require_wgs84_geojson", "require_wgs84_srid"]
 
 _WGS84 = {("OGC", "CRS84"), ("EPSG", "4326")}
 # The id at the end of WKT, which is that of the whole system.
@@ -18,7 +18,9 @@ _LAST_ID = re.compile(r'(?:ID|AUTHORITY)\[\s*"(\w+)"\s*,\s*"?(\w+)"?\s*\]\s*\]\s
 
 
 def require_wgs84(crs: Any) -> None:
-    """Raise GeometryError unless *crs* (PROJJSON, WKT, a URN or a code) is WGS84, or None for "not declared".
+    """Raise GeometryError unless *crs* is WGS84, or None for "not declared".
+
+    It may be PROJJSON, WKT, a URN, a code, or an object that gives PROJJSON, such as the ``crs`` of GeoPandas.
 
     >>> require_wgs84("urn:ogc:def:crs:OGC:1.3:CRS84")
     >>> require_wgs84("EPSG:3857")
@@ -27,6 +29,8 @@ def require_wgs84(crs: Any) -> None:
     nearcast.errors.GeometryError: the coordinates are 'EPSG:3857'; transform them to WGS84 (OGC:CRS84), longitude \
 first, as GeoPandas does by .to_crs(4326)
     """
+    if hasattr(crs, "to_json_dict"):
+        crs = crs.to_json_dict()
     if isinstance(crs, str) and crs.lstrip().startswith("{"):
         with suppress(ValueError):  # if this is not JSON, it is not WGS84 either
             crs = json.loads(crs)
@@ -37,6 +41,27 @@ first, as GeoPandas does by .to_crs(4326)
         f"the coordinates are {shown(name)}; transform them to WGS84 (OGC:CRS84), longitude first, "
         "as GeoPandas does by .to_crs(4326)"
     )
+
+
+def require_wgs84_srid(srid: int) -> None:
+    """Raise GeometryError if the number that EWKB and shapely keep with a geometry, 0 for "none", is not WGS84's.
+
+    >>> require_wgs84_srid(4326)
+    """
+    if srid > 0:
+        require_wgs84(f"EPSG:{srid}")
+
+
+def require_wgs84_geojson(mapping: Mapping[str, Any]) -> None:
+    """Raise GeometryError if a GeoJSON object has a member ``crs``, as older GeoJSON could, that is not WGS84.
+
+    >>> require_wgs84_geojson({"type": "Point", "coordinates": [1, 2], "crs": None})
+    """
+    crs = mapping.get("crs")
+    properties = crs.get("properties") if isinstance(crs, Mapping) else None
+    if isinstance(properties, Mapping):
+        crs = properties.get("name") or properties.get("href") or crs
+    require_wgs84(crs)
 
 
 def _is_wgs84(crs: Mapping[str, Any]) -> bool:

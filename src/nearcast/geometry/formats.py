@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nearcast.errors import GeometryError, shown
+from nearcast.geometry.crs import require_wgs84_geojson
 from nearcast.geometry.polygons import as_shapely, rectangle, wkt_of
 from nearcast.geometry.regions import EVERYWHERE, Box, Circle, Everywhere, Place, Point, Polygon, Region
 from nearcast.geometry.spaces import WGS84, Bounds, Geographic, Planar, Space
@@ -20,13 +21,15 @@ __all__ = ["as_place", "as_region", "from_geojson", "from_text", "to_geojson", "
 def as_region(value: Any, space: Space = WGS84) -> Region:
     """Return *value* as a region.
 
-    Accepts a region, a shapely geometry, a GeoJSON mapping, text (WKT, or what :func:`to_text` writes), WKB,
-    four numbers (xmin, ymin, xmax, ymax), or ``None`` for everywhere. A polygon that is a rectangle becomes a
-    :class:`Box`.
+    Accepts a region, a shapely geometry, a GeoJSON mapping, text (WKT, or what :func:`to_text` writes), WKB, or four
+    numbers (xmin, ymin, xmax, ymax). A polygon that is a rectangle becomes a :class:`Box`. ``None`` is refused: it may
+    be a missing value, and everywhere is written :data:`EVERYWHERE`.
 
     >>> as_region((-74.1, 40.6, -73.8, 40.9))
     Box(-74.1, 40.6, -73.8, 40.9)
     """
+    if value is None:
+        raise GeometryError("None is not a region; for everywhere, give EVERYWHERE")
     place = _read(value, space)
     if isinstance(place, Point):
         raise GeometryError(
@@ -46,8 +49,6 @@ def as_place(value: Any, space: Space = WGS84) -> Place:
 
 
 def _read(value: Any, space: Space) -> Place | Region:
-    if value is None:
-        return EVERYWHERE
     if isinstance(value, Point | Box | Circle | Polygon | Everywhere):
         return value
     if isinstance(value, str):
@@ -59,7 +60,7 @@ def _read(value: Any, space: Space) -> Place | Region:
             raise GeometryError(f"{shown(value)} is not a box; give four numbers: xmin, ymin, xmax, ymax")
         xmin, ymin, xmax, ymax = value
         return Box(xmin, ymin, xmax, ymax, space)
-    return _from_shapely(as_shapely(value), space)
+    return _from_shapely(as_shapely(value, space), space)
 
 
 # --- GeoJSON -------------------------------------------------------------------------------------------------
@@ -102,6 +103,8 @@ def from_geojson(mapping: Mapping[str, Any] | None, space: Space = WGS84) -> Pla
         raise GeometryError(
             f"{shown(mapping)} is not GeoJSON; give an object with a 'type' and 'coordinates'"
         )
+    if isinstance(space, Geographic):
+        require_wgs84_geojson(mapping)
     kind = mapping.get("type")
     if kind == "Feature":
         return from_geojson(mapping.get("geometry"), space)
@@ -109,7 +112,7 @@ def from_geojson(mapping: Mapping[str, Any] | None, space: Space = WGS84) -> Pla
         raise GeometryError(f"a {kind} has several places; give one of its members at a time")
     if kind == "Point":
         return _point_from_geojson(mapping, space)
-    return _from_shapely(as_shapely(mapping), space)
+    return _from_shapely(as_shapely(mapping, space), space)
 
 
 def _point_from_geojson(mapping: Mapping[str, Any], space: Space) -> Point | Circle:
@@ -172,7 +175,7 @@ def from_text(text: str, space: Space = WGS84) -> Place | Region:
         return EVERYWHERE
     if kind not in _PATTERNS:
         if kind in ("POLYGON", "MULTIPOLYGON"):
-            return _from_shapely(as_shapely(text.strip()), space)
+            return _from_shapely(as_shapely(text.strip(), space), space)
         raise GeometryError(
             f"{shown(text)} is not a place; write POINT (x y), BOX (xmin ymin, xmax ymax), "
             "CIRCLE (x y, radius m), POLYGON ((x y, …)), MULTIPOLYGON (((x y, …))) or EVERYWHERE"

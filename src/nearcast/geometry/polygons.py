@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast import config
 from nearcast.errors import GeometryError, shown
-from nearcast.geometry.spaces import number
+from nearcast.geometry.crs import require_wgs84_geojson, require_wgs84_srid
+from nearcast.geometry.spaces import Geographic, number
 
 if TYPE_CHECKING:
     from shapely.geometry.base import BaseGeometry
@@ -21,8 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["as_shapely", "bounds_of", "checked_polygon", "rectangle", "vertex_count", "wkt_of"]
 
 
-def as_shapely(value: Any) -> Any:
-    """Return the shapely geometry of GeoJSON, WKT, WKB, or of a shapely geometry itself."""
+def as_shapely(value: Any, space: Space) -> Any:
+    """Return the shapely geometry of GeoJSON, WKT, WKB, or of a shapely geometry itself.
+
+    On the globe, one that declares another coordinate system than WGS84 is refused; on a plane, any will do.
+    """
+    import shapely
+
+    geometry = _read(value)
+    if isinstance(space, Geographic):
+        if isinstance(value, Mapping):
+            require_wgs84_geojson(value)
+        require_wgs84_srid(shapely.get_srid(geometry))
+    return geometry
+
+
+def _read(value: Any) -> Any:
     import numpy as np
     import shapely
     import shapely.geometry
@@ -60,7 +75,7 @@ def checked_polygon(geometry: BaseGeometry, space: Space) -> BaseGeometry:
             if geometry.is_empty
             else f"a {geometry.geom_type}"
         )
-        raise GeometryError(f"the geometry of a region is {what}; give a Polygon or a MultiPolygon")
+        raise GeometryError(f"the geometry of an area is {what}; give a Polygon or a MultiPolygon")
     if (vertices := vertex_count(geometry)) > config.MAX_POLYGON_VERTICES:
         raise GeometryError(
             f"a polygon of {vertices} vertices is over the limit of {config.MAX_POLYGON_VERTICES} "

@@ -194,7 +194,7 @@ class Polygon:
     exact: ClassVar[bool] = False
 
     def __init__(self, geometry: Any, space: Space = WGS84) -> None:
-        shape = checked_polygon(as_shapely(geometry), checked_space(space))
+        shape = checked_polygon(as_shapely(geometry, checked_space(space)), space)
         _set(self, wkb=shape.wkb, space=space, geometry=shape)
 
     def boxes(self) -> Boxes:

@@ -16,6 +16,7 @@ from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.columns.shapes import NO_SHAPES
 from nearcast.errors import ColumnError, shown
 from nearcast.geometry import Planar, as_region
+from nearcast.geometry.crs import require_wgs84
 from nearcast.matching.holder import Holder
 from nearcast.matching.refine import resolve
 from nearcast.matching.searching import Step
@@ -150,6 +151,8 @@ class Index(Holder[ClauseStore]):
             boxes = box_rows(regions, "region")
             placed = Placement(np.arange(len(boxes) + 1), boxes, NO_SHAPES)
         else:
+            if not isinstance(self._rows.space, Planar):
+                require_wgs84(getattr(regions, "crs", None))  # of a GeoSeries
             given = (region.tolist() if isinstance(region, np.ndarray) else region for region in regions)
             placed = place([as_region(region, self._rows.space) for region in given])
         if len(placed.offsets) - 1 != count:

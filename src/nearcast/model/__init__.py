@@ -152,7 +152,8 @@ class Subscription:
         An ``Expression``, its written form (see :func:`nearcast.language.parse`), or ``None`` for every
         message.
     region
-        A region, or its form as GeoJSON, WKT, WKB, a shapely geometry or four numbers; everywhere if not given.
+        A region, or its form as GeoJSON, WKT, WKB, a shapely geometry or four numbers; everywhere if not given
+        or ``None``.
 
     ``clauses`` is the normal form of the expression.
     """
@@ -179,7 +180,7 @@ class Subscription:
         for name, value in (
             ("id", _checked_id(id)),
             ("expression", expression),
-            ("region", as_region(region)),
+            ("region", EVERYWHERE if region is None else as_region(region)),
             ("clauses", expression.clauses()),
         ):
             object.__setattr__(self, name, value)

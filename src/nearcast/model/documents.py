@@ -8,7 +8,8 @@ from typing import Any, Final, NoReturn
 
 from nearcast.clock import iso
 from nearcast.errors import ModelError, nearest, shown
-from nearcast.geometry import WGS84, Space, as_place, as_region, to_geojson
+from nearcast.geometry import EVERYWHERE, WGS84, Geographic, Space, as_place, as_region, to_geojson
+from nearcast.geometry.crs import require_wgs84_geojson
 from nearcast.language.grammar import check_size, located
 from nearcast.language.writing import format_expression
 from nearcast.model import Message, Subscription
@@ -45,7 +46,7 @@ def message_from_json(document: str | bytes | Mapping[str, Any], *, space: Space
     >>> message_from_json('{"id": 7, "text": "Hot soup", "place": {"type": "Point", "coordinates": [1, 2]}}')
     Message(7, 'hot soup', Point(lon=1.0, lat=2.0))
     """
-    fields = _fields(document, "message", "place", _MESSAGE_FIELDS)
+    fields = _fields(document, "message", "place", _MESSAGE_FIELDS, space)
     for name in ("id", "place"):
         if fields.get(name) is None:
             raise ModelError(f"the message has no {name!r}; it needs an id and a place")
@@ -86,7 +87,7 @@ def subscription_from_json(
     >>> subscription_from_json('{"id": "anna", "expression": "coffee"}')
     Subscription('anna', 'coffee', EVERYWHERE)
     """
-    fields = _fields(document, "subscription", "region", _SUBSCRIPTION_FIELDS)
+    fields = _fields(document, "subscription", "region", _SUBSCRIPTION_FIELDS, space)
     if fields.get("id") is None:
         raise ModelError("the subscription has no 'id'; give it one")
     expression = fields.get("expression")
@@ -94,16 +95,19 @@ def subscription_from_json(
         raise ModelError(
             f"'expression' is {shown(expression)}, not a string; write it as text, like \"coffee NOT decaf\""
         )
-    return Subscription(fields["id"], expression, as_region(fields.get("region"), space))
+    region = fields.get("region")
+    return Subscription(fields["id"], expression, EVERYWHERE if region is None else as_region(region, space))
 
 
-def _fields(document: Any, what: str, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _fields(document: Any, what: str, where: str, known: tuple[str, ...], space: Space) -> dict[str, Any]:
     """Return the fields of an object, or of a Feature in the same form; unknown fields are refused."""
     loaded = document if isinstance(document, Mapping) else _load(document)
     if not isinstance(loaded, Mapping):
         raise ModelError(f"{shown(loaded)} is not a {what}; give a JSON object")
     fields = dict(loaded)
     if fields.get("type") == "Feature":
+        if isinstance(space, Geographic):
+            require_wgs84_geojson(fields)
         properties = fields.get("properties") or {}
         if not isinstance(properties, Mapping):
             raise ModelError(f"the properties of a Feature are {shown(properties)}; give an object")

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F  # noqa: N812  its usual name
 from nearcast import MessageBatch, Subscription, SubscriptionTable, build_index, config, open_index
 from nearcast.columns.from_arrow.names import TIMES, require
 from nearcast.errors import InputError, RuntimeUnavailableError, shown
-from nearcast.geometry import as_region
 from nearcast.matching import Index
 from nearcast.spark.session import quietly
 from nearcast.spark.worker import delivery_rows, match_in_portions
@@ -156,4 +155,4 @@ def _numbers(name: str, column: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=config.SQL_EXPRESSIONS)
 def _subscription(expression: str, region: str | bytes | None) -> Subscription:
-    return Subscription(0, expression, as_region(region))
+    return Subscription(0, expression, region)
