@@ -33,6 +33,8 @@ def test_subscriptions_at_every_door(spark, tmp_path, door):
         (["id"], "subscriptions need a column expression or keywords; the columns are id. For every message, write *"),
         (["id", "expression AS query"], "there is 'query': did you mean expression?"),
         (["id", "expression", "0D AS lattitude"], "no column 'lattitude'; did you mean lat?"),
+        (["id", "expression", "'CIRCLE (9 9, 5 km)' AS region"], "no column 'region'; did you mean geometry?"),
+        (["id", "expression", "0D AS west"], "no column 'west'; did you mean xmin?"),
     ):  # fmt: skip
         with pytest.raises(ColumnError) as error:
             door(rows.selectExpr(*columns), spark, tmp_path)
@@ -40,6 +42,24 @@ def test_subscriptions_at_every_door(spark, tmp_path, door):
     with pytest.warns(NearcastWarning, match="left out 'note'; a subscription has id, expression") as told:
         door(rows, spark, tmp_path)
     assert [each.filename for each in told if each.category is NearcastWarning] == [__file__]
+
+
+def test_no_keywords_are_not_every_message(spark, tmp_path):
+    """As in tables of one process; a star asks for everything."""
+    rows = spark.createDataFrame(
+        [("a", ["tea"]), ("b", []), ("c", None), ("d", ["*"])], "id string, keywords array<string>"
+    )
+    done = prepare(rows, "subscriptions").orderBy("id").collect()
+    assert [row["reason"] for row in done] == [None, "keywords", "keywords", None]
+    assert done[1]["detail"] == "the subscription has no keywords; write * for every message"
+    good = good_rows(prepare(rows, "subscriptions"))
+    assert ids(match(spark.createDataFrame(MESSAGES), good, index_dir=tmp_path)) == [
+        (1, "a"),
+        (1, "d"),
+        (2, "d"),
+    ]
+    with pytest.raises(Exception, match="has no keywords; write \\* for every message"):
+        match(spark.createDataFrame(MESSAGES), rows, index_dir=tmp_path / "raw").collect()
 
 
 def test_columns_left_out_make_no_other_version(spark, tmp_path):

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from nearcast import Engine, Message, MessageBatch, Point, Subscription, SubscriptionTable
+from nearcast import Circle, Engine, Message, MessageBatch, Point, Subscription, SubscriptionTable
 from nearcast.cli import app
 from nearcast.columns.from_arrow.names import (
     MESSAGE_COLUMNS,
@@ -84,6 +84,17 @@ class TestSubscriptions:
             ("geom", "geometry"),
             ("min_x", "xmin"),
             ("ID", "id"),
+            ("Region", "geometry"),
+            ("regions", "geometry"),
+            ("place", "geometry"),
+            ("location", "geometry"),
+            ("x", "lon"),
+            ("Y", "lat"),
+            ("r", "radius_m"),
+            ("west", "xmin"),
+            ("south", "ymin"),
+            ("East", "xmax"),
+            ("north", "ymax"),
         ],
     )
     def test_nearly_a_name_is_a_mistake(self, door, tmp_path, name, meant):
@@ -100,6 +111,111 @@ class TestSubscriptions:
 
     def test_a_star_asks_for_everything(self, door, tmp_path):
         door({"id": ["a"], "expression": ["*"]}, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in SUBSCRIPTION_DOORS if name != "jsonl"])
+def test_a_region_is_a_member_of_documents_only(tmp_path, name):
+    """There it has the form that to_json writes (see below); a column of regions is the geometry."""
+    columns = {"id": ["a"], "expression": ["tea"], "region": ["CIRCLE (9 9, 5 km)"]}
+    with pytest.raises(ColumnError, match=r"no column 'region'; did you mean geometry\? Rename it"):
+        SUBSCRIPTION_DOORS[name](columns, tmp_path)
+
+
+def test_a_column_of_regions_is_read_under_its_right_name(tmp_path):
+    columns = {"id": ["a"], "expression": ["tea"], "region": ["CIRCLE (9 9, 5 km)"]}
+    for read in (
+        SubscriptionTable.from_arrow(columns, columns={"geometry": "region"}),
+        read_subscriptions(write_csv(tmp_path / "s.csv", columns), columns={"geometry": "region"}),
+        read_subscriptions(write_lines(tmp_path / "s.jsonl", columns)),
+    ):
+        assert read.to_subscriptions()[0].region == Circle(lon=9, lat=9, radius=5000)
+
+
+class TestTheRegionOfADocument:
+    def read(self, home, *rows):
+        (home / "s.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return [
+            subscription.region for subscription in read_subscriptions(home / "s.jsonl").to_subscriptions()
+        ]
+
+    def test_beside_members_that_are_null(self, tmp_path):
+        circle = Circle(lon=9, lat=9, radius=5)
+        written = json.loads(Subscription("a", "tea", circle).to_json())
+        flat = {"id": "b", "expression": "tea", "lon": 9, "lat": 9, "radius_m": 5, "region": None}
+        rows = ({**written, "lon": None, "bbox": None}, flat)
+        assert self.read(tmp_path, *rows) == [circle, circle]
+
+    @pytest.mark.parametrize(
+        "other", [{"lon": 1, "lat": 1, "radius_m": 9}, {"bbox": [0, 0, 1, 1]}, {"geometry": "BOX (0 0, 1 1)"}]
+    )
+    def test_beside_another_place(self, tmp_path, other):
+        written = json.loads(Subscription("a", "tea", Circle(lon=9, lat=9, radius=5)).to_json())
+        with pytest.raises(
+            ModelError, match=f"line 1: 'region' and '{next(iter(other))}' both say where it is"
+        ):
+            self.read(tmp_path, {**written, **other})
+
+    def test_the_place_of_a_message(self, tmp_path):
+        """GeoJSON is a second place; a text is an attribute."""
+        message = {
+            "id": "m",
+            "text": "tea",
+            "lon": 1,
+            "lat": 1,
+            "place": {"type": "Point", "coordinates": [2, 2]},
+        }
+        (tmp_path / "m.jsonl").write_text(json.dumps(message))
+        with pytest.raises(ModelError, match="line 1: 'place' and 'lon' both say where it is"):
+            find_message(tmp_path / "m.jsonl", "m")
+        (tmp_path / "m.jsonl").write_text(json.dumps({**message, "place": "Soho"}))
+        assert find_message(tmp_path / "m.jsonl", "m").attributes == {"place": "Soho"}
+
+
+KEYWORD_DOORS = {
+    name: door for name, door in SUBSCRIPTION_DOORS.items() if name not in ("explain", "prepare")
+}
+
+
+@pytest.mark.parametrize("door", KEYWORD_DOORS.values(), ids=KEYWORD_DOORS)
+@pytest.mark.parametrize("nothing", [None, []], ids=["null", "empty"])
+def test_no_keywords_are_not_every_message(door, tmp_path, nothing):
+    columns = {"id": ["a", "b"], "keywords": [["tea"], nothing]}
+    if door is SUBSCRIPTION_DOORS["csv"]:
+        columns["keywords"] = ["tea", "" if nothing is None else " "]
+    with pytest.raises(ColumnError, match=r"row 1 \(id 'b'\) has no keywords; write \* for every message"):
+        door(columns, tmp_path)
+
+
+@pytest.mark.parametrize("door", KEYWORD_DOORS.values(), ids=KEYWORD_DOORS)
+def test_a_star_among_keywords_asks_for_everything(door, tmp_path):
+    door({"id": ["a"], "keywords": ["*"] if door is SUBSCRIPTION_DOORS["csv"] else [["*"]]}, tmp_path)
+
+
+@pytest.mark.parametrize("words", ["", " ", [], None])
+def test_no_keywords_in_lines(tmp_path, words):
+    write_lines(tmp_path / "s.jsonl", {"id": ["a", "b"], "keywords": ["tea", words]})
+    with pytest.raises(ColumnError, match=r"row 1 \(id 'b'\) has no keywords; write \* for every message"):
+        read_subscriptions(tmp_path / "s.jsonl")
+
+
+@pytest.mark.filterwarnings("ignore:.*left out 'query'")
+def test_a_line_with_another_word_for_keywords(tmp_path):
+    (tmp_path / "s.jsonl").write_text('{"id": "a", "keywords": "tea"}\n{"id": "b", "query": "coffee"}')
+    with pytest.raises(ColumnError, match=r"row 1 \(id 'b'\) has no keywords; write \* for every message"):
+        read_subscriptions(tmp_path / "s.jsonl")
+
+
+def test_no_keywords_of_raw_rows():
+    raw = pa.table({"id": ["a", "b", "c", "d"], "keywords": ["tea", "", None, "*"]})
+    done = Preparation(raw.schema, "subscriptions").apply(raw)
+    assert done["reason"].to_pylist() == [None, "keywords", "keywords", None]
+    assert done["detail"][1].as_py() == "the subscription has no keywords; write * for every message"
+    assert done["keywords"].to_pylist() == [["tea"], None, None, ["*"]]
+    good = done.filter(pa.compute.is_null(done["reason"])).select(["id", "keywords"])
+    assert [each.to_text() for each in SubscriptionTable.from_arrow(good).to_subscriptions()] == [
+        "a: tea",
+        "d: *",
+    ]
 
 
 def test_a_star_gets_everything():
@@ -170,6 +286,8 @@ class TestMessages:
             ({"text": ["tea"], "lng": [1.0], "lat": [1.0]}, "a column 'lng' and no lon; did you mean lon?"),
             ({"text": ["tea"], "Longitude": [1.0], "Latitude": [1.0]}, "a column 'Longitude' and no lon; did you"),
             ({"text": ["tea"], "geom": ["POINT (1 1)"]}, "a column 'geom' and no geometry; did you mean geometry?"),
+            ({"text": ["tea"], "location": ["POINT (1 1)"]}, "a column 'location' and no geometry; did you mean geo"),
+            ({"text": ["tea"], "x": [1.0], "y": [1.0]}, "a column 'x' and no lon; did you mean lon?"),
         ],
     )  # fmt: skip
     def test_nearly_the_name_of_a_missing_column(self, door, tmp_path, columns, said):
@@ -179,8 +297,28 @@ class TestMessages:
 
     def test_whatever_else_is_an_attribute(self, door, tmp_path):
         """Nearly the name of a column that is there, or a word of its own."""
-        names = ("keyword", "txt", "test", "next", "radius", "published", "late", "loan", "longitude", "geom")
+        names = ("keyword", "txt", "test", "next", "radius", "published", "late", "loan", "longitude", "geom",
+                 "region", "location", "x", "west")  # fmt: skip
         door({"id": [1], "text": ["tea"], **PLACE, **{name: [5.0] for name in names}}, tmp_path)
+
+
+@pytest.mark.parametrize("door", MESSAGE_DOORS.values(), ids=MESSAGE_DOORS)
+def test_nearly_the_id_of_messages(door, tmp_path):
+    """Without an id, the row number is one; so a misspelt one must not pass for a missing one."""
+    with pytest.raises(
+        ColumnError, match=r"'ID' and no id; did you mean id\?|need a column id.*did you mean 'ID'\?"
+    ):
+        door({"ID": [1], "text": ["tea"], **PLACE}, tmp_path)
+
+
+def test_an_attribute_may_be_renamed_to_whatever_it_could_be_called():
+    columns = {"id": [1], "text": ["tea"], **PLACE, "ort": ["Soho"]}
+    for name in ("place", "location", "geom"):
+        MessageBatch.from_arrow(columns, like=LIKE, columns={name: "ort"})
+    with pytest.raises(
+        ColumnError, match=r"did you mean text\? If it is meant as an attribute, give it another name"
+    ):
+        MessageBatch.from_arrow({"id": [1], **PLACE, "ort": ["x"]}, like=LIKE, columns={"txt": "ort"})
 
 
 def test_names_are_told_apart_by_case():

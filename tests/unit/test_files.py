@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import geopandas
@@ -16,7 +17,18 @@ from hypothesis import given
 from pyarrow import csv as arrow_csv
 
 import values
-from nearcast import Box, Circle, Deliveries, Message, Point, Polygon, Subscription, build_index, config
+from nearcast import (
+    Box,
+    Circle,
+    Deliveries,
+    Message,
+    Point,
+    Polygon,
+    Subscription,
+    SubscriptionTable,
+    build_index,
+    config,
+)
 from nearcast.errors import (
     ColumnError,
     DuplicateError,
@@ -264,6 +276,17 @@ class TestColumns:
         table = self.csv(tmp_path, "id,lon,lat\n" + "".join(f"{id},0,0\n" for id in ids))
         assert table["id"].to_pylist() == expected
 
+    def test_spaces_around_cells_of_csv_mean_nothing(self, tmp_path):
+        table = self.csv(tmp_path, "id, keywords\na, tea\nb,  green tea \n", "subscription")
+        assert table["keywords"].to_pylist() == [["tea"], ["green", "tea"]]
+        table = self.csv(
+            tmp_path,
+            "id, lon, lat, published_at, expires_at\n1, 1 , 2, 2026-05-16T04:00:00Z , \n2,1,2, 5, 7\n",
+        )
+        assert table["published_at"].to_pylist() == [1_778_904_000_000_000, 5]
+        assert table["expires_at"].to_pylist() == [None, 7]
+        assert table["lon"].to_pylist() == [1.0, 1.0]
+
     def test_other_columns_of_subscriptions_are_left_out_and_told(self, tmp_path):
         for name, text in (
             ("s.csv", "id,note,expression\na,hello,tea\n"),
@@ -303,6 +326,54 @@ class TestColumns:
             '{"id": 1, "lon": 1, "lat": 2, "user": {"id": 3}}\n{"id": 2, "lon": 1, "lat": 2, "user": [1, "a"]}'
         )
         assert find_message(file, "2").attributes == {}
+
+
+class TestOneByIdIsReadAsTheWholeFileIs:
+    """What ``nearcast match`` refuses or delivers, ``nearcast explain`` refuses or explains."""
+
+    @pytest.mark.parametrize("written", [None, "", " "])
+    def test_no_expression(self, tmp_path, written):
+        columns = {"id": ["a", "b"], "expression": pa.array(["tea", written], pa.string())}
+        pq.write_table(pa.table(columns), tmp_path / "s.parquet")
+        assert find_subscription(tmp_path / "s.parquet", "a") == Subscription("a", "tea")
+        said = "has no expression; write \\*" if written is None else "the expression is empty; write \\*"
+        for read in (read_subscriptions, lambda path: find_subscription(path, "b")):
+            with pytest.raises(InputError, match=f"{said} for every message"):
+                read(tmp_path / "s.parquet")
+
+    def test_no_keywords(self, tmp_path):
+        (tmp_path / "s.csv").write_text("id,keywords\na,green tea\nb,\nc,*\n")
+        assert find_subscription(tmp_path / "s.csv", "a") == Subscription("a", "green tea")
+        assert find_subscription(tmp_path / "s.csv", "c") == Subscription("c", "*")
+        with pytest.raises(
+            ColumnError, match=r"subscription 'b': the subscription has no keywords; write \*"
+        ):
+            find_subscription(tmp_path / "s.csv", "b")
+
+    def test_decimals(self, tmp_path):
+        prices = pa.array([Decimal("2.50"), None], pa.decimal128(5, 2))
+        columns = {
+            "id": ["a", "b"],
+            "text": ["tea", "tea"],
+            "lon": [0.0, 0.0],
+            "lat": [0.0, 0.0],
+            "price": prices,
+        }
+        pq.write_table(pa.table(columns), tmp_path / "m.parquet")
+        cheap = Subscription("s", "price < 3")
+        batch = read_messages(
+            tmp_path / "m.parquet",
+            like=(index := build_index("scan", SubscriptionTable.from_subscriptions([cheap]))),
+        )
+        assert index.match(batch).counts.tolist() == [1, 0]
+        assert [cheap.matches(find_message(tmp_path / "m.parquet", id)) for id in ("a", "b")] == [True, False]
+
+    def test_nulls_among_keywords_and_no_place(self, tmp_path):
+        columns = {"id": ["a", "b"], "keywords": [["tea", None], []], "lon": [0.0, None], "lat": [0.0, None]}
+        pq.write_table(pa.table(columns), tmp_path / "m.parquet")
+        assert find_message(tmp_path / "m.parquet", "a") == Message("a", "tea", Point(lon=0, lat=0))
+        with pytest.raises(ColumnError, match="message 'b': the message has no place; give lon and lat"):
+            find_message(tmp_path / "m.parquet", "b")
 
 
 class TestTimes:
@@ -413,8 +484,9 @@ class TestMistakes:
             ("a.jsonl", '{"place": "Brooklyn"}', "message", GeometryError, "line 1: 'Brooklyn' is not a place"),
             ("a.jsonl", '{"bbox": [1, 2]}', "message", GeometryError, r"line 1: bbox is \[1, 2\]; give four numbers"),
             ("a.jsonl", '{"id": 1, "size": 3}\n{"size": null}\n{"size": "XL"}', "message", ColumnError,
-             "line 3: size is a text, 'XL', but it is a number in line 1"),
-            ("a.jsonl", '{"id": 1}\n{"id": "x"}', "message", ColumnError, "line 2: id is a text, 'x'"),
+             "line 3: size is a text, 'XL', but it is a number in line 1; write one kind of value, or use two names$"),
+            ("a.jsonl", '{"id": 1}\n{"id": "x"}', "message", ColumnError,
+             "line 2: id is a text, 'x', but it is a number in line 1; write one kind of value$"),
             ("a.jsonl", '{"id": 1, "n": 100000000000000000000}', "message", ColumnError, "the values of n, like 1000"),
             ("a.jsonl", '{"place": "POINT (1 2)", "attributes": {"lon": 3}}', "message", ModelError,
              "line 1: an attribute cannot have the name 'lon'"),

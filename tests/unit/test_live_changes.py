@@ -271,7 +271,7 @@ def test_ids_are_those_of_the_subscriptions():
     narrow = pa.schema([("id", pa.int32()), ("keywords", pa.list_(pa.string()))])
     known = pa.schema([*narrow, (CHANGE, pa.string()), (CHANGED_AT, STAMPS)]).empty_table()
     rows = pa.table(
-        {"id": [1, 2**40], "change": ["subscribe"] * 2, "keywords": [["b", "a"], []], "changed_at": [1, 1]}
+        {"id": [1, 2**40], "change": ["subscribe"] * 2, "keywords": [["b", "a"], ["c"]], "changed_at": [1, 1]}
     )
     found = resolve(rows, narrow, lambda ids: known, 0)
     assert found.delta.select(narrow.names).to_pylist() == [{"id": 1, "keywords": ["a", "b"]}]

@@ -278,8 +278,8 @@ def test_a_place_of_two_boxes_has_its_words_once():
     boxes = {"xmin": [170.0, 0.0], "ymin": [0.0, 0.0], "xmax": [-170.0, 1.0], "ymax": [1.0, 1.0]}
     done = prepared({"id": [1, 2], **boxes, "text": ["tea milk", "tea"]})
     assert done["keywords"].to_pylist() == [["milk", "tea"], ["tea"]]
-    asked = prepared({"id": [1, 2], **boxes, "keywords": [["Happy hour"], None]}, "subscriptions")
-    assert asked["keywords"].to_pylist() == [["happy", "hour"], []]
+    asked = prepared({"id": [1, 2], **boxes, "keywords": [["Happy hour"], ["*"]]}, "subscriptions")
+    assert asked["keywords"].to_pylist() == [["happy", "hour"], ["*"]]
 
 
 # --- Reasons -------------------------------------------------------------------------------------------------------

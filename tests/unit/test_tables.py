@@ -215,9 +215,9 @@ def test_a_later_kind_of_region_replaces_an_odd_one():
 
 
 def test_keywords_are_normalised():
-    table = read(keywords=[["Coffee", "happy hour"], ["coffee"], None, []])
+    table = read(keywords=[["Coffee", "happy hour"], ["coffee"], ["*"], ["*", "tea"]])
     words = [sorted(sub.clauses[0].keywords) for sub in table.to_subscriptions()]
-    assert words == [["coffee", "happy", "hour"], ["coffee"], [], []]
+    assert words == [["coffee", "happy", "hour"], ["coffee"], [], ["tea"]]
 
 
 STRINGS = [
@@ -235,11 +235,14 @@ LISTS = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view, lambda kind:
 )
 @pytest.mark.parametrize("kind", STRINGS, ids=str)
 def test_keywords_of_every_arrow_type(kind, list_of):
-    rows = [["Left", "out"], ["Tea", "milk"], None, ["ÜBER", "tea"]]
+    rows = [["Left", "out"], ["Tea", "milk"], ["*", "*"], ["ÜBER", "tea"]]
     column = pa.array(rows, list_of(kind))[1:]
     table = read(keywords=column)
     words = [sorted(sub.clauses[0].keywords) for sub in table.to_subscriptions()]
     assert words == [["milk", "tea"], [], ["tea", "über"]]
+    column = pa.array([None if "*" in row else row for row in rows], list_of(kind))[1:]
+    with pytest.raises(ColumnError, match="row 1 has no keywords"):
+        read(keywords=column)
     batch = MessageBatch.from_arrow({"keywords": column, "lon": [0.0] * 3, "lat": [0.0] * 3}, like=table)
     np.testing.assert_array_equal(batch.probes.keyword_offsets, offsets(table.clauses.keyword_runs))
     np.testing.assert_array_equal(batch.probes.keywords, table.clauses.keywords)
@@ -269,7 +272,9 @@ WORDS = (
 @given(st.lists(st.none() | st.lists(WORDS, max_size=4), max_size=6))
 def test_keywords_of_messages_are_their_tokens(rows):
     expected = [{token for word in row or [] if word is not None for token in tokens(word)} for row in rows]
-    like = SubscriptionTable.from_arrow({"keywords": [sorted(words) for words in expected] + [["tea"]]})
+    like = SubscriptionTable.from_arrow(
+        {"keywords": [sorted(words) or ["*"] for words in expected] + [["tea"]]}
+    )
     column = pa.array(rows, pa.list_(pa.string()))
     n = len(rows)
     batch = MessageBatch.from_arrow({"keywords": column, "lon": [0.0] * n, "lat": [0.0] * n}, like=like)
@@ -297,7 +302,7 @@ LONG = config.MAX_KEYWORD_CHARS + 1
 def test_a_keyword_that_asks_for_nothing_is_refused(keywords, error, says):
     """Left out, it would make the subscription ask for less than it says: in the end for everything."""
     with pytest.raises(error, match=rf"subscription row 2 \(id 'c'\):? .*{says}"):
-        read(id=["a", "b", "c", "d"], keywords=[["tea", "milk"], [], keywords, keywords])
+        read(id=["a", "b", "c", "d"], keywords=[["tea", "milk"], ["*"], keywords, keywords])
     longest = "a" * config.MAX_KEYWORD_CHARS
     assert read(keywords=[[longest]]).to_subscriptions()[0].clauses[0].keywords == {longest}
 
@@ -333,13 +338,30 @@ def test_a_normal_form_that_cannot_be_read_back_is_not_written():
         ({"expression": [5]}, ColumnError, "expression must be a column of strings"),
         ({"keywords": ["tea"]}, ColumnError, "lists of strings"),
         ({"keywords": [[1]]}, ColumnError, "lists of strings"),
+        ({"keywords": ["tea"]}, ColumnError, "not of string; give lists, or write an expression"),
+        (
+            {"keywords": np.array([1j])},
+            ColumnError,
+            "this dict cannot be read as a table: Unsupported numpy type",
+        ),
+        ({"id": [2**70]}, ColumnError, "this dict cannot be read as a table: Python int too large"),
+        ({"geometry": [shapely.Point().wkb]}, GeometryError, "the geometry of an area is an empty Point"),
+        (
+            {"xmin": [1.0], "ymin": [1.0], "xmax": [None], "ymax": [None]},
+            GeometryError,
+            "xmax and ymax are missing",
+        ),
         ({"lon": [1.0], "lat": [2.0]}, ColumnError, "there is no radius_m"),
         ({"xmin": [1.0]}, ColumnError, "belong together"),
         ({"xmin": ["x"], "ymin": [0], "xmax": [1], "ymax": [1]}, ColumnError, "columns of numbers"),
         ({"lon": ["1"], "lat": [2], "radius_m": [3]}, ColumnError, "columns of numbers, not of string"),
         ({"lon": [True], "lat": [2], "radius_m": [3]}, ColumnError, "columns of numbers, not of bool"),
         ({"lon": [float("inf")], "lat": [2.0], "radius_m": [float("inf")]}, GeometryError, "row 0.*inf"),
-        ({"lon": [1.0], "lat": [2.0], "radius_m": [None]}, GeometryError, "row 0.*nan"),
+        (
+            {"lon": [1.0], "lat": [2.0], "radius_m": [None]},
+            GeometryError,
+            "row 0: radius_m is missing; lon, lat, rad",
+        ),
         (
             {"id": ["a"], "lon": [40.0], "lat": [-100.0], "radius_m": [1.0]},
             GeometryError,
@@ -454,7 +476,11 @@ def test_times():
     [
         ({"id": ["m1"], "text": ["tea"]}, ColumnError, r"message row 0 \(id 'm1'\) has no place"),
         ({"id": ["m1"], "lon": [40.7], "lat": [-100.0]}, GeometryError, r"\(id 'm1'\).*swapped"),
-        ({"lon": [float("nan")], "lat": [1.0]}, GeometryError, "row 0.*nan"),
+        (
+            {"lon": [float("nan")], "lat": [1.0]},
+            GeometryError,
+            "row 0: lon is missing; lon, lat belong together",
+        ),
         ({"lon": ["1"], "lat": ["2"]}, ColumnError, "columns of numbers, not of string"),
         (
             {"id": ["m1"], "lon": [1.0], "lat": [1.0], "price": [float("-inf")]},

@@ -20,11 +20,11 @@ Places are in WGS84; a file that declares another coordinate system is refused. 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,14 +32,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.columns import MessageBatch, SubscriptionTable
+from nearcast.columns.coding import Coding
+from nearcast.columns.from_arrow import Refusals, messages_from_arrow, subscriptions_from_arrow
 from nearcast.columns.from_arrow.names import MESSAGE_COLUMNS, check_messages, read_columns
 from nearcast.columns.from_arrow.renaming import Columns, Renaming, renaming_of
-from nearcast.errors import DuplicateError, InputError, UnknownError, shown
+from nearcast.errors import ColumnError, DuplicateError, InputError, UnknownError, shown
 from nearcast.files import columnar, compression, documents
 from nearcast.files.columnar import Rename
 from nearcast.files.documents import Kind
 from nearcast.files.writing import write_table, writing
-from nearcast.geometry import Box, Circle, Point, as_place, as_region
+from nearcast.geometry import Box, Circle, Point, as_place
 from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:
@@ -133,10 +135,13 @@ def find_subscription(path: Source, id: str, *, columns: Columns | Renaming | No
 
     table = read_table(path, "subscription", columns=columns)
     with _about(path):
-        row = _row_of(table, id)
-        words = row.get("keywords", ())
-        written = row.get("expression") or " ".join(json.dumps(word, ensure_ascii=False) for word in words)
-        return Subscription(row["id"], written or None, as_region(_place_of(row)))
+        found = _row_of(table, id)
+        refusals: Refusals = {}
+        read = subscriptions_from_arrow(found, refusals=refusals)
+        _refuse(refusals, "subscription", id)
+        row = _values_in(found)
+        expression = row.get("expression") or read.to_subscriptions()[0].expression
+        return Subscription(row["id"], expression, _place_of(row))
 
 
 def find_message(path: Source, id: str, *, columns: Columns | Renaming | None = None) -> Message:
@@ -145,27 +150,44 @@ def find_message(path: Source, id: str, *, columns: Columns | Renaming | None = 
 
     table = read_table(path, "message", columns=columns)
     with _about(path):
-        row = _row_of(table, id)
+        found = _row_of(table, id)
+        refusals: Refusals = {}
+        messages_from_arrow(found, like=Coding.new(), refusals=refusals)
+        _refuse(refusals, "message", id)
+        row = _values_in(found)
         attributes = {
             name: value if isinstance(value, str) else float(value)
             for name, value in row.items()
-            if name not in MESSAGE_COLUMNS and isinstance(value, str | Real)
+            if name not in MESSAGE_COLUMNS and isinstance(value, str | Real | Decimal)
         }
-        words = row.get("keywords", ()) if "keywords" in table.column_names else row.get("text", "")
+        words = row.get("text", "")
+        if "keywords" in found.column_names:
+            words = [word for word in row.get("keywords", ()) if word is not None]
         times = {name: row.get(name) for name in ("published_at", "expires_at")}
         return Message(row["id"], words, as_place(_place_of(row)), attributes, **times)
 
 
-def _row_of(table: pa.Table, id: str) -> dict[str, Any]:
-    """Return the values of the row with the given id; without a column of ids, the row number is the id."""
+def _row_of(table: pa.Table, id: str) -> pa.Table:
+    """Return the row with the given id; without a column of ids, the row number is the id."""
     if "id" not in table.column_names:
         table = table.append_column("id", pa.array(range(len(table)), pa.int64()))
     row = pc.index(table["id"].cast(pa.string()), id).as_py()
     if row < 0:
         raise UnknownError(f"none of the {len(table):,} rows has the id {shown(id)}; check the spelling")
-    (found,) = table.slice(row, 1).to_pylist()
+    return table.slice(row, 1)
+
+
+def _values_in(row: pa.Table) -> dict[str, Any]:
+    """Return the values of a row that are there."""
+    (values,) = row.to_pylist()
     # NaN, which does not equal itself, counts as missing.
-    return {name: value for name, value in found.items() if value is not None and value == value}
+    return {name: value for name, value in values.items() if value is not None and value == value}
+
+
+def _refuse(refusals: Refusals, what: str, id: str) -> None:
+    """Raise if a row cannot be used, as it is when the whole file is read."""
+    for _, sentence in refusals.values():
+        raise ColumnError(f"{what} {shown(id)}: {sentence}")
 
 
 def _place_of(row: dict[str, Any]) -> Any:

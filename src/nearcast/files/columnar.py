@@ -24,7 +24,7 @@ __all__ = ["Rename", "from_csv", "from_parquet", "number_in", "time_in"]
 Rename = Callable[[Sequence[str]], list[str]]
 
 _NUMBERS = ("lon", "lat", "radius_m", *BOX)
-_TEXTS = ("text", "keywords", "expression", "geometry")
+_TEXTS = ("text", "expression", "geometry")
 _INTEGERS = "^(0|-?[1-9][0-9]{0,17})$"  # as Python would write them: 007 is a string
 
 
@@ -112,21 +112,23 @@ def _typed(name: str, column: pa.Array) -> pa.Array:
     if name == "id":
         whole = pc.all(pc.match_substring_regex(column, _INTEGERS)).as_py()
         return column.cast(pa.int64()) if whole and len(column) else column
-    if name == "keywords":
-        return pc.utf8_split_whitespace(column)
     if name in _TEXTS:
         return column
+    trimmed = pc.utf8_trim_whitespace(column)
+    trimmed = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+    if name == "keywords":
+        return pc.utf8_split_whitespace(trimmed)
     if name in TIMES:
         return pa.array(
-            [_at(row, time_in, name, cell) for row, cell in enumerate(column.to_pylist())], pa.int64()
+            [_at(row, time_in, name, cell) for row, cell in enumerate(trimmed.to_pylist())], pa.int64()
         )
     try:
-        return pc.utf8_trim_whitespace(column).cast(pa.float64())
+        return trimmed.cast(pa.float64())
     except pa.ArrowInvalid:
         if name not in _NUMBERS:
             return column
         return pa.array(
-            [_at(row, number_in, name, cell) for row, cell in enumerate(column.to_pylist())], pa.float64()
+            [_at(row, number_in, name, cell) for row, cell in enumerate(trimmed.to_pylist())], pa.float64()
         )
 
 

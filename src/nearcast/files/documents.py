@@ -16,18 +16,17 @@ import pyarrow as pa
 
 from nearcast import config
 from nearcast.clock import microseconds
-from nearcast.columns.from_arrow.names import BOX, MESSAGE_COLUMNS, SUBSCRIPTION_COLUMNS, TIMES
+from nearcast.columns.from_arrow.names import BOX, MESSAGE_COLUMNS, PLACE, SUBSCRIPTION_COLUMNS, TIMES
 from nearcast.errors import ColumnError, GeometryError, InputError, ModelError, shown
 from nearcast.files.columnar import Rename
 from nearcast.geometry import Box, Circle, Everywhere, Place, Point, Region, from_geojson, from_text
-from nearcast.geometry.crs import require_wgs84
+from nearcast.geometry.crs import require_wgs84_geojson
 
 __all__ = ["Kind", "from_document", "from_lines", "place_columns"]
 
 Kind = Literal["message", "subscription"]
 
 _WHERE = {"message": "place", "subscription": "region"}
-_PLACES = ("geometry", "lon", "lat", *BOX, "bbox")
 
 
 def from_lines(lines: Iterable[bytes], kind: Kind, rename: Rename) -> pa.Table:
@@ -50,21 +49,13 @@ def from_document(content: bytes, kind: Kind, rename: Rename) -> pa.Table:
     """Return a row for each feature of a FeatureCollection, for each object of an array, or for a single object."""
     document = _loaded(content)
     if isinstance(document, Mapping) and document.get("type") == "FeatureCollection":
-        _check_crs(document)
+        require_wgs84_geojson(document)
         members, name = document.get("features"), "feature"
         if not isinstance(members, list):
             raise ModelError(f"the features of a FeatureCollection are {shown(members)}; give an array")
     else:
         members, name = document if isinstance(document, list) else [document], "object"
     return _table(((f"{name} {number}", member) for number, member in enumerate(members)), kind, rename)
-
-
-def _check_crs(collection: Mapping[str, Any]) -> None:
-    """Refuse a collection that declares coordinates other than WGS84, as older GeoJSON could."""
-    crs = collection.get("crs")
-    properties = crs.get("properties") if isinstance(crs, Mapping) else None
-    if isinstance(properties, Mapping):
-        require_wgs84(properties.get("name"))
 
 
 def _table(objects: Iterable[tuple[str, Any]], kind: Kind, rename: Rename) -> pa.Table:
@@ -121,13 +112,20 @@ def _fields(value: Any, kind: Kind) -> dict[str, Any]:
         raise ModelError(f"{shown(value)} is not a {kind}; give a JSON object")
     fields = dict(value)
     if fields.get("type") == "Feature":
+        require_wgs84_geojson(fields)
         properties = fields.get("properties") or {}
         if not isinstance(properties, Mapping):
             raise ModelError(f"the properties of a Feature are {shown(properties)}; give an object")
         outer = {"id": fields["id"]} if "id" in fields else {}
         return {**properties, **outer, "geometry": fields.get("geometry")}
-    if _WHERE[kind] in fields and not any(name in fields for name in _PLACES):
-        fields["geometry"] = fields.pop(_WHERE[kind])
+    where = _WHERE[kind]
+    beside = next((name for name in PLACE if fields.get(name) is not None), None)
+    if where in fields and beside is None:
+        fields["geometry"] = fields.pop(where)
+    elif fields.get(where) is None and kind == "subscription":
+        fields.pop(where, None)
+    elif kind == "subscription" or isinstance(fields.get(where), Mapping):  # else it is an attribute
+        raise ModelError(f"{shown(where)} and {shown(beside)} both say where it is; give one of them")
     return fields
 
 
@@ -168,9 +166,10 @@ def _column(name: str, values: list[Any], labels: list[str]) -> pa.Array:
         first = next(i for i, kind in enumerate(kinds) if kind)
         for i, kind in enumerate(kinds):
             if kind and kind != kinds[first]:
+                own = name in MESSAGE_COLUMNS or name in SUBSCRIPTION_COLUMNS
                 raise ColumnError(
                     f"{labels[i]}: {name} is {kind}, {shown(values[i])}, but it is {kinds[first]} in "
-                    f"{labels[first]}; write one kind of value, or use two names"
+                    f"{labels[first]}; write one kind of value{'' if own else ', or use two names'}"
                 ) from None
         raise ColumnError(
             f"the values of {name}, like {shown(values[first])}, cannot be read as a column"

@@ -34,6 +34,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.clauses import keyword_offsets
@@ -283,7 +284,7 @@ class Preparation:
             if name in raw.column_names and name not in ("bbox", "geometry"):
                 in_zone = partial(casting.times, timezone=self._timezone)
                 cast(name, _array(raw, name), in_zone if name in TIMES else _CASTS[name])
-        if "bbox" in raw.column_names:
+        if "bbox" in raw.column_names and not pa.types.is_null(raw.schema.field("bbox").type):
             box = _array(raw, "bbox")
             if not pa.types.is_struct(box.type) or not {field.name for field in box.type} >= set(BOX):
                 raise ColumnError(f"bbox must be a column of structs of {', '.join(BOX)}, not of {box.type}")
@@ -330,11 +331,20 @@ def _verdicts(raw: pa.Table, refusals: Refusals) -> tuple[pa.Array, ...]:
 
 
 def _keywords(read: MessageBatch | SubscriptionTable) -> pa.Array:
-    """Return the distinct keywords of each row as they were read, in alphabetical order."""
+    """Return the distinct keywords of each row as they were read, in alphabetical order.
+
+    A subscription without words asks for every message, and says so by ``*``.
+    """
     if isinstance(read, MessageBatch):
-        offsets, codes = read.probes.keyword_offsets, read.probes.keywords
-    else:
-        offsets, codes = keyword_offsets(read.clauses), read.clauses.keywords
+        return _listed(read, read.probes.keyword_offsets, read.probes.keywords)
+    words = _listed(read, keyword_offsets(read.clauses), read.clauses.keywords)
+    return pc.if_else(pc.equal(pc.list_value_length(words), 0), pa.scalar(["*"], words.type), words)
+
+
+def _listed(
+    read: MessageBatch | SubscriptionTable, offsets: NDArray[np.int64], codes: NDArray[np.int32]
+) -> pa.Array:
+    """Return the words of each row of clauses or probes as lists, one for each row of the table."""
     size = len(read)
     if len(read.owners) != size:  # a place of two boxes has two rows, with the same words
         offsets, codes = ragged_take(offsets, codes, np.searchsorted(read.owners, np.arange(size)))

@@ -19,9 +19,10 @@ nothing, or nulls                      everywhere, for a subscription; an error 
 any other number or string             an attribute; null where absent
 =====================================  ==========================================================================
 
-Subscriptions must say what they ask for: by an ``expression`` (``*`` for every message) or by ``keywords``. Their other
-columns are left out, with a warning. :mod:`~nearcast.columns.from_arrow.names` decides which names must be a mistake,
-and :mod:`~nearcast.columns.from_arrow.renaming` reads tables whose columns have other names.
+Each subscription must say what it asks for: by an ``expression`` or by ``keywords``, in either column ``*`` for every
+message. Other columns of subscriptions are left out, with a warning. :mod:`~nearcast.columns.from_arrow.names` decides
+which names must be a mistake, and :mod:`~nearcast.columns.from_arrow.renaming` reads tables whose columns have other
+names.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The names of columns: which are read, which are left out, and which must be a mistake.
 
-A missing column has a meaning too: a subscription without words asks for every message, and one without a region asks
-for every place. So a misspelt name must not pass for a missing column. The rules are the same for every table, however
-it arrives:
+A missing column has a meaning too: a subscription without a region asks for every place, and without an id the number
+of the row is one. So a misspelt name must not pass for a missing column. The rules are the same for every table,
+however it arrives:
 
-- Subscriptions have a column ``expression`` or ``keywords``. To ask for every message, write ``*`` as the expression.
+- Subscriptions have a column ``expression`` or ``keywords``, in which each says something: ``*`` for every message.
 - A column of subscriptions whose name is nearly one of ours (``expresion``, ``keyword``), or another common name for
-  one (``latitude``, ``radius``), is an error. Any other column is left out, with one warning.
+  one (``latitude``, ``radius``, ``region``), is an error. Any other column is left out, with one warning.
 - Any other column of messages is an attribute. It is an error only if its name is nearly that of a missing column:
-  ``txt`` where there is neither ``text`` nor ``keywords``, ``expire_at`` without ``expires_at``, ``lng`` without a
-  place.
+  ``txt`` where there is neither ``text`` nor ``keywords``, ``expire_at`` without ``expires_at``, ``ID`` without ``id``,
+  ``lng`` or ``location`` without a place.
 - Names are case-sensitive. A column ``Price`` where subscriptions ask for ``price`` causes one warning.
 """
 
@@ -48,13 +48,15 @@ SUBSCRIPTION_COLUMNS = ("id", *_WORDS, *PLACE)
 MOVE_COLUMNS = ("id", *PLACE)
 MESSAGE_COLUMNS = ("id", "text", "keywords", *PLACE, *TIMES)
 
-# Other names that people give to these columns.
+# Other names that people give to these columns. Of documents, place and region are members (nearcast.files.documents).
 _PLACE_NAMES = {
-    **dict.fromkeys(("longitude", "lng", "long"), "lon"),
-    **dict.fromkeys(("latitude",), "lat"),
-    **dict.fromkeys(("radius", "radius_km"), "radius_m"),
-    **dict.fromkeys(("geom", "the_geom", "wkt", "wkb"), "geometry"),
+    **dict.fromkeys(("longitude", "lng", "long", "x"), "lon"),
+    **dict.fromkeys(("latitude", "y"), "lat"),
+    **dict.fromkeys(("radius", "radius_km", "r"), "radius_m"),
+    **dict.fromkeys(("geom", "the_geom", "wkt", "wkb", "geojson", "polygon"), "geometry"),
+    **dict.fromkeys(("region", "regions", "place", "location", "position", "coordinates"), "geometry"),
     **{f"{side[1:]}{side[0]}": side for side in BOX},  # minx
+    **dict(zip(("west", "south", "east", "north"), BOX)),
     **dict.fromkeys(("box", "bounds"), "bbox"),
 }
 _WORD_NAMES = {
@@ -157,33 +159,47 @@ def require(needed: Sequence[str], names: Sequence[str], what: str) -> None:
 
 @lru_cache
 def check_messages(names: tuple[str, ...]) -> None:
-    """Raise ColumnError if the name of a column of messages must be a mistake."""
+    """Raise ColumnError if the name of a column of messages must be a mistake.
+
+    >>> check_messages(("ID", "text", "lon", "lat"))
+    Traceback (most recent call last):
+        ...
+    nearcast.errors.ColumnError: messages have a column 'ID' and no id; did you mean id? Rename it \
+(columns={'id': 'ID'} or --rename id=ID); if it is meant as an attribute, give it another name
+    """
+    for name in names:
+        meant = message_column_meant(name, names)
+        if meant is not None:
+            raise ColumnError(
+                f"messages have a column {shown(name)} and no {meant}; did you mean {meant}? "
+                f"{_rename_it(name, meant)}; if it is meant as an attribute, give it another name"
+            )
+
+
+def message_column_meant(name: str, names: Sequence[str]) -> str | None:
+    """Return the column that *name* is a misspelling of, or another name for, if messages with columns *names* lack it.
+
+    >>> message_column_meant("lng", ["text", "lng", "lat"])
+    'lon'
+    >>> message_column_meant("lng", ["text", "lng", "geometry"]) is None
+    True
+    """
+    if name in MESSAGE_COLUMNS:
+        return None
+    return _find_intended(name, _missing_in(tuple(names)), {**_TEXT_NAMES, **_PLACE_NAMES})
+
+
+@lru_cache
+def _missing_in(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of messages that a table lacks, and for which it has no other."""
     there = set(names)
-    missing = [name for name in TIMES if name not in there]
+    missing = [name for name in ("id", *TIMES) if name not in there]
     if not there & {"text", "keywords"}:
         missing += ["text", "keywords"]
     for way in PLACES:
         if not any(there & set(other) for other in PLACES if other is not way):
             missing += [name for name in way if name not in there and name != "radius_m"]
-    for name in names:
-        own = name in MESSAGE_COLUMNS
-        meant = None if own else _find_intended(name, missing, {**_TEXT_NAMES, **_PLACE_NAMES})
-        if meant is not None:
-            raise ColumnError(
-                f"messages have a column {shown(name)} and no {meant}; did you mean {meant}? "
-                f"{_rename_it(name, meant)}; an attribute needs a name that is less like a column's"
-            )
-
-
-def message_column_meant(name: str) -> str | None:
-    """Return the column of messages that *name* is a misspelling of, or another common name for; None for one of ours.
-
-    >>> message_column_meant("lng"), message_column_meant("price"), message_column_meant("lon")
-    ('lon', None, None)
-    """
-    if name in MESSAGE_COLUMNS:
-        return None
-    return _find_intended(name, MESSAGE_COLUMNS, {**_TEXT_NAMES, **_PLACE_NAMES})
+    return tuple(missing)
 
 
 def _rename_it(theirs: str, ours: str) -> str:

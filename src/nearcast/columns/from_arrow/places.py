@@ -5,7 +5,8 @@ Odd places are polygons, boxes and circles that meet the antimeridian or a pole,
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from nearcast.columns.from_arrow.names import BOX
 from nearcast.columns.from_arrow.source import Source, is_text
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.shapes import NO_SHAPES, Shapes
-from nearcast.errors import ColumnError
+from nearcast.errors import ColumnError, GeometryError
 from nearcast.geometry import Box, Circle, Place, Planar, Point, Region, Space, as_place, as_region
 from nearcast.geometry.crs import require_wgs84
 
@@ -114,8 +115,7 @@ class _Layout:
         plain = rows & _plain_boxes(boxes, self._space)
         self._boxes[plain] = boxes[plain]
         for row in np.flatnonzero(rows & ~plain):
-            box = partial(Box, space=self._space)
-            self.put(row, self._source.at("place", row, box, *boxes[row].tolist()))
+            self.put(row, self._source.at("place", row, _box, self._space, *boxes[row].tolist()))
 
     def put_circles(self, rows: NDArray[np.bool_], circles: NDArray[np.float64]) -> None:
         """Put the circles of the marked rows."""
@@ -157,7 +157,23 @@ class _Layout:
 
 
 def _circle(space: Space, x: float, y: float, radius: float) -> Circle:
+    _refuse_missing(CIRCLE, (x, y, radius))
     return Circle(x=x, y=y, radius=radius, space=space)
+
+
+def _box(space: Space, xmin: float, ymin: float, xmax: float, ymax: float) -> Box:
+    _refuse_missing(BOX, (xmin, ymin, xmax, ymax))
+    return Box(xmin, ymin, xmax, ymax, space)
+
+
+def _refuse_missing(names: Sequence[str], values: Sequence[float]) -> None:
+    """Raise if some of the numbers that describe a place together are null."""
+    missing = [name for name, value in zip(names, values) if math.isnan(value)]
+    if missing:
+        raise GeometryError(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; {', '.join(names)} belong "
+            "together, so add what is missing, or leave out the rest"
+        )
 
 
 def _plain_boxes(boxes: NDArray[np.float64], space: Space) -> NDArray[np.bool_]:
@@ -187,12 +203,13 @@ def _check_points(source: Source, xy: NDArray[np.float64], rows: NDArray[np.int6
 
 
 def _point(space: Space, x: float, y: float) -> Point:
+    _refuse_missing(("lon", "lat"), (x, y))
     return Point(x=x, y=y, space=space)
 
 
 def _boxes(source: Source) -> NDArray[np.float64] | None:
     """Return the boxes of the table, from four columns or one struct."""
-    if "bbox" in source:
+    if "bbox" in source and not pa.types.is_null(source["bbox"].type):
         column = source["bbox"]
         if not pa.types.is_struct(column.type) or not {field.name for field in column.type} >= set(BOX):
             raise ColumnError(f"bbox must be a column of structs of {', '.join(BOX)}, not of {column.type}")

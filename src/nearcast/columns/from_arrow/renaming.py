@@ -165,11 +165,11 @@ def _is_ours(kind: Kind, name: str) -> bool:
 def _refuse_likenesses(chosen: Mapping[str, str], renamed: Sequence[str]) -> None:
     """Refuse a new name of an attribute that must be a mistake for one of ours."""
     for ours, theirs in chosen.items():
-        meant = message_column_meant(ours)
-        if meant is not None and meant not in renamed:
+        meant = message_column_meant(ours, renamed)
+        if meant is not None:
             raise ColumnError(
                 f"messages have no {shown(ours)} that {shown(theirs)} could be read as; did you mean {meant}? "
-                "An attribute needs a name that is less like a column's"
+                "If it is meant as an attribute, give it another name"
             )
 
 

@@ -71,7 +71,7 @@ def arrow_table(table: Any) -> pa.Table:
             return under_geometry(pa.table(table.to_arrow(index=False)), name)
         if hasattr(table, "__arrow_c_stream__"):
             return pa.table(table)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ColumnError(f"this {type(table).__name__} cannot be read as a table: {error}") from None
     raise ColumnError(
         f"{shown(table)} is not a table; give an Arrow, pandas, GeoPandas or Polars table, or a dict of columns"
@@ -82,12 +82,13 @@ class Source:
     """The columns of a table, each as one Arrow array.
 
     A mistake in a row is an error. With *refusals* it is noted there instead, reading goes on, and the result for that
-    row has no meaning. :attr:`crs` is the declared coordinate system of the geometry, if any.
+    row has no meaning. :attr:`crs` is the declared coordinate system of the geometry, if any; :attr:`what` says what a
+    row is: a message, a subscription or a move.
     """
 
     def __init__(self, table: Any, what: str, refusals: Refusals | None = None) -> None:
         self._table, self.crs = with_geometry(arrow_table(table))
-        self._what = what
+        self.what = what
         self._refusals = refusals
         names = self._table.column_names
         if len(set(names)) != len(names):
@@ -149,10 +150,10 @@ class Source:
     def name_of(self, row: int | np.int64) -> str:
         """Return the words by which an error names a row."""
         if self._refusals is not None:
-            return f"the {self._what}"
+            return f"the {self.what}"
         if self.ids is None:
-            return f"{self._what} row {row}"
-        return f"{self._what} row {row} (id {shown(self.ids[int(row)].as_py())})"
+            return f"{self.what} row {row}"
+        return f"{self.what} row {row} (id {shown(self.ids[int(row)].as_py())})"
 
     def refuse(self, kind: str, row: int | np.int64, error: InputError) -> None:
         """Raise an error about a row, or note it."""

@@ -26,14 +26,18 @@ __all__ = ["message_words", "subscription_words", "text_codes"]
 
 
 def subscription_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return (offsets, words) of the keywords of subscriptions; a null list asks for no word.
+    """Return (offsets, words) of the keywords of subscriptions; ``*`` is a keyword without words.
 
-    Each keyword must contain a word: without it the subscription would ask for less than it says.
+    A list that is null or empty is refused: who asks for every message says so. Each keyword must contain a word:
+    without it the subscription would ask for less than it says.
     """
     offsets, words = _lists(source)
+    for empty in np.flatnonzero(offsets[1:] == offsets[:-1]):
+        missing = ColumnError(f"{source.name_of(empty)} has no keywords; write * for every message")
+        source.refuse("keywords", empty, missing)
     for at in np.flatnonzero(words.is_null()) if words.null_count else ():
         row = _row_of(offsets, at)
-        problem = "has a null among its keywords; leave it out (an empty list asks for no word)"
+        problem = "has a null among its keywords; leave it out"
         source.refuse("keywords", row, ColumnError(f"{source.name_of(row)} {problem}"))
     return _normalise(source, offsets, words, _split_keyword)
 
@@ -45,6 +49,8 @@ def message_words(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
 
 
 def _split_keyword(keyword: str) -> list[str]:
+    if keyword == "*":
+        return []
     words = text.asked_words(keyword)
     if not words:
         raise ExpressionError(
@@ -60,9 +66,8 @@ def _lists(source: Source) -> tuple[NDArray[np.int64], pa.Array]:
     if pa.types.is_null(kind):
         return np.zeros(len(column) + 1, np.int64), pa.array([], pa.large_string())
     if not is_list(kind):
-        raise ColumnError(
-            f"keywords must be a column of lists of strings, not of {kind}; a text goes into 'text'"
-        )
+        hint = "a text goes into 'text'" if source.what == "message" else "give lists, or write an expression"
+        raise ColumnError(f"keywords must be a column of lists of strings, not of {kind}; {hint}")
     if not is_text(kind.value_type) and not pa.types.is_null(kind.value_type):
         raise ColumnError(f"keywords must be lists of strings, not of {kind.value_type}")
     if not column.null_count and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):

@@ -110,10 +110,9 @@ def read_records(records: pa.Table, schema: pa.Schema) -> tuple[Records, pa.Tabl
     ids, fitting = _fitted(_plain(typed, "id"), schema.field("id").type)
     wrong = _other_fields(records, words)
     unread = _plain(typed, "reason").is_valid().to_numpy(zero_copy_only=False)
-    wordless = _plain(given, words).is_null().to_numpy(zero_copy_only=False)
     named = np.ones(len(records), bool)
     named[list(wrong)] = False
-    good = (kinds >= 0) & timed & named & ~unread & fitting & ~wordless
+    good = (kinds >= 0) & timed & named & ~unread & fitting
     bad = []
     for row in np.flatnonzero(~good)[-config.LIVE_REFUSED :].tolist():
         change, key = records["change"][row].as_py(), records["id"][row].as_py()
@@ -125,10 +124,8 @@ def read_records(records: pa.Table, schema: pa.Schema) -> tuple[Records, pa.Tabl
             why = ("column", wrong[row])
         elif unread[row]:
             why = (typed["reason"][row].as_py(), typed["detail"][row].as_py())
-        elif not fitting[row]:
+        else:
             why = ("no-id", f"{shown(key)} cannot be the id of a subscription here")
-        else:  # allowed in a table; in a record they may be under a wrong name
-            why = (words, "the subscription has no keywords; give an empty list to ask for every message")
         bad.append((str(key), str(change), *why))
     columns = [
         ids if field.name == "id" else _column(typed, field).cast(field.type, safe=False) for field in schema
@@ -224,11 +221,9 @@ def _completed(records: pa.Table, kinds: NDArray[np.int8], words: str) -> pa.Tab
     for name in [name for name in records.column_names if name in SUBSCRIPTION_COLUMNS]:
         column = _plain(records, name)
         if name == words:
-            every: Any = "*" if name == "expression" else []
             if pa.types.is_null(column.type):
                 column = column.cast(pa.string() if name == "expression" else pa.list_(pa.string()))
-            elif name == "keywords" and is_text(column.type):
-                every = "[]"
+            every: Any = "*" if is_text(column.type) else ["*"]
             column = pc.if_else(wordless, pa.scalar(every, column.type), column)
         elif name != "id":
             column = pc.if_else(gone, pa.scalar(None, column.type), column)
