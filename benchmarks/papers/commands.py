@@ -79,7 +79,17 @@ def ap_tree(
     sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
     where = scene(subscriptions, messages, data)
     run_figures(
-        "ap-tree", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
+        "ap-tree",
+        FIGURES,
+        where,
+        figure,
+        sizes,
+        seed=seed,
+        repeat=repeat,
+        out=out,
+        json=json,
+        format=format,
+        data=data,
     )
 
 
@@ -114,7 +124,17 @@ def lfilter(
     sizes = f"--subscriptions {subscriptions} --messages {messages}" + (" --data DIR" if data else "")
     where = scene(subscriptions, messages, data)
     run_figures(
-        "lfilter", FIGURES, where, figure, sizes, seed=seed, repeat=repeat, out=out, json=json, format=format
+        "lfilter",
+        FIGURES,
+        where,
+        figure,
+        sizes,
+        seed=seed,
+        repeat=repeat,
+        out=out,
+        json=json,
+        format=format,
+        data=data,
     )
 
 
@@ -214,6 +234,7 @@ def topk(
         out=out,
         json=json,
         format=format,
+        data=data,
         run=partial(run, threads=threads, seconds=seconds),
     )
 
@@ -259,6 +280,7 @@ def covering(
         out=out,
         json=json,
         format=format,
+        data=data,
         run=run,
     )
 
@@ -309,6 +331,7 @@ def moving(
         out=out,
         json=json,
         format=format,
+        data=data,
         run=partial(run, seconds=seconds),
     )
 

@@ -15,6 +15,7 @@ from nearcast.bench.experiments import Experiment
 from nearcast.bench.running import check_writable, console, progress
 from nearcast.errors import InputError, UnknownError, shown
 from nearcast.report import plots
+from nearcast.storage.apart import keep_apart
 
 __all__ = ["figure_names", "run_figures"]
 
@@ -42,6 +43,7 @@ def run_figures(
     json: str | None,
     format: str,
     run: Callable[..., dict[str, Any]] | None = None,
+    data: Path | None = None,
 ) -> None:
     """Run the figures named in *asked*, and show each as soon as it is done; *sizes* are the command's options.
 
@@ -49,10 +51,11 @@ def run_figures(
     """
     measure = run or experiments.run
     names = figure_names(asked, list(figures))
+    check_writable(json, inputs=[data])
     if out:
         plots.check(out / "figure.svg")
+        keep_apart([str(out)], [str(data) if data else None])
         _make_directory(out)
-    check_writable(Path(json) if json and json != "-" else None)
     command = f"python -m benchmarks {benchmark} --figure {{}} {sizes} --seed {seed} --repeat {repeat}"
     talk = console(stderr=True)
     bodies: list[dict[str, Any]] = []

@@ -9,9 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.cli import app
-from nearcast.cli.paths import keep_apart
 from nearcast.errors import InputError
+from nearcast.storage.apart import keep_apart
 
+DATA = (
+    "in/messages_tweets.parquet",
+    "in/places_gn.parquet",
+    "in/road_nodes.parquet",
+    "in/road_edges.parquet",
+)
 MESSAGES, SUBSCRIPTIONS = "id,text,lon,lat\nm,tea,1,1\n", '{"id": "a", "expression": "tea"}\n'
 
 
@@ -98,6 +104,43 @@ def test_every_command(home, arguments):
     Path("link.svg").symlink_to("m.svg")
     before = sorted(home.rglob("*"))
     ran = run(*(argument.format(home=home) for argument in arguments))
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "write to another place" in ran.stderr
+    assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["matching", "--workload", "tweets", "--data", "in", "--json", "in/m.csv"],
+        ["matching", "--data", "in", "--plot", "directory/new.svg"],
+        ["safe-regions", "--data", "in", "--json", "link.csv"],
+        ["turnover", "--data", "in", "--json", "hard.csv"],
+        ["topk", "--data", "in", "--json", "in/new.json"],
+        ["covering", "--data", "in", "--json", "in/new.json"],
+        ["moving", "--data", "in", "--json", "in/new.json"],
+        ["engine", "--check", "--floors", "floors.toml", "--json", "./floors.toml"],
+    ],
+    ids=" ".join,
+)
+def test_benchmarks(home, arguments):
+    for name in ("floors.toml", *DATA):
+        Path(name).touch()
+    before = {path: path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
+    ran = run("bench", *arguments)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert "write to another place" in ran.stderr
+    assert {path: path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()} == before
+
+
+@pytest.mark.parametrize("options", [["--json", "in/m.csv"], ["--out", "in/figures"], ["--out", "in"]])
+def test_experiments_of_papers(home, options):
+    from benchmarks.papers.commands import app as experiments
+
+    for name in DATA:
+        Path(name).touch()
+    before = sorted(home.rglob("*"))
+    ran = CliRunner().invoke(experiments, ["ap-tree", "--data", "in", *options])
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert "write to another place" in ran.stderr
     assert sorted(home.rglob("*")) == before

@@ -90,7 +90,7 @@ def matching(
     )
     if data:
         command += " --data DIR"
-    run_table("matching", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+    run_table("matching", command, run, json=json, plot=plot, floors=floors_file(check, floors), data=data)
 
 
 @app.command()
@@ -172,7 +172,9 @@ def safe_regions(
         f"--rate {rate} --seconds {seconds}{f' --at-most {at_most:g}' if at_most is not None else ''} --seed {seed}"
         f"{' --data DIR' if data else ''}"
     )
-    run_table("safe-regions", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+    run_table(
+        "safe-regions", command, run, json=json, plot=plot, floors=floors_file(check, floors), data=data
+    )
 
 
 @app.command()
@@ -221,7 +223,7 @@ def turnover(
     )
     if data:
         command += " --data DIR"
-    run_table("turnover", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+    run_table("turnover", command, run, json=json, plot=plot, floors=floors_file(check, floors), data=data)
 
 
 @app.command()
@@ -402,7 +404,7 @@ def topk(
         f"--threads {threads} --seconds {seconds:g}{f' --only {only}' if only else ''}"
         f"{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
     )
-    run_table("topk", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+    run_table("topk", command, run, json=json, plot=plot, floors=floors_file(check, floors), data=data)
 
 
 @app.command()
@@ -478,7 +480,7 @@ def covering(
         f"nearcast bench covering --commands {commands} --subscriptions {subscriptions}"
         f"{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
     )
-    run_table("covering", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+    run_table("covering", command, run, json=json, plot=plot, floors=floors_file(check, floors), data=data)
 
 
 app.command()(moving)

@@ -93,7 +93,7 @@ def moving(
         f"--roads {setting.roads}{' --data DIR' if data else ''} --seed {seed} --seconds {seconds:g} "
         f"--repeat {repeat}"
     )
-    run_table("moving", command, run, json=json, plot=plot, floors=floors_file(check, floors))
+    run_table("moving", command, run, json=json, plot=plot, floors=floors_file(check, floors), data=data)
 
 
 def _moving_names(given: str) -> list[str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearcast.errors import InputError, shown
+from nearcast.storage.apart import keep_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console
 
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["check_writable", "console", "floors_file", "progress", "run_table"]
 
 
-def check_writable(*files: Path | None) -> None:
-    """Refuse a file in a directory that does not exist."""
-    for file in files:
-        if file and not file.absolute().parent.is_dir():
-            raise InputError(
-                f"cannot write {shown(str(file))}: its directory does not exist; create it first"
-            )
+def check_writable(*files: str | Path | None, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse a file in a directory that does not exist, and one that is among the inputs; ``-`` is stdout."""
+    outputs = [str(file) for file in files if file is not None and str(file) != "-"]
+    for file in outputs:
+        if not Path(file).absolute().parent.is_dir():
+            raise InputError(f"cannot write {shown(file)}: its directory does not exist; create it first")
+    keep_apart(outputs, [str(path) for path in inputs if path is not None])
 
 
 def run_table(
@@ -38,6 +39,7 @@ def run_table(
     json: str | None,
     plot: Path | None,
     floors: Path | None,
+    data: Path | None = None,
 ) -> None:
     """Run, then show, write, draw and check; options that cannot work are refused before the measurement."""
     from nearcast.bench import floors as floor_files
@@ -47,7 +49,7 @@ def run_table(
     limits = floor_files.read(floors) if floors else []
     if plot:
         plots.check(plot)
-    check_writable(plot, Path(json) if json and json != "-" else None)
+    check_writable(plot, json, inputs=[data, floors])
     with progress() as tell:
         document = report.document(benchmark, command, run(tell))
     verdicts = floor_files.check(document, limits)
@@ -55,17 +57,17 @@ def run_table(
         document["floors"] = report.floors_as_json(verdicts)
 
     talk = console(stderr=True)
-    data = talk if json == "-" else console()
+    page = talk if json == "-" else console()
     if json == "-":
         sys.stdout.write(report.to_json(document))
     else:
-        data.print(report.table(document))
+        page.print(report.table(document))
         if json:
             Path(json).write_text(report.to_json(document), encoding="utf-8")
     if plot:
         pictures.draw(document, plot)
     if floors:
-        data.print(report.floors_table(verdicts) if verdicts else "no floor applies to this run")
+        page.print(report.floors_table(verdicts) if verdicts else "no floor applies to this run")
     for mismatch in document["mismatches"]:
         talk.print(f"[bold red]wrong answer[/] {mismatch}", highlight=False)
     if document["mismatches"] or not all(verdict.passed for verdict in verdicts):

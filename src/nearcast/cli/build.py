@@ -9,9 +9,9 @@ import typer
 
 from nearcast import config
 from nearcast.cli import renaming, spark_session, talk
-from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
+from nearcast.storage.apart import keep_apart
 from nearcast.storage.places import place_at
 
 __all__ = ["build"]
@@ -51,7 +51,7 @@ def build(
     match, nearcast.spark.match and nearcast.open_index take DIRECTORY, or one version in it.
     """
     columns = renaming.parse(rename)
-    keep_apart([directory], [spark_session.rows_of(subscriptions)])
+    keep_apart([directory], [spark_session.rows_of(subscriptions), profile])
     started = time.perf_counter()
     with talk.progress() as show:
         show("starting Spark", None)
@@ -86,5 +86,7 @@ def build(
         talk.print_json(summary)
     else:
         how = f" in {summary['shards']} shards by {summary['distribution']}" if summary["shards"] else ""
-        talk.tell(f"{len(opened):,} subscriptions{how}, {size / 1e6:,.1f} MB, in {summary['seconds']:.1f} s")
+        talk.tell(
+            f"{talk.counted(len(opened), 'subscription')}{how}, {size / 1e6:,.1f} MB, in {summary['seconds']:.1f} s"
+        )
         talk.tell(f"the current version of {directory} is {place.name}")

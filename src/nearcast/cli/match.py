@@ -13,10 +13,10 @@ import typer
 
 from nearcast import config
 from nearcast.cli import renaming, spark_session, talk
-from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, UnknownError, shown
+from nearcast.storage.apart import keep_apart
 from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ def match(
     """Match a file of messages against a file of subscriptions.
 
     Files are Parquet or GeoParquet (.parquet, or a directory of them), CSV (.csv), JSON lines (.jsonl, .ndjson) or
-    GeoJSON (.geojson, .json). The deliveries have the columns subscription_id, message_id, change, reason, score and
-    rank, and follow the order of the two files. A summary goes to stderr.
+    GeoJSON (.geojson, .json), the latter three optionally followed by .gz or .zst. The deliveries have the columns
+    subscription_id, message_id, change, reason, score and rank, and follow the order of the two files. A summary goes
+    to stderr.
 
     With --master it runs on Spark. Then the messages are Parquet, SUBSCRIPTIONS is Parquet or the output of nearcast
     build, and --output is a new directory of Parquet, CSV or JSON lines.
@@ -104,7 +105,8 @@ def match(
         "messages_per_second": round(len(batch) / (ended - ready), 1),
     }
     talk.tell(
-        f"{len(batch):,} messages, {len(matcher):,} subscriptions: {deliveries:,} deliveries in "
+        f"{talk.counted(len(batch), 'message')}, {talk.counted(len(matcher), 'subscription')}: "
+        f"{talk.counted(deliveries, 'delivery')} in "
         f"{ended - started:.2f} s "
         f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
     )
@@ -164,7 +166,7 @@ def _on_spark(
         "messages_per_second": round(count / (ended - ready), 1),
     }
     talk.tell(
-        f"{count:,} messages: {deliveries:,} deliveries in {ended - started:.2f} s "
+        f"{talk.counted(count, 'message')}: {talk.counted(deliveries, 'delivery')} in {ended - started:.2f} s "
         f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
     )
     if json:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearcast.cli import renaming, spark_session, talk
-from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, shown
+from nearcast.storage.apart import keep_apart
 from nearcast.storage.paths import local_path
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import typer
 
 from nearcast import config
 from nearcast.cli import renaming, spark_session, talk
-from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError
+from nearcast.storage.apart import keep_apart
 from nearcast.storage.places import place_at
 
 if TYPE_CHECKING:

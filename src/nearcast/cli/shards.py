@@ -9,8 +9,8 @@ import typer
 
 from nearcast import config
 from nearcast.cli import shard_plan, talk
-from nearcast.cli.paths import keep_apart
 from nearcast.errors import InputError, shown
+from nearcast.storage.apart import keep_apart
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearcast.cli import endpoints, monitor, renaming, spark_session, talk
-from nearcast.cli.paths import keep_apart
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
 from nearcast.errors import InputError, NearcastError, shown
+from nearcast.storage.apart import keep_apart
 from nearcast.storage.paths import local_path
 from nearcast.storage.places import place_at
 
