@@ -72,7 +72,11 @@ def test_a_message_is_normalised():
         (lambda: Message(1, "a", HERE, published_at=datetime(2026, 1, 1)), ModelError, "no time zone"),
         (lambda: Message(1, "a", HERE, expires_at="soon"), ModelError, "expires_at 'soon' is not a time"),
         (lambda: Subscription("", "a"), ModelError, "the id is empty"),
-        (lambda: Subscription(1, ""), ExpressionError, r"the expression is empty; write \* \(or give None\)"),
+        (
+            lambda: Subscription(1, ""),
+            ExpressionError,
+            r"the expression is empty; write \* for every message",
+        ),
         (lambda: Subscription(1, "  "), ExpressionError, "the expression is empty"),
         (lambda: Subscription(1, 5), ModelError, "5 is not an expression"),
         (lambda: Subscription(1, "a", HERE), GeometryError, "is a point, not a region"),

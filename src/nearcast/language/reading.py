@@ -120,7 +120,7 @@ class Reader:
     def expression(self) -> Expression:
         """Read an expression, up to the first token that cannot belong to it."""
         if self.token.kind == "end" and not self.text[self.start :].strip():
-            raise ExpressionError("the expression is empty; write * (or give None) to ask for every message")
+            raise ExpressionError("the expression is empty; write * for every message")
         parts = [self._conjunction()]
         while self.token.text == "OR":
             self.take()
@@ -309,7 +309,8 @@ class Reader:
     def _fail_on_character(self, at: int) -> NoReturn:
         char = self.text[at]
         hint = _HINTS.get(char, "comparisons are < <= = != >= > and IN; quote what is not letters and digits")
-        raise ExpressionError(located(self.text, at, f"unknown operator {char!r}: {hint}"))
+        reason = _QUOTES.get(char, f"unknown operator {char!r}: {hint}")
+        raise ExpressionError(located(self.text, at, reason))
 
 
 class _Nested:
@@ -340,13 +341,13 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Expression]]] = {
     "=": operator.eq,
     "!=": operator.ne,
 }
-_HINTS: Final = {
+_QUOTES: Final = {
     '"': "this quote is never closed; add another",
     "`": "this backtick is never closed, or nothing is inside; add another",
     "'": "quote with \", not with '",
-    "“": 'quote with "',
-    "”": 'quote with "',
-    "„": 'quote with "',
+    **{quote: f'quote with ", not with {quote}' for quote in "“”„"},
+}
+_HINTS: Final = {
     "&": "write AND",
     "+": "write AND",
     "|": "write OR",

@@ -53,6 +53,7 @@ __all__ = [
 Value: TypeAlias = float | str
 
 _set = object.__setattr__  # for frozen instances
+_USE_EQUALITY = "use =, != or IN (in Python ==, != or one_of)"
 
 
 # --- Intervals ----------------------------------------------------------------------------------------------
@@ -86,8 +87,8 @@ class Interval:
         if isinstance(low, str) or isinstance(high, str):
             if low != high or self.low_open or self.high_open:
                 raise ExpressionError(
-                    f"an interval of strings is one string, not from {shown(low)} to {shown(high)}; strings "
-                    "have no order here: use ==, != or one_of"
+                    f"an interval of strings is one string, not from {shown(low)} to {shown(high)}: strings "
+                    f"have no order here; {_USE_EQUALITY}"
                 )
         elif low > high:
             raise ExpressionError(f"the interval's low end {low!r} is above its high end {high!r}; swap them")
@@ -439,8 +440,7 @@ class Attribute:
         for end in (low, high):
             if isinstance(end, str):
                 raise ExpressionError(
-                    f"{self.name!r} cannot be above or below {shown(end)}: strings have no order here; "
-                    "use ==, != or one_of"
+                    f"{self.name!r} cannot be above or below {shown(end)}: strings have no order here; {_USE_EQUALITY}"
                 )
         return Test(self.name, Interval(low, high, low_open, high_open))
 
