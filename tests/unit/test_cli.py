@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import nearcast
-from nearcast import Message, Subscription, config
+from nearcast import Box, Message, Subscription, config
 from nearcast.cli import app
+from nearcast.geometry import to_geojson
 from nearcast.sharding.distribution import DISTRIBUTIONS
 
 MESSAGES = [
@@ -142,6 +143,16 @@ class TestMatch:
             result.stderr,
         )
 
+    def test_one_of_each(self, tmp_path):
+        (tmp_path / "m.csv").write_text("id,text,lon,lat\nm,tea,1,1\n")
+        (tmp_path / "s.csv").write_text("id,expression\na,tea\n")
+        result = run("match", tmp_path / "m.csv", tmp_path / "s.csv")
+        assert result.stderr.startswith("1 message, 1 subscription: 1 delivery in ")
+
+    def test_the_help_names_all_endings(self):
+        words = " ".join(run("match", "--help").stdout.replace("│", " ").split())
+        assert "(.geojson, .json), the latter three optionally followed by .gz or .zst" in words
+
     def test_formats(self, files):
         head = '"subscription_id","message_id","change","reason","score","rank"\n'
         rows = "".join(f'"{s}","{m}","+","publish",,\n' for m, s in PAIRS)
@@ -222,7 +233,10 @@ class TestMatch:
             (["dbfs:/m.csv", "{s}"], "dbfs:/m.csv: it is not a file of this machine; copy it here"),
             (["nope.csv", "{s}"], "there is no file or directory nope.csv"),
             (["{m}", "nope.geojson"], "there is no file or directory nope.geojson"),
-            (["{s}", "{m}"], "messages.jsonl: left out"),
+            (
+                ["{s}", "{m}"],
+                "messages.jsonl: a table of subscriptions has no column 'place'; did you mean geom",
+            ),
         ],
     )
     def test_mistakes(self, files, arguments, said):
@@ -485,21 +499,52 @@ class TestShards:
         assert result.stderr.count("\n") == 1
 
 
-def test_the_documentation_runs(tmp_path):
-    """Blocks of shell run one after the other; blocks of console show exactly what comes to stdout."""
-    page = Path(__file__).parents[2] / "docs" / "command-line.md"
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    ran = 0
+ROOT = Path(__file__).parents[2]
+COMMAND = re.compile(r"^\$ ((?:[^\n]*\\\n)*[^\n]*\n)((?:(?!\$ )[^\n]*\n)*)", re.MULTILINE)
+
+
+def commands_in(page):
+    """Yield the commands of a page, each with what it prints to stdout, None for anything.
+
+    A block of shell is one command; a block of console has several, and shows exactly what comes to stdout.
+    """
     for kind, block in re.findall(
         r"^```(sh|console)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     ):
-        command, expected = block, None
-        if kind == "console":
-            command, expected = re.fullmatch(r"\$ ((?:[^\n]*\\\n)*[^\n]*\n)(.*)", block, re.DOTALL).groups()
+        yield from COMMAND.findall(block) if kind == "console" else [(block, None)]
+
+
+def run_all(commands, home):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command, expected in commands:
         result = subprocess.run(
-            ["sh", "-ec", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+            ["sh", "-ec", command], cwd=home, env=environment, capture_output=True, text=True, timeout=120
         )
         assert result.returncode == 0, result.stderr
         assert expected is None or result.stdout == expected, command
-        ran += 1
-    assert ran >= 10
+
+
+def test_the_documentation_runs(tmp_path):
+    commands = list(commands_in(ROOT / "docs" / "command-line.md"))
+    assert len(commands) >= 10
+    run_all(commands, tmp_path)
+
+
+def test_the_readme_runs(tmp_path):
+    """Its commands on files; those that install, and the benchmark of a million, are run by hand."""
+    commands = [
+        (command, expected)
+        for command, expected in commands_in(ROOT / "README.md")
+        if command.startswith("nearcast ") and "bench" not in command
+    ]
+    assert [command.split()[1] for command, _ in commands] == ["match", "explain"]
+    pq.write_table(
+        pa.table({"id": ["m"], "text": ["Coffee"], "lon": [0.5], "lat": [0.5]}), tmp_path / "messages.parquet"
+    )
+    feature = {"type": "Feature", "id": "anna", "properties": {"expression": "coffee"}}
+    feature["geometry"] = to_geojson(Box(0, 0, 1, 1))
+    (tmp_path / "subscriptions.geojson").write_text(
+        json.dumps({"type": "FeatureCollection", "features": [feature]})
+    )
+    run_all(commands, tmp_path)
+    assert pq.read_table(tmp_path / "deliveries.parquet")["subscription_id"].to_pylist() == ["anna"]
