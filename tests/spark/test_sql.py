@@ -9,7 +9,6 @@ from pyspark.errors import PythonException
 from nearcast import Message, Point, Subscription
 from nearcast.engine.explain import explain
 from nearcast.errors import ExpressionError, GeometryError
-from nearcast.geometry import as_region
 from nearcast.spark import build, match, register
 from nearcast.spark.sql import MatchTable, matches_rows
 
@@ -162,7 +161,7 @@ def test_rows_as_one_process_decides(world):
     assert {True, False} == set(answers)
     for row in range(0, len(answers), 7):
         point = Point(lon=lon[row].as_py(), lat=lat[row].as_py())
-        asked = Subscription(1, expressions[row], as_region(regions[row]))
+        asked = Subscription(1, expressions[row], regions[row])
         assert explain(asked, Message(1, texts[row], point)).matches == answers[row]
 
 
