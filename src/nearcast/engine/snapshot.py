@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from nearcast.columns.coding import Coding
 from nearcast.columns.ids import Ids
@@ -18,7 +18,8 @@ __all__ = ["Snapshot"]
 _KIND = "engine"  # the kind of its directories
 
 
-class Snapshot(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Snapshot:
     """The parts of an engine at one time."""
 
     index: Index

@@ -81,7 +81,5 @@ def _loads(distribution: RankedDistribution, stored: Routes, sample: RankedSampl
     probes = messages.probes
     theirs = ragged_take(probes.keyword_offsets, probes.keywords, messages.probe_offsets[:-1])[1]
     heard = np.bincount(theirs, minlength=int(words.max(initial=-1)) + 1)
-    loads: NDArray[np.float64] = np.bincount(
-        shards[found], heard[words[found]].astype(np.float64), minlength=distribution.shards
-    )
-    return loads
+    weights = heard[words[found]].astype(np.float64)
+    return np.asarray(np.bincount(shards[found], weights, minlength=distribution.shards), np.float64)
