@@ -7,6 +7,7 @@ messages find, each made from a subscription, is compared with an SQL query over
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -244,21 +245,41 @@ class Memory:
 def _shares() -> list[tuple[str, int]]:
     """Return the role and the memory of each process of this cluster, in bytes."""
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
+    for number in _descendants(os.getpid()):
+        process = Path("/proc", str(number))
         try:
             command = (process / "cmdline").read_bytes().decode(errors="replace")
-            if "CoarseGrainedExecutorBackend" in command:
-                name = "executor's Java"
-            elif "SparkSubmit" in command:  # its settings name the daemon, too
-                name = "driver's Java"
-            elif "nearcast.spark.daemon" in command or "pyspark.daemon" in command:
-                name = "executor's Python"
-            elif process.name == str(os.getpid()):
-                name = "driver's Python"
-            else:
-                continue
             lines = (process / "smaps_rollup").read_text().splitlines()
         except OSError:  # it has ended
             continue
-        found.append((name, 1024 * int(next(line for line in lines if line.startswith("Pss:")).split()[1])))
+        name = _role(number, command)
+        size = next((line for line in lines if line.startswith("Pss:")), None)
+        if name and size:
+            found.append((name, 1024 * int(size.split()[1])))
+    return found
+
+
+def _role(process: int, command: str) -> str | None:
+    """Return what a process of this cluster is; the master and the worker are in the driver's Java."""
+    if process == os.getpid():
+        return "driver's Python"
+    if "CoarseGrainedExecutorBackend" in command:
+        return "executor's Java"
+    if "SparkSubmit" in command:  # its settings name the daemon, too
+        return "driver's Java"
+    return "executor's Python" if "nearcast.spark.daemon" in command or "pyspark.daemon" in command else None
+
+
+def _descendants(first: int) -> set[int]:
+    """Return a process and all that it has started: other clusters may run on this machine, too."""
+    parents = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The name of the program, in parentheses, may have spaces.
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    more = {first}
+    while more:
+        found |= more
+        more = {child for child, parent in parents.items() if parent in more} - found
     return found

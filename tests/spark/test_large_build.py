@@ -59,6 +59,24 @@ def test_a_version_that_lacks_a_subscription_is_noticed(spark, tmp_path):
     assert large_build.compare(rows, without) == (100, ["match differs from SQL"])
 
 
+def test_processes_of_another_cluster_are_not_counted():
+    """Of two that look like executors, only the one that this process has started is."""
+    sleeping = [sys.executable, "-c", "import sys; sys.stdin.read()", "CoarseGrainedExecutorBackend"]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    starting = 'exec 3<&0; "$@" <&3 >&2 & echo $!'  # a shell that ends at once, so that its child is nobody's
+    with (
+        subprocess.Popen(["sh", "-c", starting, "sh", *sleeping], **pipe) as shell,
+        subprocess.Popen(sleeping, **pipe) as ours,
+    ):
+        other = int(shell.stdout.readline())
+        shell.wait()
+        os.kill(other, 0)  # it is there
+        found = large_build._descendants(os.getpid())
+        assert ours.pid in found
+        assert other not in found
+        assert [name for name, size in large_build._shares() if size].count("executor's Java") == 1
+
+
 @pytest.mark.long
 def test_the_command_watches_every_process_of_its_cluster(tmp_path):
     written = tmp_path / "run.json"
