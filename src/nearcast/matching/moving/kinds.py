@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nearcast.columns import MessageBatch, SubscriptionTable
-from nearcast.matching import build_index, build_store
+from nearcast.matching.indexes import build_index
+from nearcast.matching.messages import build_store
 from nearcast.matching.moving.pair import Pair
 
 __all__ = ["auto", "scan"]

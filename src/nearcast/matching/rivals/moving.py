@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.regions import relocated
-from nearcast.matching import build_index, build_store
+from nearcast.matching.indexes import build_index
+from nearcast.matching.messages import build_store
 from nearcast.matching.messages.moves import apart
 from nearcast.matching.moving.pair import Changes, Pair
 
