@@ -17,8 +17,11 @@ class NaiveTopK:
         self.subscriptions = {}  # row: (point, words, alpha, k)
 
     def publish(self, messages):
-        """Take messages, one after the other: (id, point, words, time, the time that it says)."""
-        for name, point, words, time, said in messages:
+        """Take messages, one after the other: (id, point, words, time, the time that it says, whether it has expired)."""
+        for name, point, words, time, said, expired in messages:
+            if expired:
+                self.messages = [known for known in self.messages if known[1] != name]
+                continue
             content = (point, sorted(set(words)), said)
             if any((known[2], known[3], known[5]) == content for known in self.messages if known[1] == name):
                 continue

@@ -85,8 +85,13 @@ class TopKMachine(RuleBasedStateMachine):
         x, y = point
         return (x * 11.3 + 0.37 * x**2 + 0.01 * y**2, y * 7.7 - 30) if self.globe else point
 
-    @rule(many=st.lists(messages, min_size=1, max_size=6), named=st.booleans())
-    def publish(self, many, named):
+    @rule(
+        many=st.lists(messages, min_size=1, max_size=6),
+        named=st.booleans(),
+        ended=st.one_of(st.just(set()), st.sets(st.integers(0, 5))),
+    )
+    def publish(self, many, named, ended):
+        """Publish messages; those in the rows of *ended* have expired, which only a clock can tell."""
         made = []  # id, point, words, the time that it says
         for message in many:
             if len(message) == 3:
@@ -100,6 +105,7 @@ class TopKMachine(RuleBasedStateMachine):
             *ragged([message[2] for message in made]),
             ids=[message[0] for message in made] if named else None,
             published_at=[NOT_GIVEN if message[3] is None else message[3] for message in made],
+            expires_at=[self.now + (row not in ended) for row in range(len(made))],
             space=self.top.space,
         )
         if named:
@@ -108,25 +114,32 @@ class TopKMachine(RuleBasedStateMachine):
         updates = self.top.publish(batch)
         arrived = [
             (name if named else number + i, *message)
-            for i, (name, *message) in enumerate(self.order(made, named))
+            for i, (name, *message) in enumerate(self.order(made, named, ended if self.clocked else set()))
         ]
         self.naive.publish(arrived)
-        self.apply(updates, before, {"publish", "replace", "expire"}, {message[0] for message in arrived})
+        new = {name for name, *_, gone in arrived if not gone}
+        self.apply(updates, before, {"publish", "replace", "expire"}, new)
 
     def said(self, wait):
-        """Return the time that a message says."""
+        """Return the time that a message says: not one that lies ahead, if there is a clock."""
+        if self.clocked and wait is not None:
+            wait = -abs(wait)
         return None if wait is None and self.untimed else self.now + (wait or 0) * SECOND
 
-    def order(self, made, named):
-        """Return (id, point, words, time, said) of messages in the order of their arrival."""
+    def order(self, made, named, ended):
+        """Return (id, point, words, time, said, whether it has expired) of messages in the order of their arrival.
+
+        Those that have no ids and have expired are left out.
+        """
         now = self.now
         if not self.clocked:
             now = max([self.naive.newest, *(said for *_, said in made if said is not None)])
         order = [
             (now if said is None else said, -name if named and said is not None else i, i)
             for i, (name, *_, said) in enumerate(made)
+            if named or i not in ended
         ]
-        return [(*made[i][:3], time, made[i][3]) for time, _, i in sorted(order)]
+        return [(*made[i][:3], time, made[i][3], i in ended) for time, _, i in sorted(order)]
 
     @rule(seconds=st.integers(0, 4))
     def wait(self, seconds):

@@ -135,8 +135,8 @@ class TestTies:
     def test_what_says_no_time_is_newer_than_what_was_published_now(self):
         top = TopK(CountWindow(10), clock=ManualClock(5))
         top.subscribe([[0, 0]], words=[["tea"]], alpha=0.5, k=4)
-        top.publish(tables(top, [None, 5, None, 6]))
-        assert names(top, 0) == ["m3", "m2", "m0", "m1"]
+        top.publish(tables(top, [None, 5, None, 4]))
+        assert names(top, 0) == ["m2", "m0", "m1", "m3"]
 
 
 class TestIds:
@@ -373,8 +373,10 @@ class TestWindows:
         clock = ManualClock()
         top = TopK(TimeWindow(10), space=PLANE, clock=clock)
         row = one(top)
-        top.publish(batch([[0, 0]] * 2, [[0]] * 2, ids=[1, 2], published_at=[0, 4 * SECOND]))
-        clock.advance(seconds=9.999999)
+        top.publish(batch([[0, 0]], [[0]], ids=[1], published_at=[0]))
+        clock.advance(seconds=4)
+        top.publish(batch([[0, 0]], [[0]], ids=[2], published_at=[4 * SECOND]))
+        clock.advance(seconds=5.999999)
         assert len(top.expire()) == 0
         clock.advance(seconds=0.000001)
         assert told(top.expire()) == [("-", 1, 2, "expire")]
@@ -411,6 +413,55 @@ class TestWindows:
             top.publish(batch([[0, 0]], [[0]], ids=[9999], published_at=[50 * SECOND]))
             top.expire(99 * SECOND)
             assert names(top, row) == [9999]
+
+    @pytest.mark.parametrize("window", [TimeWindow(3600), CountWindow(3)])
+    def test_what_is_published_ahead_of_the_clock_is_refused(self, window):
+        """It would push out of the window all that is published until then."""
+        clock = ManualClock("2026-11-16T08:00:00Z")
+        top, hours = TopK(window, space=PLANE, clock=clock), 3600 * SECOND
+        row = one(top)
+        top.publish(batch([[0, 0]] * 2, [[0]] * 2, ids=[1, 2]))
+        early = batch([[0, 0]] * 2, [[0]] * 2, ids=[3, 4], published_at=[5, clock.now() + 2 * hours])
+        said = r"message 4 is published at 2026-11-16T10:00:00Z, and the clock says 2026-11-16T08:00:00Z"
+        with pytest.raises(ColumnError, match=said):
+            top.publish(early)
+        assert names(top, row) == [2, 1]
+        clock.advance(seconds=7200)
+        top.publish(early)
+        assert names(top, row)[0] == 4
+
+    def test_without_a_clock_messages_tell_the_time(self):
+        top = TopK(TimeWindow(10), space=PLANE)
+        row = one(top)
+        top.publish(batch([[0, 0]], [[0]], ids=[1], published_at=[2**60], expires_at=[2**60 + 1]))
+        top.publish(batch([[0, 0]], [[0]], ids=[2], published_at=[2**60], expires_at=[1]))
+        assert names(top, row) == [2, 1]
+
+    @pytest.mark.parametrize("named", [True, False])
+    def test_what_has_expired_reaches_nobody(self, named):
+        clock = ManualClock(100)
+        top = TopK(TimeWindow(10), space=PLANE, clock=clock)
+        row = one(top)
+        made = top.publish(
+            batch([[0, 0]] * 3, [[0]] * 3, ids=[7, 8, 9] if named else None, expires_at=[100, 101, 5])
+        )
+        assert made.to_arrow()["message_id"].to_pylist() == [8 if named else 0]
+        clock.advance(seconds=1)
+        assert len(top.expire()) == 0  # how long a message counts is for the window to say
+        assert len(top.results(row)[0]) == 1
+        assert top.stats()["messages"] == 1
+
+    def test_what_has_expired_ends_what_was_published_under_its_id(self):
+        clock = ManualClock(100)
+        top = TopK(CountWindow(3), space=PLANE, clock=clock)
+        row = one(top, k=1)
+        top.publish(batch([[0, 0], [1, 1]], [[0]] * 2, ids=["a", "b"]))
+        again = batch([[0, 0]], [[0]], ids=["a"], expires_at=[100])
+        assert told(top.publish(again)) == [("-", "a", 1, "replace"), ("+", "b", 1, "replace")]
+        assert len(top.publish(again)) == 0
+        assert names(top, row) == ["b"]
+        both = batch([[0, 0]] * 2, [[0]] * 2, ids=["c", "c"], published_at=[1, 2], expires_at=[101, 3])
+        assert len(top.publish(both)) == 0
 
     def test_time_must_be_known(self):
         with pytest.raises(InputError, match=r"expire\(now\)"):

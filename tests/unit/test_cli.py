@@ -153,6 +153,16 @@ class TestMatch:
         words = " ".join(run("match", "--help").stdout.replace("│", " ").split())
         assert "(.geojson, .json), the latter three optionally followed by .gz or .zst" in words
 
+    def test_times_are_not_read(self, files):
+        """The same files give the same deliveries at any time, and the help says so."""
+        messages, _ = files
+        timed = [json.loads(line) for line in messages.read_text().splitlines()]
+        for message, times in zip(timed, ({"expires_at": 1}, {"published_at": 2**60}, {})):
+            message.update(times)
+        messages.write_text("".join(json.dumps(message) + "\n" for message in timed))
+        assert run("match", *files).stdout == LINES
+        assert "Times are not read" in " ".join(run("match", "--help").stdout.split())
+
     def test_formats(self, files):
         head = '"subscription_id","message_id","change","reason","score","rank"\n'
         rows = "".join(f'"{s}","{m}","+","publish",,\n' for m, s in PAIRS)

@@ -313,3 +313,8 @@ def test_an_empty_engine():
 def test_options_are_checked_at_once(options, error, words):
     with pytest.raises(error, match=words):
         Engine(**options)
+
+
+def test_match_reads_no_times(engine):
+    for times in ({"expires_at": 1}, {"published_at": 2**60}):
+        assert engine.match(Message(1, "storm", HERE, **times)) == ["ben"]

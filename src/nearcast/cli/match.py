@@ -68,6 +68,8 @@ def match(
 ) -> None:
     """Match a file of messages against a file of subscriptions.
 
+    Words, values and places decide. Times are not read: expired messages are matched, too.
+
     Files are Parquet or GeoParquet (.parquet, or a directory of them), CSV (.csv), JSON lines (.jsonl, .ndjson) or
     GeoJSON (.geojson, .json), the latter three optionally followed by .gz or .zst. The deliveries have the columns
     subscription_id, message_id, change, reason, score and rank, and follow the order of the two files. A summary goes

@@ -371,7 +371,7 @@ class Engine:
         *,
         columns: Columns | None = None,
     ) -> Any:
-        """Tell who would receive messages, without publishing them.
+        """Tell whom messages match, without publishing them: words, values and places decide, times are not read.
 
         One message gives the list of subscription ids; several give an Arrow table with ``message_id`` and
         ``subscription_id``.

@@ -1,4 +1,8 @@
-"""What changes when a message replaces a valid one with the same id."""
+"""What changes when a message replaces a valid one with the same id.
+
+The content is what decides who receives a message and for how long: place, words, values and ``expires_at``. Once it is
+valid, ``published_at`` decides nothing any more, and is not compared.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.clock import iso
 from nearcast.columns import NOT_GIVEN, MessageBatch
 from nearcast.columns.ragged import ragged_take
 from nearcast.errors import ColumnError, InputError, shown
@@ -18,7 +19,6 @@ from nearcast.ranking.windows import TimeWindow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearcast.clock import Clock
     from nearcast.columns.coding import Coding
     from nearcast.ranking.message_ids import MessageIds
     from nearcast.ranking.windows import Messages, Window
@@ -38,20 +38,29 @@ class Arrivals:
     ids: NDArray[np.int64]  # integers, or codes of strings
     # Of the ids; None where messages have no ids and are called by their numbers.
     codes: NDArray[np.int32] | None
+    expired: NDArray[np.bool_]  # which reach nobody, and only end what was published under their ids
 
     def __len__(self) -> int:
         return len(self.given_times)
 
     @classmethod
     def of(
-        cls, batch: MessageBatch, window: Window, clock: Clock | None, messages: Messages, ids: MessageIds
+        cls, batch: MessageBatch, window: Window, now: int | None, messages: Messages, ids: MessageIds
     ) -> Arrivals:
-        """Return the messages of a batch in the order in which they join *messages*.
+        """Return the messages of a batch in the order in which they join *messages*; *now* is None without a clock.
 
         A message without a published_at is published now. Messages without ids are called by their numbers.
         """
+        expired = np.zeros(len(batch), np.bool_)
+        if now is not None:
+            _refuse_early(batch, now)
+            if batch.expires_at is not None:
+                expired = batch.expires_at <= now
+        if batch.ids is None and expired.any():
+            batch = batch.take(np.flatnonzero(~expired))
+            expired = expired[~expired]
         given_times = np.full(len(batch), NOT_GIVEN) if batch.published_at is None else batch.published_at
-        times = np.where(given_times == NOT_GIVEN, _now(given_times, window, clock, messages), given_times)
+        times = np.where(given_times == NOT_GIVEN, _now(given_times, window, now, messages), given_times)
         number, codes = messages.end, ids.coded(batch)
         new = cls(
             places_of(batch.probes.boxes[:, :2], batch.space),
@@ -61,6 +70,7 @@ class Arrivals:
             given_times,
             np.arange(number, number + len(batch)) if codes is None else _ids(batch.ids, codes),
             codes,
+            expired,
         )
         order = _order(times, given_times, batch.ids)
         if order is None:
@@ -79,6 +89,7 @@ class Arrivals:
             self.given_times[rows],
             self.ids[rows],
             None if self.codes is None else self.codes[rows],
+            self.expired[rows],
         )
 
 
@@ -97,10 +108,25 @@ def check_batch(batch: MessageBatch, coding: Coding) -> None:
         raise ColumnError("a message to be ranked must be at a point, not an area: an area has no distance")
 
 
-def _now(given_times: NDArray[np.int64], window: Window, clock: Clock | None, messages: Messages) -> int:
-    """Return the time of messages without a published_at: by the clock or, without one, that of the newest message."""
-    if clock is not None:
-        return clock.now()
+def _refuse_early(batch: MessageBatch, now: int) -> None:
+    """Raise if a message is to be published later than *now*.
+
+    A window ends at its newest message, so one from the future would push out all that has been published until then.
+    """
+    if batch.published_at is not None and batch.published_at.max(initial=now) > now:
+        row = int((batch.published_at > now).argmax())
+        name = row if batch.ids is None else batch.ids[row].as_py()
+        raise ColumnError(
+            f"message {shown(name)} is published at {iso(int(batch.published_at[row]))}, "
+            f"and the clock says {iso(now)}; publish it when its time has come, "
+            "or give TopK no clock, and the messages tell the time"
+        )
+
+
+def _now(given_times: NDArray[np.int64], window: Window, now: int | None, messages: Messages) -> int:
+    """Return the time of messages without a published_at: *now* or, without a clock, that of the newest message."""
+    if now is not None:
+        return now
     untimed = np.flatnonzero(given_times == NOT_GIVEN)
     if len(untimed) and isinstance(window, TimeWindow):
         raise ColumnError(

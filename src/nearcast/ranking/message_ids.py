@@ -1,7 +1,8 @@
 """The ids of messages, and what happens when an id is published again.
 
 The same content (place, words and published_at) under the same id changes nothing. Other content replaces the earlier
-message: that one is withdrawn, and the new one arrives like any other. Once a message has left the window, its id is
+message: that one is withdrawn, and the new one arrives like any other, unless it has expired. The time of publication
+counts because it decides the order and when a message leaves the window. Once a message has left the window, its id is
 free.
 
 Ids are forgotten by the generation. Those of new messages are in the *young* generation, and those of earlier ones may
@@ -130,6 +131,7 @@ class MessageIds(TypedIds):
             _Content(new.places, new.offsets[:-1], new.offsets[1:], new.words, new.given_times),
             new.times,
             codes,
+            new.expired,
             numbers,
             arriving,
             replaced,
@@ -223,6 +225,7 @@ def _settle(
     new: _Content,
     times: NDArray[np.int64],
     codes: NDArray[np.int32],
+    expired: NDArray[np.bool_],
     numbers: NDArray[np.int64],
     arriving: NDArray[np.bool_],
     replaced: NDArray[np.int64],
@@ -232,6 +235,7 @@ def _settle(
     The window has at most *size* messages and lasts *lasting* microseconds, or for ever if that is -1. Mark the
     messages that are *arriving* and are not replaced by another new one, set the *times* at which they count as
     published, and write the numbers of the messages in the window that they have *replaced*. Return how many these are.
+    One that has *expired* replaces the others under its id and does not arrive.
     """
     base, first, end, there, newest = span
     gone = 0
@@ -239,17 +243,20 @@ def _settle(
         at = numbers[codes[row]]
         if at >= end:
             if at >= first:
-                if _same(new, at - end, new, row):
+                if not expired[row] and _same(new, at - end, new, row):
                     continue
                 arriving[at - end] = False
                 there -= 1
         elif at >= first:
-            if _same(old, at - base, new, row):
+            if not expired[row] and _same(old, at - base, new, row):
                 continue
             withdrawn[at - base] = True
             replaced[gone] = at
             gone += 1
             there -= 1
+        if expired[row]:
+            numbers[codes[row]] = -1
+            continue
         numbers[codes[row]], arriving[row] = end + row, True
         there += 1
         newest = times[row] = max(newest, times[row])

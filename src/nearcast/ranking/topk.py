@@ -90,7 +90,8 @@ class TopK:
     document_frequency
         How rare words are; without it, all words weigh the same.
     clock
-        Gives the time of messages without a published_at; needed for a :class:`TimeWindow` if there are any.
+        Gives the time of messages without a published_at; needed for a :class:`TimeWindow` if there are any. With a
+        clock, messages from the future are refused, and expired ones reach nobody.
     subscription_ids, message_ids
         The type of ids, ``str`` or ``int``. Unless given, the first ids decide; later ones must be of the same type.
     threads
@@ -232,6 +233,10 @@ class TopK:
         A message with the id of another one in the window replaces it, or changes nothing if place, words and
         published_at are the same. A message without an id is always new.
 
+        If there is a clock, a message whose published_at lies ahead of it is an error: a window ends at its newest
+        message, so one from the future would push out all the others. One whose expires_at has come reaches nobody,
+        and only ends what was published under its id. How long the others count is for the window alone to say.
+
         To get the new results of a subscription, remove the messages marked ``-`` from its earlier ones and add those
         marked ``+``. ``rank`` counts from 1: the new rank for ``+``, the earlier one for ``-``. The reason is
         ``publish`` for a new message and for those that it displaces, ``expire`` for a message that has left the window
@@ -241,7 +246,8 @@ class TopK:
         check_batch(batch, self.coding)
         self._begin()
         arrived = self._messages.end
-        new = Arrivals.of(batch, self.window, self._clock, self._messages, self._message_ids)
+        now = None if self._clock is None else self._clock.now()
+        new = Arrivals.of(batch, self.window, now, self._messages, self._message_ids)
         self._weights.learn(new.words)
         if new.codes is not None:
             new, replaced = self._message_ids.arriving(new, self._messages, self.window)

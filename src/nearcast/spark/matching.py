@@ -49,7 +49,8 @@ def match(
     ``message_id`` has the type of the messages' ids, ``subscription_id`` is a string or a bigint. ``change`` is ``+``
     and ``reason`` is ``publish`` in every row; ``score`` (double) and ``rank`` (int) are null.
 
-    Each message row is delivered exactly once to every subscription that it matches, in no particular order. Batch
+    Each message row is delivered exactly once to every subscription that it matches, in no particular order. Words,
+    values and places decide; ``published_at`` and ``expires_at`` are not read (:class:`Live` reads them). Batch
     messages give a batch DataFrame, streaming messages a streaming one, and no state is kept. The index is fixed when
     this function returns: later changes to the subscriptions do not affect the query. Without shards no message moves
     to another partition; with shards each message is sent only to those that can match it.
