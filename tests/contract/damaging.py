@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from nearcast import (
     CountWindow,
@@ -27,6 +28,10 @@ from nearcast import (
     open_index,
     open_store,
 )
+from nearcast.sharding.building import build_sharded
+from nearcast.sharding.distribution import distribute
+from nearcast.sharding.distribution.files import open_distribution, save_distribution
+from nearcast.storage.places import place_at
 
 FEW = 16_384  # bytes of floats that are always read here, so that coordinates are not
 
@@ -60,14 +65,14 @@ def index(name, rng):
     made = build_index(name, subscriptions(rng, 2_000), messages=sample)
     made.remove(range(0, 300, 7))
     made.insert(subscriptions(rng, 200))
-    return made, open_index, lambda one: pairs(one.match(sample))
+    return made.save, open_index, lambda one: pairs(one.match(sample))
 
 
 def store(name, rng):
     sample = subscriptions(rng, 50)
     made = build_store(name, messages(rng, 2_000), subscriptions=sample)
     made.remove(range(0, 300, 7))
-    return made, open_store, lambda one: pairs(one.match(sample))
+    return made.save, open_store, lambda one: pairs(one.match(sample))
 
 
 def moving(name, rng):
@@ -76,7 +81,7 @@ def moving(name, rng):
     made.remove(range(0, 300, 7))
     boxes = rng.random((50, 2)).repeat(2, 0).reshape(50, 4)
     return (
-        made,
+        made.save,
         MovingIndex.open,
         lambda one: [pairs(found) for found in one.move(range(1, 351, 7), boxes, 2)],
     )
@@ -87,7 +92,7 @@ def graph(name, rng):
     words = name in ("forest", "clause-scan")
     made.unsubscribe(made.subscribe(subscriptions(rng, 1_000, words)).rows[::7])
     asked = subscriptions(rng, 50, words)
-    return made, RelationGraph.open, lambda one: pairs(one.covering(asked))
+    return made.save, RelationGraph.open, lambda one: pairs(one.covering(asked))
 
 
 def engine(name, rng):
@@ -98,7 +103,7 @@ def engine(name, rng):
     made.subscribe({"id": ids, "keywords": words, "lon": lon, "lat": lat, "radius_m": [30_000.0] * 1_000})
     sent = {"id": ids[:50], "keywords": words[:50], "lon": lat[:50], "lat": lon[:50]}
     made.publish(sent | {"expires_at": [2**60] * 50})
-    return made, Engine.open, lambda one: one.match(sent).to_pylist()
+    return made.save, Engine.open, lambda one: one.match(sent).to_pylist()
 
 
 def topk(name, rng):
@@ -111,7 +116,42 @@ def topk(name, rng):
     made.subscribe(*drawn(2_000), alpha=rng.random(2_000), k=5)
     made.publish(MessageBatch.from_arrays(*drawn(2_500), space=space))
     more = MessageBatch.from_arrays(*drawn(50), space=space)
-    return made, TopK.open, lambda one: one.publish(more).to_arrow().to_pylist()
+    return made.save, TopK.open, lambda one: one.publish(more).to_arrow().to_pylist()
+
+
+def distribution(name, rng):
+    table, batch = subscriptions(rng, 1_000), messages(rng, 200)
+    made = distribute(name, table, 6)
+
+    def routes(one):
+        routed = one.route_subscriptions(table), one.route_messages(batch)
+        return [part.tolist() for route in routed for part in route]
+
+    return (
+        lambda home: save_distribution(made, table.coding, home),
+        lambda home, **how: open_distribution(home, **how)[0],
+        routes,
+    )
+
+
+def shards(name, rng):
+    n = 500
+    lon, lat = rng.random((2, n))
+    words = [[f"w{code}"] for code in (rng.zipf(1.4, n) % 99).tolist()]
+    ids = pa.array([f"s{row:03}" for row in range(n)])
+    table = {"id": ids, "keywords": words, "lon": lon, "lat": lat, "radius_m": [30_000.0] * n}
+    sent = {"keywords": words[:50], "lon": lat[:50], "lat": lon[:50]}
+
+    def save(home):
+        build_sharded(place_at(home), pa.table(table), index="auto", distribution=name, shards=3)
+        return home
+
+    def ask(one):
+        one.check()
+        rows = one.rows_with_ids(ids[::9]).to_pylist()
+        return pairs(one.match(MessageBatch.from_arrow(sent, like=one))), rows, one.ids.to_pylist()
+
+    return save, open_index, ask
 
 
 def main(what, home, flips, *names):
@@ -122,11 +162,11 @@ def main(what, home, flips, *names):
 def damage(what, name, home, flips):
     """Flip at least as many bits, and one in each file; return what came of it."""
     rng = np.random.default_rng(0)
-    made, opened, ask = globals()[what](name, rng)
-    directory = made.save(home)
-    expected = ask(made)
+    save, opened, ask = globals()[what](name, rng)
+    directory = save(home)
+    expected = ask(opened(directory))
     told = {"named": 0, "same": 0, "other": 0}
-    files = sorted(path for path in directory.iterdir() if path.stat().st_size)
+    files = sorted(path for path in directory.rglob("*") if path.is_file() and path.stat().st_size)
     for path in files * -(-flips // len(files)):
         content = path.read_bytes()
         damaged = bytearray(content)

@@ -14,6 +14,7 @@ import pytest
 from nearcast.covering.graph import INDEXES as COVERING
 from nearcast.matching import INDEXES, MOVING, STORES
 from nearcast.ranking.choices import FINDERS
+from nearcast.sharding.distribution import DISTRIBUTIONS
 from profiles import is_rival
 
 SCRIPT = Path(__file__).with_name("damaging.py")
@@ -24,12 +25,15 @@ KINDS = {
     "graph": sorted(COVERING),
     "topk": sorted(FINDERS),
     "engine": ["auto"],
+    "distribution": sorted(DISTRIBUTIONS),
+    "shards": sorted(DISTRIBUTIONS),
 }
 SHORT = {
     "index": [name for name in KINDS["index"] if not is_rival(INDEXES, name)],
     "store": [name for name in KINDS["store"] if not is_rival(STORES, name)],
     "graph": ["forest"],
     "topk": ["blocks"],
+    "shards": ["hash"],
     "moving": [name for name in KINDS["moving"] if not is_rival(MOVING, name)],
 }
 

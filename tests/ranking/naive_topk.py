@@ -17,7 +17,7 @@ class NaiveTopK:
         self.subscriptions = {}  # row: (point, words, alpha, k)
 
     def publish(self, messages):
-        """Take messages, one after the other: (id, point, words, time, the time that it says, whether it has expired)."""
+        """Take messages one by one: (id, point, words, time, the time that it says, whether it has expired)."""
         for name, point, words, time, said, expired in messages:
             if expired:
                 self.messages = [known for known in self.messages if known[1] != name]

@@ -124,7 +124,8 @@ class ShardBuilder:
 
     def _write_rows(self) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
+            how = {"compression": "zstd", "write_page_checksum": True}
+            self._writer = pq.ParquetWriter(self._file, self._schema, **how)
         self._writer.write_table(self._waiting.combine_chunks(), row_group_size=config.SHARD_ROW_GROUP)
         self._waiting = self._schema.empty_table()
 

@@ -16,7 +16,9 @@ row groups that have them are read.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +50,7 @@ __all__ = ["KEYS_KIND", "KIND", "SHARD_KIND", "Shard", "ShardedVersion"]
 
 KIND = "shards"  # the kind of directory
 SHARD_KIND, KEYS_KIND = "shard", "keys"  # of those inside
+_CHECKED = {"page_checksum_verification": True}  # how rows are read
 
 
 class Shard(NamedTuple):
@@ -198,13 +201,24 @@ class ShardedVersion:
         """Return what the row groups of these rows have of the ids that are wanted."""
         metadata, ends = self._footer(name)
         groups = np.unique(np.searchsorted(ends, rows, side="right")).tolist()
-        with self.place.open(name) as opened, pq.ParquetFile(opened, metadata=metadata) as file:
+        with self._reading(name) as opened, pq.ParquetFile(opened, metadata=metadata, **_CHECKED) as file:
             found = file.read_row_groups(groups, use_threads=False)
-        return found.filter(pc.is_in(found["id"], wanted)).cast(self.schema)
+            return found.filter(pc.is_in(found["id"], wanted)).cast(self.schema)
 
     def _read_footer(self, name: str) -> _Footer:
-        with self.place.open(name) as opened, pq.ParquetFile(opened) as file:
+        with self._reading(name) as opened, pq.ParquetFile(opened) as file:
             return _Footer.of(file)
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[Any]:
+        """Open a file of rows; if it turns out to be damaged, an error names it."""
+        with restoring(f"{self._shown}/{name}"), self.place.open(name) as opened:
+            try:
+                yield opened
+            except (OSError, pa.ArrowException) as error:
+                if getattr(error, "errno", None) is not None:  # of the system, not of the content
+                    raise
+                raise ValueError(error) from error
 
     def _open_keys(self, name: str) -> NDArray[np.uint64]:
         """Map the keys of a file of rows; from an object store they are fetched once."""
