@@ -32,6 +32,7 @@ test: $(READY) ## Run the tests, except the few that take long
 	@$(BIN)/python -m pytest -n 3 --durations=20
 
 long: $(READY) ## Run all tests, also those that take long: kills, figures, rivals at full size
+	@$(BIN)/python -m pytest --long -m alone
 	@$(BIN)/python -m pytest -n 3 --durations=20 --long
 
 # Another version of Spark has an environment of its own: the packages of the lock, and that PySpark. uv links files from

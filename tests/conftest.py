@@ -50,6 +50,8 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--long"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    if hasattr(config, "workerinput"):  # several workers share the machine
+        items[:] = [item for item in items if not item.get_closest_marker("alone")]
     items.sort(key=lambda item: not shares_spark(item.nodeid))
 
 

@@ -297,7 +297,7 @@ def test_an_empty_engine():
     engine = Engine()
     assert who(engine.publish(Message(1, "tea", HERE))) == []
     assert who(engine.publish([])) == []
-    assert engine.subscribe([]) is not None
+    assert len(engine.subscribe([])) == 0
     assert engine.match([]).num_rows == 0
     assert repr(engine) == "<Engine: 0 subscriptions, index 'auto'>"
 
@@ -318,3 +318,30 @@ def test_options_are_checked_at_once(options, error, words):
 def test_match_reads_no_times(engine):
     for times in ({"expires_at": 1}, {"published_at": 2**60}):
         assert engine.match(Message(1, "storm", HERE, **times)) == ["ben"]
+
+
+def test_no_empty_table_is_built_for_a_publish(engine, monkeypatch):
+    """Messages come in the coding of the engine, whatever they come as and whatever becomes of them."""
+    columns = {"id": ["t1", "t2"], "text": ["storm", "calm"], "lon": [-74.0, -74.0], "lat": [41.0, 41.0]}
+    batch = MessageBatch.from_messages([Message("b", "storm", HERE)], like=engine)
+
+    def refuse(*arguments):
+        raise AssertionError("an empty table was built")
+
+    for kind in (SubscriptionTable, MessageBatch):
+        monkeypatch.setattr(kind, "empty", refuse)
+        with pytest.raises(AssertionError, match="empty table"):
+            kind.empty()
+    later = {"expires_at": 2**61}
+    for messages, heard in (
+        (Message("m1", "storm", HERE), 1),
+        ([Message("m2", "storm", HERE), Message("m3", "sun", HERE)], 1),
+        (columns, 1),
+        (pa.table(columns).slice(1), 0),
+        (batch, 1),
+        (Message("kept", "storm", HERE, **later), 1),
+        (Message("kept", "storm and rain", HERE, **later), 0),
+        (Message("held", "storm", HERE, published_at=2**60), 0),
+        (columns | {"expires_at": [2**61, 1]}, 1),
+    ):
+        assert len(engine.publish(messages)) == heard

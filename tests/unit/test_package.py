@@ -1,10 +1,12 @@
 """The package as a whole: light to import, true to its list of names, layered."""
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import nearcast
 from nearcast.matching import INDEXES, STORES
 from nearcast.matching.structure import Structure
 from nearcast.ranking.choices import FINDERS, POLICIES
+from nearcast.registry import Registry
 
 SOURCE = Path(nearcast.__file__).parent
 
@@ -150,6 +153,104 @@ def test_the_core_imports_neither_spark_nor_typer():
         packages = {name.split(".")[0] for name in imports_of(module.read_text())}
         for package, rooms in allowed.items():
             assert package not in packages or room_of(module) in rooms, f"{module} imports {package}"
+
+
+# A value has its other forms as methods (``SubscriptionTable.from_arrow``, ``Message.to_json``, ``clauses()``), and the
+# modules of these forms need the value: so the value imports them when the method is called. There are no other cycles.
+FORMS = {
+    "nearcast.predicates": {"nearcast.predicates.normal_form"},
+    "nearcast.model": {"nearcast.model.documents", "nearcast.model.lines"},
+    "nearcast.columns.messages": {"nearcast.columns.from_arrow", "nearcast.columns.from_objects"},
+    "nearcast.columns.subscriptions": {"nearcast.columns.from_arrow", "nearcast.columns.from_objects"},
+}
+
+
+def name_of(module):
+    return ".".join(("nearcast", *module.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def imported_at_run_time(code, names):
+    """Return the modules among *names* that code imports, also inside functions, and not for types alone.
+
+    What the door exports is taken from its home; what a module loads by a name in a registry counts as well.
+    """
+    homes = {name: f"nearcast.{home}" for home, exported in nearcast._HOMES.items() for name in exported}
+    found, todo = set(), [ast.parse(code)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            todo += node.orelse
+            continue
+        todo += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                home = homes.get(alias.name) if node.module == "nearcast" else None
+                found.add(full if full in names else home or node.module)
+    return found & names
+
+
+def listed_by(name):
+    """Return the modules of the classes in the registries that a module defines."""
+    source = importlib.util.find_spec(name).origin
+    if "Registry(" not in Path(source).read_text():
+        return set()
+    found = [value for value in vars(importlib.import_module(name)).values() if isinstance(value, Registry)]
+    return {listed[key].__module__ for listed in found for key in listed}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Not even when functions run. Cycles inside a room are as hard to follow as those between rooms."""
+    names = {name_of(module): module for module in MODULES if module != SOURCE / "__init__.py"}
+    graph = {
+        name: imported_at_run_time(module.read_text(), set(names)) | (listed_by(name) & set(names)) - {name}
+        for name, module in names.items()
+    }
+    for name, forms in FORMS.items():
+        assert forms <= graph[name], (
+            f"{name} no longer imports {sorted(forms - graph[name])}: shorten the list"
+        )
+        graph[name] -= forms
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise AssertionError(
+            f"move what is shared to a module of its own: {' → '.join(error.args[1])}"
+        ) from None
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from nearcast.a import b, name", {"nearcast.a", "nearcast.a.b"}),
+        ("def later():\n    import nearcast.a.b", {"nearcast.a.b"}),
+        ("if TYPE_CHECKING:\n    from nearcast.a import b\nelse:\n    import nearcast.a", {"nearcast.a"}),
+        ("from nearcast import Engine, a", {"nearcast.engine", "nearcast.a"}),
+        ("from numpy import a", set()),
+    ],
+)
+def test_imports_at_run_time(code, found):
+    assert imported_at_run_time(code, {"nearcast.a", "nearcast.a.b", "nearcast.engine"}) == found
+
+
+VALUES = {
+    "nearcast.config",
+    *(
+        f"nearcast.geometry.{name}"
+        for name in ("EVERYWHERE", "Box", "Circle", "Everywhere", "Planar", "Point", "Polygon")
+    ),
+}
+
+
+def test_the_specification_shares_nothing_but_values():
+    """The naive answers may not come from what they are compared with."""
+    specifications = sorted(Path(__file__).parents[1].rglob("naive*.py"))
+    assert len(specifications) == 4
+    for specification in specifications:
+        own = {name for name in imports_of(specification.read_text()) if name.split(".")[0] == "nearcast"}
+        assert own <= VALUES, f"{specification.name} imports {sorted(own - VALUES)}"
 
 
 @pytest.mark.parametrize(
