@@ -16,6 +16,7 @@ from nearcast.matching import INDEXES, STORES
 from nearcast.matching.structure import Structure
 from nearcast.ranking.choices import FINDERS, POLICIES
 from nearcast.registry import Registry
+from profiles import is_rival
 
 SOURCE = Path(nearcast.__file__).parent
 
@@ -48,6 +49,10 @@ def test_every_structure_says_what_a_reader_sees_during_a_change():
         for name in registry:
             said = " ".join(cls.__doc__ or "" for cls in registry[name].__mro__ if cls is not Structure)
             assert re.search("reader|may read", said), name
+    page = (SOURCE.parents[1] / "docs" / "design.md").read_text()
+    table = page.split("**Reading during a change**")[1].split("\n\n")[1]
+    products = {name for registry in (INDEXES, STORES) for name in registry if not is_rival(registry, name)}
+    assert set(re.findall("`([a-z-]+)`", table)) == products
 
 
 def test_an_unknown_name():

@@ -94,12 +94,12 @@ _Self = TypeVar("_Self", bound="Structure[Any, Any]")
 class Structure(ABC, Generic[_Store, _Sample]):
     """Rows of a store, arranged for searching.
 
-    **A reader sees one version while a writer works.** A reader searches in a :class:`View`; the holder of the
-    structure publishes another one after each change, by one assignment. The rule for a change is: it builds new
-    arrays, or it writes only to rows and slots that cannot be reached through an older view. Rows and slots that were
-    given back are reused when no reader has a view from before (an epoch has passed). Growing arrays follow the rule by
-    themselves: new entries come after those in an older view. Each structure says where it breaks the rule today;
-    there, nothing may read during a change, and the index demands that of its callers.
+    **Nothing may read while a structure changes**: the index demands that of its callers. For threads that will, a
+    reader searches in a :class:`View`, and the holder of the structure publishes another one after each change, by one
+    assignment. A change would have to keep this rule: it builds new arrays, or it writes only to rows and slots that
+    cannot be reached through an older view; rows and slots that were given back are reused when no reader has a view
+    from before. Growing arrays follow the rule by themselves: new entries come after those in an older view. Each
+    structure says where it breaks the rule today.
 
     A subclass supplies all abstract methods. :meth:`add`, :meth:`shift` and :meth:`rewrite` are called after the
     store's columns change, :meth:`drop` before.
