@@ -288,8 +288,8 @@ def test_an_index_that_is_built_meanwhile_is_for_the_next_start(spark, tmp_path,
     def build_for(word):
         build(spark.createDataFrame([(word, word)], "id string, expression string"), home)
 
-    def writing(output):
-        write = sink(output)
+    def writing(*given):
+        write = sink(*given)
 
         def run(frame, number):
             build_for("milk")

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import obstore
 from obstore.exceptions import (
@@ -26,6 +26,9 @@ from nearcast import config
 from nearcast.errors import StorageError
 from nearcast.storage.places import Entry, Place
 from nearcast.storage.reader import buffered
+
+if TYPE_CHECKING:
+    from obstore import UpdateVersion
 
 __all__ = ["ObjectStore"]
 
@@ -121,7 +124,9 @@ class ObjectStore(Place):
 
     def _swap(self, name: str, content: bytes, tag: str) -> bool:
         e_tag, _, version = tag.partition(" ")
-        condition = {"e_tag": e_tag, **({"version": version} if version else {})}
+        condition: UpdateVersion = {"e_tag": e_tag}
+        if version:
+            condition["version"] = version
         try:
             obstore.put(self._store, name, content, mode=condition)
         except (PreconditionError, AlreadyExistsError, NotFoundError, FileNotFoundError):
