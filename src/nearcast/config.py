@@ -555,6 +555,7 @@ TOPK_WINDOW: Final = 20_000  # a million in the paper
 TOPK_MESSAGES: Final = 5_000  # that arrive; 100,000 in the paper
 TOPK_K: Final = 20
 TOPK_BATCH: Final = 1_000  # messages in one publish
+TOPK_CALLS: Final = "1000,10000"  # sizes of calls that are compared
 TOPK_SUBSCRIBED: Final = 20_000  # subscriptions in one subscribe, which bounds the memory of an evaluation
 TOPK_SECONDS: Final = 30.0  # a trial publishes as many batches as it can in this time, and at least one
 # The distance at which nearness ends: from one end of the contiguous United States to the other.

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from nearcast import CountWindow, MessageBatch, Planar, TopK
 from nearcast.ranking.curve import Cube
 from nearcast.ranking.merging import Merge, segment_of
 from nearcast.ranking.windows import MessageTable
@@ -54,4 +55,20 @@ def test_merged_is_built(step, cuts):
     np.testing.assert_array_equal(merged.starts, whole.starts)
     np.testing.assert_array_equal(merged.places, whole.places)  # along the same curve
     assert postings(merged) == postings(whole)
-    assert [array.flags.c_contiguous for array in merged[2:]] == [True] * 9
+    assert [array.flags.c_contiguous for array in merged[2:]] == [True] * 10
+
+
+@pytest.mark.parametrize("most", [1_000, 10_000, None], ids=str)
+def test_segments_are_few_whatever_the_size_of_calls(most):
+    """Each costs every query about as much as the others, however small it is."""
+    rng, plane = np.random.default_rng(0), Planar(0, 0, 1, 1)
+    top, published, found = TopK(CountWindow(100_000), space=plane), 0, []
+    while published < 300_000:
+        count = most or int(rng.integers(1, 3_000))
+        words = rng.integers(0, 50, count)
+        top.publish(
+            MessageBatch.from_arrays(rng.random((count, 2)), np.arange(count + 1), words, space=plane)
+        )
+        published += count
+        found.append(top.stats()["segments"])
+    assert max(found) <= 24

@@ -690,14 +690,14 @@ def test_memory_does_not_grow_with_every_k_that_was_ever_asked_for():
 
 
 def test_memory_does_not_grow_with_subscriptions_that_come_and_go():
-    """Not even while no message arrives: the messages forget the buffers that held them."""
+    """Not even while no message arrives: what a buffer watched forgets it."""
     top = TopK(CountWindow(100), space=PLANE)
     stays, used = one(top, k=20), []
     top.publish(batch([[0, 0]] * 100, [[0, 1, 2]] * 100))
     for _ in range(20):
         for _ in range(50):
             top.unsubscribe(one_of_many(top))
-        used.append(top.stats()["memory"]["holders"])
+        used.append(top.stats()["memory"]["watches"])
     assert max(used) <= 1.1 * used[1]
     assert top._subscribers.rows == 2
     top.publish(batch([[1, 1]] * 100, [[0]] * 100))

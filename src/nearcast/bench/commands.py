@@ -32,7 +32,7 @@ from nearcast.bench.options import (
     WorkloadName,
 )
 from nearcast.bench.running import floors_file, run_table
-from nearcast.errors import UnknownError, shown
+from nearcast.errors import InputError, UnknownError, shown
 
 if TYPE_CHECKING:
     from nearcast.bench.measure import Progress
@@ -446,6 +446,49 @@ def dskype(
     run_table("dskype", command, run, json=json, plot=plot, floors=floors_file(check, floors))
 
 
+@app.command("topk-calls")
+def topk_calls(
+    subscriptions: Subscriptions = config.TOPK_SUBSCRIPTIONS,
+    window: WindowSize = config.TOPK_WINDOW,
+    calls: Annotated[
+        str, typer.Option(metavar="N[,N…]", help="Numbers of messages in a call.")
+    ] = config.TOPK_CALLS,
+    k: ResultCount = config.TOPK_K,
+    threads: PublishThreads = 2,
+    seed: Seed = 0,
+    repeat: Repeat = config.BENCH_REPEAT,
+    data: RealData = None,
+    json: JsonFile = None,
+    check: Check = False,
+    floors: FloorsFile = None,
+) -> None:
+    """Measure calls of the best k messages: by size, by threads, and new ones.
+
+    Fills a window and subscribes. Then calls of each size take turns, with one
+    thread and with several. New subscriptions are also measured in a window
+    where all words weigh the same.
+
+    For example:
+
+    nearcast bench topk-calls --subscriptions 100000 --window 100000
+    """
+    from nearcast.bench import topk_calls as benchmark
+    from nearcast.bench.topk_workloads import ranking_scene
+
+    sizes = _whole_numbers(calls)
+    messages = benchmark.measured_messages(sizes, threads, repeat)
+    where = ranking_scene(subscriptions, window, messages, k, data)
+
+    def run(tell: Progress) -> dict[str, Any]:
+        return benchmark.run(where, sizes, seed=seed, repeat=repeat, threads=threads, progress=tell)
+
+    command = (
+        f"nearcast bench topk-calls --subscriptions {subscriptions} --window {window} --calls {calls} --k {k} "
+        f"--threads {threads}{' --data DIR' if data else ''} --seed {seed} --repeat {repeat}"
+    )
+    run_table("topk-calls", command, run, json=json, plot=None, floors=floors_file(check, floors))
+
+
 @app.command()
 def covering(
     commands: CommandCount = config.COVERING_COMMANDS,
@@ -484,6 +527,14 @@ def covering(
 
 
 app.command()(moving)
+
+
+def _whole_numbers(text: str) -> list[int]:
+    """Return the positive numbers of an option."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"give whole numbers from 1, as in 1000,10000, not {shown(text)}")
+    return list(dict.fromkeys(map(int, parts)))
 
 
 def _index_names(given: str) -> list[str]:

@@ -88,6 +88,7 @@ def table(report: Mapping[str, Any]) -> RenderableType:
         "attributes": _sided_table,
         "topk": _sided_table,
         "dskype": _sided_table,
+        "topk-calls": _calls_table,
         "covering": _sided_table,
         "moving": _sided_table,
         "spark": _spark_table,
@@ -316,6 +317,38 @@ def _vocabulary_table(report: Mapping[str, Any]) -> RenderableType:
             last if first else "", result["index"], three_digits(result["keywords_per_second"] / 1e6)
         )
     return _titled(title, table, [machine_line(report)])
+
+
+def _calls_table(report: Mapping[str, Any]) -> RenderableType:
+    """Return a table with a row for each way to call ``TopK``."""
+    sizes = report["sizes"]
+    table = Table()
+    table.add_column("", no_wrap=True)
+    headings = {
+        "µs each": "microseconds",
+        "alone": "single_microseconds",
+        "messages/s": "messages_per_second",
+        "× one thread": "speedup_over_one_thread",
+        "Arrow µs": "arrow_microseconds",
+    }
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for result in report["results"]:
+        table.add_row(
+            result["index"],
+            *(three_digits(result[name]) if name in result else "" for name in headings.values()),
+        )
+    title = (
+        f"{sizes['subscriptions']:,} subscriptions, window of {sizes['window']:,} messages, k = {report['k']}, "
+        f"{report['workload']['name']}, seed {report['workload']['seed']}"
+    )
+    agree = "DIFFER: see the mismatches" if report["mismatches"] else "are right on a sample"
+    notes = [
+        f"publish N: in calls of N messages, from the batch to the columns of deliveries; the results {agree}",
+        "× one thread: of the best size; Arrow: the deliveries as a table; alone: in a call for one subscription",
+        machine_line(report),
+    ]
+    return _titled(title, table, notes)
 
 
 def _sided_table(report: Mapping[str, Any]) -> RenderableType:

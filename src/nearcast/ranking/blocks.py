@@ -38,6 +38,7 @@ from nearcast.columns.parts import nested, part_of
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.slabs import END, size_class
+from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.curve import z_order
 from nearcast.ranking.finder import PAIRS, Finder, Hits, wider
 from nearcast.ranking.postings import (
@@ -52,6 +53,7 @@ from nearcast.ranking.postings import (
     PostingLists,
     Y,
     Z,
+    change_threshold,
     empty_lists,
     find_posting,
     grown_lists,
@@ -75,6 +77,7 @@ __all__ = ["Blocks"]
 
 LINE = config.CACHE_LINE // 4  # four-byte numbers in a cache line
 AHEAD = 4  # how many blocks ahead memory is prefetched
+SHARED = 512  # rows whose thresholds a thread should have to change
 
 
 class Blocks(Finder):
@@ -128,10 +131,19 @@ class Blocks(Finder):
         _remove_rows(self._lists, subscriptions, rows, self._scale)
 
     def update(
-        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+        self,
+        subscriptions: SubscriptionTable,
+        rows: NDArray[np.int32],
+        idf: NDArray[np.float64],
+        threads: int = 1,
     ) -> None:
-        """Write the new thresholds of rows to their postings and blocks."""
-        _change_rows(self._lists, subscriptions, rows, self._scale)
+        """Write the new thresholds of rows to their postings and blocks; if rows are many, threads share the words."""
+        parts = min(threads, 1 + len(rows) // SHARED)
+
+        def change(part: int) -> None:
+            _change_rows(self._lists, subscriptions, rows, self._scale, part, parts)
+
+        side_by_side(change, range(parts), parts)
 
     def tune(self, lengths: NDArray[np.float64], idf: NDArray[np.float64]) -> None:
         """Choose the knots by the messages in the window, again each time their number has doubled, until it is large.
@@ -287,21 +299,29 @@ def _remove_rows(
 
 @kernel
 def _change_rows(
-    lists: PostingLists, subscriptions: SubscriptionTable, rows: NDArray[np.int32], scale: float
+    lists: PostingLists,
+    subscriptions: SubscriptionTable,
+    rows: NDArray[np.int32],
+    scale: float,
+    part: int,
+    parts: int,
 ) -> None:
-    """Write new thresholds to postings and to the headers of their blocks."""
+    """Write new thresholds to the postings of words with ``word % parts == part``, and to their blocks."""
+    starts, counts, words = subscriptions.starts, subscriptions.counts, subscriptions.words
     place = np.empty(3, np.float32)
-    for row in rows:
+    for i in range(len(rows)):
+        if i + 2 * AHEAD < len(rows):
+            prefetch(subscriptions.places, rows[i + 2 * AHEAD])
+        if i + AHEAD < len(rows):
+            prefetch(words, starts[rows[i + AHEAD]])
+        row = rows[i]
         for axis in range(3):
             place[axis] = subscriptions.places[row, axis] * scale
-        for at in range(subscriptions.starts[row], subscriptions.starts[row] + subscriptions.counts[row]):
-            word = subscriptions.words[at]
-            header, i = find_posting(lists, word, row, place[0], place[1], place[2])
-            if header >= 0:
-                lists.fields[lists.at[header] * FIELDS + THRESHOLD * lists.capacity[header] + i] = (
-                    subscriptions.thresholds[row]
-                )
-                summarize(lists, word, header)
+        for at in range(starts[row], starts[row] + counts[row]):
+            if words[at] % parts == part:
+                header, k = find_posting(lists, words[at], row, place[0], place[1], place[2])
+                if header >= 0:
+                    change_threshold(lists, words[at], header, k, subscriptions.thresholds[row])
 
 
 @kernel
@@ -520,7 +540,9 @@ def _find(
                 kept_rows, kept_words = wider(kept_rows, kept + n), wider(kept_words, kept + n)
             tail = 0.0  # the most that the words of the message from this one on can contribute
             for i in range(low, high):
-                tail += idf[words[i]] * idf[words[i]] * (idf[words[i]] <= idf[word])
+                weight = idf[words[i]]
+                if weight < idf[word] or (weight == idf[word] and words[i] <= word):
+                    tail += weight * weight
             contribution = np.float32(tail * (1.0 + config.RANKING_SLACK))
             _margins(
                 fields,

@@ -38,6 +38,7 @@ __all__ = [
     "enter",
     "fill",
     "leave",
+    "oldest_of",
     "place_of",
     "position_of",
     "prefetch_entries",
@@ -253,8 +254,19 @@ def position_of(keys: NDArray[np.int64], start: int, count: int, message: int) -
 
 
 @kernel
+def oldest_of(keys: NDArray[np.int64], start: int, count: int) -> Any:
+    """Return the oldest message in a buffer, or -1 if it is empty."""
+    if count == 0:
+        return np.int64(-1)
+    least = keys[start]
+    for i in range(start + 1, start + count):
+        least = min(least, keys[i])
+    return least >> SHIFT
+
+
+@kernel
 def leave(scores: NDArray[np.float64], keys: NDArray[np.int64], start: int, count: int, at: int) -> None:
-    """Remove an entry: that of the oldest message of the window, which dominates nothing."""
+    """Remove the entry of a message that is older than all that stay: it dominates none of them."""
     for i in range(start + at, start + count - 1):
         scores[i], keys[i] = scores[i + 1], keys[i + 1]
 

@@ -69,7 +69,11 @@ class Finder(ABC):
 
     @abstractmethod
     def update(
-        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+        self,
+        subscriptions: SubscriptionTable,
+        rows: NDArray[np.int32],
+        idf: NDArray[np.float64],
+        threads: int = 1,
     ) -> None:
         """Take note of new thresholds of rows."""
 
@@ -139,7 +143,11 @@ class ScanFinder(Finder):
         """Do nothing: a freed row has no words."""
 
     def update(
-        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+        self,
+        subscriptions: SubscriptionTable,
+        rows: NDArray[np.int32],
+        idf: NDArray[np.float64],
+        threads: int = 1,
     ) -> None:
         """Do nothing: there is no index."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from nearcast.columns.ragged import offsets_of
 from nearcast.kernels import kernel
 from nearcast.ranking.curve import z_order
-from nearcast.ranking.segments import BLOCK, Segment, slot_of
+from nearcast.ranking.segments import BLOCK, Segment, mark_of, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ class _Postings(NamedTuple):
     numbers: NDArray[np.int32]  # message numbers, counted from the begin of the segment
     places: NDArray[np.float32]  # [3, postings]
     weights: NDArray[np.float32]
+    marks: NDArray[np.uint64]
 
 
 class _Draft:
@@ -47,6 +48,7 @@ class _Draft:
         self._starts = np.zeros(blocks + 1, np.int64)
         self._numbers = np.empty(postings, np.int32)
         self._places, self._weights = np.empty((3, postings), np.float32), np.empty(postings, np.float32)
+        self._marks = np.empty(postings, np.uint64)
         self._used = 0, 0, 0  # words, blocks, postings
 
     def write(self, new: _Postings, order: NDArray[np.int64]) -> None:
@@ -65,6 +67,7 @@ class _Draft:
         for mine, places in zip(self._places, new.places):
             mine[posting : ends[2]] = places[order]
         self._weights[posting : ends[2]] = new.weights[order]
+        self._marks[posting : ends[2]] = new.marks[order]
         _summarize(self._starts, self._places, self._weights, block, ends[1], self._boxes, self._heaviest)
         self._used = ends
 
@@ -86,6 +89,7 @@ class _Draft:
             self._numbers,
             self._places,
             self._weights,
+            self._marks,
         )
 
 
@@ -98,9 +102,11 @@ def segment_of(table: MessageTable, begin: int, end: int, scale: float, cube: Cu
     words = table.words[np.arange(offsets[-1]) + np.repeat(table.starts[rows] - offsets[:-1], counts)]
     places = np.ascontiguousarray((table.places[rows] * scale).T, np.float32)
     weights = (1.0 / table.lengths[rows]).astype(np.float32)
+    marks = np.zeros(len(rows), np.uint64)
+    _mark(owners, words, marks)
     draft = _Draft(len(words), len(words), len(words))
     order = np.lexsort((z_order(places.T.astype(np.float64, "C"), cube)[owners], words))
-    draft.write(_Postings(words, owners, places[:, owners], weights[owners]), order)
+    draft.write(_Postings(words, owners, places[:, owners], weights[owners], marks[owners]), order)
     return draft.finished(begin, end)
 
 
@@ -154,9 +160,17 @@ class Merge:
             lists, postings = slice(done, self._done[i]), slice(cuts[done], cuts[self._done[i]])
             words = np.repeat(part.words[lists], np.diff(cuts[done : self._done[i] + 1]))
             numbers = part.numbers[postings] + np.int32(part.begin - self.begin)
-            found.append((words, numbers, part.places[:, postings], part.weights[postings]))
+            columns = part.places[:, postings], part.weights[postings], part.marks[postings]
+            found.append((words, numbers, *columns))
         runs = offsets_of(np.array([len(part[0]) for part in found]))
         return _Postings(*(np.concatenate(columns, axis=-1) for columns in zip(*found))), runs
+
+
+@kernel
+def _mark(owners: NDArray[np.int32], words: NDArray[np.int32], marks: NDArray[np.uint64]) -> None:
+    """Add the marks of words to those of the messages that have them."""
+    for i in range(len(words)):
+        marks[owners[i]] |= mark_of(words[i])
 
 
 @kernel

@@ -4,7 +4,7 @@ The index of section 4 of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyw
 Window" (2017), where IR-Tree and S2I are named as examples. New subscriptions and Algorithm 2 (line 5) use it.
 
 The window is divided by time into *segments*. A segment never changes, and is dropped when all its messages have left
-the window. Several segments of one level are merged into one of the next (:mod:`~nearcast.ranking.merging`). A segment
+the window. Segments side by side are merged into larger ones (:mod:`~nearcast.ranking.merging`). A segment
 has a list for each word, in blocks of messages that lie close together; a block has a box and a largest weight. A query
 takes the blocks of its words in order of the best score that they allow, and stops when that is below the worst score
 that it would keep (:mod:`~nearcast.ranking.segments`). This is a spatial inverted index as in S2I, without a tree.
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BestMessages", "MessageIndex"]
 
+_FEW = 32  # queries that are worth a call for each segment
+
 _TYPES: dict[str, Any] = {  # of the arrays of a segment
     "slots": np.int32,
     "words": np.int32,
@@ -44,6 +46,7 @@ _TYPES: dict[str, Any] = {  # of the arrays of a segment
     "numbers": np.int32,
     "places": np.float32,
     "weights": np.float32,
+    "marks": np.uint64,
 }
 _ROWS = {"boxes": 6, "places": 3}  # the first axis of those with two
 
@@ -116,16 +119,21 @@ class MessageIndex:
         self._segments = [Segment(*span, *parts) for span, *parts in zip(arrays["spans"].tolist(), *columns)]
 
     def _run(self) -> list[Segment]:
-        """Return segments to merge: as many in a row as a merge takes, all of one level; or none."""
-        run: list[Segment] = []
-        for segment in reversed(self._segments):
-            level = _level(segment)
-            if any(merge.covers(segment) for merge in self._merges):
-                run = []
-                continue
-            run = [segment, *run] if run and _level(run[0]) == level else [segment]
-            if len(run) == config.RANKING_MERGE:
-                return run
+        """Return segments side by side to merge: as few as reach the next level, none above their own; or none.
+
+        So each merge lifts all of its messages by a level. Small segments between larger ones are merged with these,
+        as soon as there are enough of either.
+        """
+        for level in range(max(map(_level, self._segments), default=-1) + 1):
+            enough = config.RANKING_SEGMENT * config.RANKING_MERGE ** (level + 1)
+            run: list[Segment] = []
+            for segment in self._segments:
+                if _level(segment) > level or any(merge.covers(segment) for merge in self._merges):
+                    run = []
+                    continue
+                run.append(segment)
+                if len(run) > 1 and segment.end - run[0].begin >= enough:
+                    return run
         return []
 
     def _replace(self, merge: Merge, merged: Segment) -> None:
@@ -170,11 +178,11 @@ class MessageIndex:
 
 def _pieces(count: int, threads: int) -> list[tuple[int, int]]:
     """Divide queries into ranges for threads to share."""
-    each = max(1, min(1024, -(-count // max(1, threads))))
+    each = min(1024, max(-(-count // (4 * threads)), min(_FEW, -(-count // threads)), 1))
     return [(begin, min(count, begin + each)) for begin in range(0, count, each)]
 
 
 def _level(segment: Segment) -> int:
-    """Return 0 for a segment that was not merged, 1 for one made of such segments, and so on."""
+    """Return 0 for a small segment, and one more for each time that its size is a merge of those of the level below."""
     size = max(1.0, (segment.end - segment.begin) / config.RANKING_SEGMENT)
     return int(math.log(size, config.RANKING_MERGE) + 1e-9)

@@ -31,6 +31,7 @@ __all__ = [
     "X",
     "Y",
     "Z",
+    "change_threshold",
     "empty_lists",
     "find_posting",
     "grown_lists",
@@ -203,7 +204,7 @@ def _summarize_block(lists: PostingLists, header: int) -> None:
     any of its postings. Theorem 3 takes the extremes of α*, kScore* and maxwt one by one; this bound is tighter, since
     the posting with the smallest θ is rarely the one with the largest α.
     """
-    fields, reach, boxes = lists.fields, lists.reach, lists.boxes
+    fields, boxes = lists.fields, lists.boxes
     capacity, size = lists.capacity[header], lists.size[header]
     base = lists.at[header] * FIELDS
     for axis in range(3):
@@ -211,13 +212,42 @@ def _summarize_block(lists: PostingLists, header: int) -> None:
         for i in range(base + axis * capacity, base + axis * capacity + size):
             low, high = min(low, fields[i]), max(high, fields[i])
         boxes[axis, header], boxes[axis + 3, header] = low, high
+    _summarize_reach(lists, header)
+
+
+@kernel
+def _summarize_reach(lists: PostingLists, header: int) -> None:
+    reach, knots = lists.reach, lists.knots
     for level in range(LEVELS):
-        weight, farthest = lists.knots[level], -1e9
-        for i in range(size):
-            alpha = max(fields[base + ALPHA * capacity + i], config.RANKING_LEAST_ALPHA)
-            words = fields[base + SHARE * capacity + i] * fields[base + TAIL * capacity + i] * weight
-            farthest = max(farthest, 1.0 - (fields[base + THRESHOLD * capacity + i] - words) / alpha)
-        reach[level, header] = farthest
+        reach[level, header] = np.float32(-1e9)
+    for i in range(lists.size[header]):
+        flat, steep = _reach_of(lists, header, i)
+        for level in range(LEVELS):
+            reach[level, header] = max(reach[level, header], np.float32(flat + steep * knots[level]))
+
+
+@kernel
+def _reach_of(lists: PostingLists, header: int, i: int) -> Any:
+    """Return the reach of a posting as a linear function of the message's weight: its value at 0, and its slope."""
+    fields, capacity = lists.fields, lists.capacity[header]
+    at = lists.at[header] * FIELDS + i
+    alpha = max(fields[at + ALPHA * capacity], config.RANKING_LEAST_ALPHA)
+    flat = 1.0 - fields[at + THRESHOLD * capacity] / alpha
+    return flat, fields[at + SHARE * capacity] * fields[at + TAIL * capacity] / alpha
+
+
+@kernel
+def change_threshold(lists: PostingLists, word: int, header: int, i: int, threshold: float) -> None:
+    """Write the new θ of a posting. If it rises, the reach of the block changes only where this posting sets it."""
+    at = lists.at[header] * FIELDS + THRESHOLD * lists.capacity[header] + i
+    flat, steep = _reach_of(lists, header, i)
+    changes = threshold < lists.fields[at]
+    for level in range(LEVELS):
+        changes |= np.float32(flat + steep * lists.knots[level]) >= lists.reach[level, header]
+    lists.fields[at] = threshold
+    if changes:
+        _summarize_reach(lists, header)
+        _summarize_group(lists, word, header // GROUP)
 
 
 @kernel
@@ -354,18 +384,29 @@ def insert(lists: PostingLists, word: int, owner: int, posting: NDArray[np.float
 @kernel
 def find_posting(lists: PostingLists, word: int, owner: int, x: float, y: float, z: float) -> Any:
     """Return the header and the position in its block of the posting of *owner*, which is at x, y, z; or -1, -1."""
-    boxes = lists.boxes
-    for header in range(lists.first[word], lists.first[word] + lists.blocks[word]):
-        if (
-            boxes[0, header] <= x <= boxes[3, header]
-            and boxes[1, header] <= y <= boxes[4, header]
-            and boxes[2, header] <= z <= boxes[5, header]
-        ):
+    header, end = lists.first[word], lists.first[word] + lists.blocks[word]
+    grouped = lists.room[word] >= GROUP
+    while header < end:
+        if grouped and header % GROUP == 0 and not _is_in(lists.group_boxes, header // GROUP, x, y, z):
+            header += GROUP
+            continue
+        if _is_in(lists.boxes, header, x, y, z):
             at = lists.at[header]
             for i in range(lists.size[header]):
                 if lists.owners[at + i] == owner:
                     return header, np.int64(i)
+        header += 1
     return np.int64(-1), np.int64(-1)
+
+
+@kernel
+def _is_in(boxes: NDArray[np.float32], at: int, x: float, y: float, z: float) -> Any:
+    """Return whether a place is in a box."""
+    return (
+        boxes[0, at] <= x <= boxes[3, at]
+        and boxes[1, at] <= y <= boxes[4, at]
+        and boxes[2, at] <= z <= boxes[5, at]
+    )
 
 
 @kernel

@@ -1,17 +1,17 @@
-"""The results of all subscriptions: their buffers, who holds which message, and what a call changed."""
+"""The results of all subscriptions: their buffers, which messages these watch, and what a call changed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from nearcast.columns.parts import nested, part_of
 from nearcast.kernels.threads import side_by_side
 from nearcast.ranking.buffers import SHIFT, Buffers
-from nearcast.ranking.holders import Holders
 from nearcast.ranking.updates import Changes, Log
-from nearcast.ranking.upkeep import Pairs, Share, arrive, expire, log_gains, refill, withdraw
+from nearcast.ranking.upkeep import Found, Pairs, Share, arrive, expire, log_gains, refill, withdraw
+from nearcast.ranking.watches import NOTHING, Watches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Results"]
 
 _LAST_CALL = 2**31 - 1
-_NONE = np.empty(0, np.int32)
+_Answer = TypeVar("_Answer")
 
 
 class Results:
@@ -36,9 +36,9 @@ class Results:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.buffers = Buffers()
-        self.holders = Holders()
+        self.watches = Watches()
         self._call = 0
-        self._logs: list[Log] = []  # what the call changed, one for each thread
+        self._logs = [Log()]  # what the call changed, one for each thread
 
     def open(self, rows: NDArray[np.int32], sizes: NDArray[np.int32]) -> None:
         """Give new rows empty buffers, for k of *sizes*."""
@@ -46,9 +46,8 @@ class Results:
 
     def close(self, rows: NDArray[Any]) -> None:
         """Free the buffers of rows."""
-        entries = int(self.buffers.table.counts[rows].sum())
         self.buffers.close(rows)
-        self.holders.sweep(self.buffers.table, 2 * entries)
+        self.watches.forget(rows)
 
     def of(self, row: int, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the results of a row: messages, best first, and their scores."""
@@ -87,70 +86,72 @@ class Results:
         """
         numbers = first + np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
         pairs = Pairs(numbers, found.rows, found.scores)
-        entered = np.zeros(len(found.rows), np.bool_)
 
-        def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
-            raised = np.empty(len(pairs.rows) - begin, np.int32)
+        def work(share: Share, begin: int) -> tuple[int, tuple[int, NDArray[np.int32], NDArray[np.int64]]]:
+            room = len(pairs.rows) - begin
+            new = Found(np.empty(room, np.int32), np.empty(room, np.int64))
             events = self._logs[share.part].events
-            stop, count = arrive(
-                self.buffers.table, subscriptions, pairs, share, events, begin, entered, raised
+            stop, entered, raised, filled = arrive(
+                self.buffers.table, subscriptions, pairs, share, events, begin, new
             )
-            return stop, raised[:count]
+            return stop, (entered, new.raised[:raised], new.filled[:filled])
 
-        raised = self._shared(pairs.rows, work)
-        so_far = np.concatenate([[0], np.cumsum(entered)])
-        self.holders.note_arrivals(so_far[found.offsets], found.rows[entered])
-        return int(so_far[-1]), np.unique(raised)
+        entered, raised, filled = zip(*self._shared(pairs.rows, work))
+        only = np.concatenate(filled)
+        self.watches.watch(pairs.rows[only], numbers[only])
+        return sum(entered), np.unique(np.concatenate(raised))
 
-    def expire(self, begin: int, end: int) -> NDArray[np.int32]:
-        """Remove the messages *begin* to *end* from buffers; return the rows to re-evaluate (Algorithm 2)."""
-        messages, rows = self.holders.pop(begin, end)
-        pairs = Pairs(messages, rows, np.empty(0))
+    def expire(self, end: int) -> NDArray[np.int32]:
+        """Remove the messages before *end* from buffers; return the rows to re-evaluate (Algorithm 2)."""
+        rows = self.watches.pop(end)
+        oldest = np.full(len(rows), NOTHING)
 
         def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
             short = np.empty(len(rows) - begin, np.int32)
-            stop, count = expire(
-                self.buffers.table, pairs, share, self._logs[share.part].events, begin, short
-            )
+            events = self._logs[share.part].events
+            stop, count = expire(self.buffers.table, rows, end, share, events, begin, short, oldest)
             return stop, short[:count]
 
-        return self._shared(rows, work)
+        short = np.concatenate(self._shared(rows, work))
+        self.watches.watch(rows, oldest)
+        return short
 
     def withdraw(
-        self, subscriptions: SubscriptionTable, messages: NDArray[np.int64]
+        self, subscriptions: SubscriptionTable, found: Hits, messages: NDArray[np.int64]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Remove messages from buffers out of turn; return the rows to re-evaluate, and those with a new threshold."""
-        numbers, rows = self.holders.holders_of(messages)
-        pairs = Pairs(numbers, rows, np.empty(0))
-        raised: list[NDArray[np.int32]] = []
+        """Remove *messages* from buffers out of turn; *found* are the rows whose thresholds they reach.
 
-        def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
-            short, higher = (np.empty(len(rows) - begin, np.int32) for _ in range(2))
+        Return the rows to re-evaluate, and those with a new threshold.
+        """
+        pairs = Pairs(np.repeat(messages, np.diff(found.offsets)), found.rows, found.scores)
+
+        def work(share: Share, begin: int) -> tuple[int, tuple[NDArray[np.int32], NDArray[np.int32]]]:
+            short, higher = (np.empty(len(pairs.rows) - begin, np.int32) for _ in range(2))
             events = self._logs[share.part].events
             stop, needy, count = withdraw(
                 self.buffers.table, subscriptions, pairs, share, events, begin, short, higher
             )
-            raised.append(higher[:count])
-            return stop, short[:needy]
+            return stop, (short[:needy], higher[:count])
 
-        short = np.unique(self._shared(rows, work))
-        return short, np.setdiff1d(np.concatenate(raised), short)
+        needy, raised = map(np.concatenate, zip(*self._shared(pairs.rows, work)))
+        short = np.unique(needy)
+        return short, np.setdiff1d(raised, short)
 
     def at_rest(self) -> dict[str, NDArray[Any]]:
         """Return the flat arrays that :meth:`restore` takes."""
-        parts = nested(buffers=self.buffers.at_rest(), holders=self.holders.at_rest())
+        parts = nested(buffers=self.buffers.at_rest(), watches=self.watches.at_rest())
         return {"call": np.array([self._call]), **parts}
 
     def restore(self, arrays: Arrays) -> None:
         """Restore the results from these arrays."""
         self._call = int(arrays["call"][0])
         self.buffers.restore(part_of(arrays, "buffers"))
-        self.holders.restore(part_of(arrays, "holders"))
+        self.watches.restore(part_of(arrays, "watches"))
 
     def renumber(self, first: int, numbers: NDArray[np.int64]) -> None:
         """Renumber messages: old number *first* + i becomes ``numbers[i]``."""
         self.buffers.renumber(first, numbers)
-        self.holders.renumber(first, numbers)
+        self.watches.renumber(first, numbers)
 
     def fill(
         self,
@@ -167,21 +168,19 @@ class Results:
         """
         while len(narrow := np.flatnonzero(self.buffers.table.rooms[rows] < best.counts)):
             self.buffers.widen(rows[narrow])
-        table = self.buffers.table
-        before = table.counts[rows]
-        refill(table, subscriptions, rows, wanted, self.policy.ratio(), best)
-        counts = table.counts[rows].astype(np.int64)
-        picks = np.repeat(table.starts[rows] - (np.cumsum(counts) - counts), counts)
-        picks += np.arange(len(picks))
-        self.holders.note_evaluations(table.keys[picks] >> SHIFT, np.repeat(rows, counts))
+        before, ratio = self.buffers.table.counts[rows], self.policy.ratio()
+        oldest = np.full(len(rows), NOTHING)
 
-        def work(share: Share, begin: int) -> tuple[int, NDArray[np.int32]]:
+        def work(share: Share, begin: int) -> tuple[int, None]:
+            if begin == 0:
+                refill(self.buffers.table, subscriptions, rows, wanted, ratio, best, share, oldest)
+            if not logged:
+                return len(rows), None
             events = self._logs[share.part].events
-            return log_gains(self.buffers.table, rows, before, share, events, begin), _NONE
+            return log_gains(self.buffers.table, rows, before, share, events, begin), None
 
-        if logged:
-            self.holders.sweep(self.buffers.table, 2 * len(picks))
-            self._shared(rows, work)
+        self._shared(rows, work)
+        self.watches.watch(rows, oldest)
 
     def changes(self) -> Changes:
         """Return what the call changed."""
@@ -189,18 +188,18 @@ class Results:
         return Changes.joined(side_by_side(lambda log: log.changes(table), self._logs, len(self._logs)))
 
     def _shared(
-        self, rows: NDArray[np.int32], work: Callable[[Share, int], tuple[int, NDArray[np.int32]]]
-    ) -> NDArray[np.int32]:
-        """Let each thread work on its share of rows; return the rows that *work* returns.
+        self, rows: NDArray[np.int32], work: Callable[[Share, int], tuple[int, _Answer]]
+    ) -> list[_Answer]:
+        """Let each thread work on its share of rows; return what *work* returns besides the row where it stopped.
 
         *work* stops at a row that it has no room for. It continues there once there is room.
         """
         parts = len(self._logs)
-        named: list[Any] = []
+        answers: list[_Answer] = []
         todo = [(Share(part, parts, self._call), 0) for part in range(parts)]
         while todo:
             done = side_by_side(lambda one: work(*one), todo, parts)
-            named += [some for _, some in done]
+            answers += [answer for _, answer in done]
             todo = [(share, stop) for (share, _), (stop, _) in zip(todo, done) if stop < len(rows)]
             table = self.buffers.table
             for share, stop in todo:
@@ -208,4 +207,4 @@ class Results:
                 if table.counts[row] == table.rooms[row]:
                     self.buffers.widen(np.array([row]))
                 self._logs[share.part].make_room(int(table.sizes[row]), table)
-        return np.concatenate(named)
+        return answers

@@ -95,14 +95,18 @@ def common(
     end: int,
     idf: NDArray[np.float64],
 ) -> Any:
-    """Return the sum of the squared weights of the common words, and the rarest of them (-1 if there are none)."""
+    """Return the sum of the squared weights of the common words, and the rarest of them (-1 if there are none).
+
+    Of words that weigh the same, the one with the highest code counts as the rarest. Words get codes when they are
+    first seen, so frequent words tend to have low ones.
+    """
     total, rarest = 0.0, -1
     while start < stop and at < end:
         one, other = subscriptions[start], given[at]
         if one == other:
             weight = idf[one]
             total += weight * weight
-            if rarest < 0 or weight > idf[rarest]:
+            if rarest < 0 or weight >= idf[rarest]:
                 rarest = one
         start += one <= other
         at += other <= one
@@ -147,7 +151,7 @@ def tail_of(subscriptions: SubscriptionTable, row: int, word: int, idf: NDArray[
     mine, tail = idf[word], 0.0
     for at in range(subscriptions.starts[row], subscriptions.starts[row] + subscriptions.counts[row]):
         other = subscriptions.words[at]
-        if idf[other] < mine or (idf[other] == mine and other >= word):
+        if idf[other] < mine or (idf[other] == mine and other <= word):
             tail += idf[other] * idf[other]
     return tail
 

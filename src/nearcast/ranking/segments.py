@@ -1,4 +1,10 @@
-"""The search in one segment of the message index: it finds the best messages for a subscription."""
+"""The search in one segment of the message index: it finds the best messages for a subscription.
+
+The words of a subscription come in order of their lists, the shortest one first. A message counts as found by the first
+of its words, so what is read of a list needs to be good enough with the words from this one on. Long lists come last,
+and few of their messages are good enough with one or two words. How many of the words a message has is known before it
+is read, nearly: a posting has a *mark*, one of 64 bits for each word of its message.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from nearcast import config
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.ranking.finder import wider
-from nearcast.ranking.scoring import Metric, score, tail_of
+from nearcast.ranking.scoring import Metric, score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from nearcast.ranking.subscribers import SubscriptionTable
     from nearcast.ranking.windows import MessageTable
 
-__all__ = ["BestMessages", "Segment", "scan", "search", "slot_of"]
+__all__ = ["BestMessages", "Segment", "mark_of", "scan", "search", "slot_of"]
 
 BLOCK = config.RANKING_SEGMENT_BLOCK
 FIRST = 4  # blocks that are searched before the others are sorted
@@ -39,6 +45,7 @@ class Segment(NamedTuple):
     numbers: NDArray[np.int32]  # message numbers, counted from begin
     places: NDArray[np.float32]  # [3, postings]
     weights: NDArray[np.float32]  # 1 / length of the message's vector
+    marks: NDArray[np.uint64]  # a bit for each word of the message
 
     @property
     def nbytes(self) -> int:
@@ -64,6 +71,22 @@ class _Query(NamedTuple):
     share: np.float32
 
 
+class _Words(NamedTuple):
+    """The words of a subscription that a segment has, the one with the shortest list first."""
+
+    lists: NDArray[np.int64]
+    sizes: NDArray[np.int64]  # of their lists
+    squares: NDArray[np.float32]  # of their weights
+    marks: NDArray[np.uint64]
+    tails: NDArray[np.float64]  # the sum of the squares from each word on
+
+
+@kernel
+def mark_of(word: int) -> Any:
+    """Return the bit that stands for a word, and for every 64th of all others."""
+    return np.uint64(1) << ((np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(58))
+
+
 @kernel
 def slot_of(word: int, mask: int) -> Any:
     """Return the slot of a hash table at which the search for a word begins."""
@@ -72,21 +95,23 @@ def slot_of(word: int, mask: int) -> Any:
 
 @kernel
 def _keep(best: BestMessages, query: int, wanted: int, value: float, number: int) -> None:
-    """Insert a message among the best of a query if it is one of them."""
+    """Insert a message among the best of a query if it is one of them, and not there already."""
     scores, messages = best.scores, best.messages
     count = best.counts[query]
     if count == wanted:
         last = count - 1
-        if value < scores[query, last] or (value == scores[query, last] and number < messages[query, last]):
+        if value < scores[query, last] or (value == scores[query, last] and number <= messages[query, last]):
             return
-        count -= 1
+        count = last
     at = count
     while at > 0 and (
         scores[query, at - 1] < value or (scores[query, at - 1] == value and messages[query, at - 1] < number)
     ):
-        scores[query, at] = scores[query, at - 1]
-        messages[query, at] = messages[query, at - 1]
         at -= 1
+    if at > 0 and messages[query, at - 1] == number:
+        return
+    for i in range(count, at, -1):
+        scores[query, i], messages[query, i] = scores[query, i - 1], messages[query, i - 1]
     scores[query, at], messages[query, at] = value, number
     best.counts[query] = count + 1
 
@@ -138,23 +163,29 @@ def _bounds(
 
 @kernel
 def _posting_bounds(
-    places: NDArray[np.float32],
-    weights: NDArray[np.float32],
+    segment: Segment,
     low: int,
     high: int,
     query: _Query,
-    tail: float,
+    words: _Words,
+    rank: int,
+    count: int,
     out: NDArray[np.float32],
 ) -> None:
-    """Write an upper bound on the score of each message in a block."""
-    xs, ys, zs, mine = places[0, low:high], places[1, low:high], places[2, low:high], weights[low:high]
+    """Write an upper bound on the score of each message in a block of the word at *rank*, with the words after it."""
+    xs, ys, zs = segment.places[0, low:high], segment.places[1, low:high], segment.places[2, low:high]
+    weights, marks = segment.weights[low:high], segment.marks[low:high]
     x, y, z, alpha, share = query
     zero, one = np.float32(0.0), np.float32(1.0)
-    most, tail32 = np.float32(math.sqrt(tail)), np.float32(tail)
+    out[: high - low] = words.squares[rank]
+    for other in range(rank + 1, count):
+        mark, square = words.marks[other], words.squares[other]
+        for i in range(high - low):
+            out[i] += square if marks[i] & mark else zero
     for i in range(high - low):
         a, b, c = xs[i] - x, ys[i] - y, zs[i] - z
         near = max(zero, one - np.float32(math.sqrt(a * a + b * b + c * c)))
-        out[i] = alpha * near + share * min(tail32 * mine[i], most)
+        out[i] = alpha * near + share * weights[i] * out[i]
 
 
 @kernel
@@ -169,8 +200,9 @@ def _floor(best: BestMessages, number: int, wanted: int, metric: Metric) -> Any:
 def _look(
     segment: Segment,
     block: int,
-    word: int,
-    tail: float,
+    words: _Words,
+    rank: int,
+    count: int,
     query: _Query,
     subscriptions: SubscriptionTable,
     row: int,
@@ -184,27 +216,71 @@ def _look(
     bounds: NDArray[np.float32],
     picks: NDArray[np.int64],
 ) -> None:
-    """Score the messages of a block, except those that a rarer common word finds."""
+    """Score the messages of a block that may be good enough."""
     low, high = segment.starts[block], segment.starts[block + 1]
-    _posting_bounds(segment.places, segment.weights, low, high, query, tail, bounds)
+    _posting_bounds(segment, low, high, query, words, rank, count, bounds)
     floor = _floor(best, number, wanted, metric)
-    count = 0
+    picked = 0
     for i in range(high - low):
         message = segment.begin + segment.numbers[low + i]
-        picks[count] = i
-        count += (bounds[i] >= floor) & (message >= first)
-    for k in range(count):
+        picks[picked] = i
+        picked += (bounds[i] >= floor) & (message >= first)
+    for k in range(picked):
         m = segment.begin + segment.numbers[low + picks[k]] - messages.base
         prefetch(messages.places, m)
-    for k in range(count):
+    for k in range(picked):
         m = segment.begin + segment.numbers[low + picks[k]] - messages.base
         prefetch(messages.words, messages.starts[m])
-    for k in range(count):
+    for k in range(picked):
         if bounds[picks[k]] >= _floor(best, number, wanted, metric):
             message = segment.begin + segment.numbers[low + picks[k]]
             value, rarest = score(subscriptions, row, messages, message - messages.base, idf, metric)
-            if rarest == word:
+            if rarest >= 0:  # it was not withdrawn
                 _keep(best, number, wanted, value, message)
+
+
+@kernel
+def _empty_words(room: int) -> Any:
+    return _Words(
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.float32),
+        np.empty(room, np.uint64),
+        np.empty(room + 1),
+    )
+
+
+@kernel
+def _find_words(
+    segment: Segment, subscriptions: SubscriptionTable, row: int, idf: NDArray[np.float64], out: _Words
+) -> Any:
+    """Write the words of a subscription that a segment has; return how many."""
+    mask, count = len(segment.slots) - 1, 0
+    for at in range(subscriptions.starts[row], subscriptions.starts[row] + subscriptions.counts[row]):
+        word = subscriptions.words[at]
+        slot = slot_of(word, mask)
+        while segment.slots[slot] >= 0 and segment.words[segment.slots[slot]] != word:
+            slot = (slot + 1) & mask
+        found = np.int64(segment.slots[slot])
+        if found < 0:
+            continue
+        size = segment.starts[segment.lists[found + 1]] - segment.starts[segment.lists[found]]
+        i = count
+        while i > 0 and out.sizes[i - 1] > size:
+            out.lists[i], out.sizes[i] = out.lists[i - 1], out.sizes[i - 1]
+            out.squares[i], out.marks[i] = out.squares[i - 1], out.marks[i - 1]
+            i -= 1
+        out.lists[i], out.sizes[i], out.squares[i], out.marks[i] = (
+            found,
+            size,
+            idf[word] * idf[word],
+            mark_of(word),
+        )
+        count += 1
+    out.tails[count] = 0.0
+    for i in range(count - 1, -1, -1):
+        out.tails[i] = out.tails[i + 1] + out.squares[i]
+    return count
 
 
 @kernel
@@ -225,10 +301,9 @@ def search(
     Blocks come in order of their bounds, the highest first. The first few are picked one by one. The others are sorted
     only then, because few of their bounds are still above the worst message that would be kept.
     """
-    slots, names, lists = segment.slots, segment.words, segment.lists
-    mask = len(slots) - 1
-    bounds, blocks = np.empty(1024, np.float32), np.empty(1024, np.int64)
-    words, tails = np.empty(1024, np.int32), np.empty(1024)
+    lists = segment.lists
+    words = _empty_words(64)
+    bounds, blocks, ranks = np.empty(1024, np.float32), np.empty(1024, np.int64), np.empty(1024, np.int32)
     scratch, picks = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.int64)
     for number in range(len(rows)):
         row, most = rows[number], wanted[number]
@@ -240,40 +315,36 @@ def search(
             np.float32(alpha),
             np.float32((1.0 - alpha) / subscriptions.lengths[row]),
         )
+        if subscriptions.counts[row] > len(words.lists):
+            words = _empty_words(2 * subscriptions.counts[row])
+        count = _find_words(segment, subscriptions, row, idf, words)
         floor = _floor(best, number, most, metric)
         kept = 0
-        for at in range(subscriptions.starts[row], subscriptions.starts[row] + subscriptions.counts[row]):
-            word = subscriptions.words[at]
-            slot = slot_of(word, mask)
-            while slots[slot] >= 0 and names[slots[slot]] != word:
-                slot = (slot + 1) & mask
-            if slots[slot] < 0:
-                continue
-            low, high = lists[slots[slot]], lists[slots[slot] + 1]
+        for rank in range(count):
+            low, high = lists[words.lists[rank]], lists[words.lists[rank] + 1]
             room = kept + high - low
             if room > len(bounds):
-                bounds, blocks = wider(bounds, room), wider(blocks, room)
-                words, tails = wider(words, room), wider(tails, room)
-            tail = tail_of(subscriptions, row, word, idf)
+                bounds, blocks, ranks = wider(bounds, room), wider(blocks, room), wider(ranks, room)
             begin = kept
-            _bounds(segment.boxes, segment.heaviest, low, high, query, tail, bounds[begin:])
+            _bounds(segment.boxes, segment.heaviest, low, high, query, words.tails[rank], bounds[begin:])
             for i in range(high - low):
                 bound = bounds[begin + i]
-                bounds[kept], blocks[kept], words[kept], tails[kept] = bound, low + i, word, tail
+                bounds[kept], blocks[kept], ranks[kept] = bound, low + i, rank
                 kept += bound >= floor
         looked = 0
         while looked < kept:
             if looked < FIRST:
-                _lift(bounds, blocks, words, tails, looked, kept)
+                _lift(bounds, blocks, ranks, looked, kept)
             elif looked == FIRST:
-                kept = _sort(bounds, blocks, words, tails, looked, kept, _floor(best, number, most, metric))
+                kept = _sort(bounds, blocks, ranks, looked, kept, _floor(best, number, most, metric))
             if looked == kept or bounds[looked] < _floor(best, number, most, metric):
                 break
             _look(
                 segment,
                 blocks[looked],
-                words[looked],
-                tails[looked],
+                words,
+                ranks[looked],
+                count,
                 query,
                 subscriptions,
                 row,
@@ -292,27 +363,20 @@ def search(
 
 @kernel
 def _lift(
-    bounds: NDArray[np.float32],
-    blocks: NDArray[np.int64],
-    words: NDArray[np.int32],
-    tails: NDArray[np.float64],
-    at: int,
-    end: int,
+    bounds: NDArray[np.float32], blocks: NDArray[np.int64], ranks: NDArray[np.int32], at: int, end: int
 ) -> None:
     """Swap the block with the highest bound to the front."""
     top = at + np.argmax(bounds[at:end])
     bounds[at], bounds[top] = bounds[top], bounds[at]
     blocks[at], blocks[top] = blocks[top], blocks[at]
-    words[at], words[top] = words[top], words[at]
-    tails[at], tails[top] = tails[top], tails[at]
+    ranks[at], ranks[top] = ranks[top], ranks[at]
 
 
 @kernel
 def _sort(
     bounds: NDArray[np.float32],
     blocks: NDArray[np.int64],
-    words: NDArray[np.int32],
-    tails: NDArray[np.float64],
+    ranks: NDArray[np.int32],
     at: int,
     end: int,
     floor: np.float32,
@@ -321,9 +385,8 @@ def _sort(
     left = at
     for i in range(at, end):
         bound = bounds[i]
-        bounds[left], blocks[left], words[left], tails[left] = bound, blocks[i], words[i], tails[i]
+        bounds[left], blocks[left], ranks[left] = bound, blocks[i], ranks[i]
         left += bound >= floor
     order = at + np.argsort(-bounds[at:left])
-    bounds[at:left], blocks[at:left] = bounds[order], blocks[order]
-    words[at:left], tails[at:left] = words[order], tails[order]
+    bounds[at:left], blocks[at:left], ranks[at:left] = bounds[order], blocks[order], ranks[order]
     return left

@@ -74,7 +74,11 @@ class StaticFinder(Finder):
         self._waiting = self._waiting[~np.isin(self._waiting, rows)]
 
     def update(
-        self, subscriptions: SubscriptionTable, rows: NDArray[np.int32], idf: NDArray[np.float64]
+        self,
+        subscriptions: SubscriptionTable,
+        rows: NDArray[np.int32],
+        idf: NDArray[np.float64],
+        threads: int = 1,
     ) -> None:
         """Pass new thresholds on to the structure."""
         self._retune(subscriptions, rows[self._inside[rows]])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -261,7 +262,6 @@ class TopK:
             started = time.perf_counter()
             self._messages.append(new, long, part)
             self._arrive(part.stop - part.start)
-            self._message_index.follow(self._messages)
             self._seconds["arrivals"] += time.perf_counter() - started
             self._leave(self._first())
             begin = part.stop
@@ -309,10 +309,16 @@ class TopK:
                 at += len(parts[-1].offsets) - 1
             return parts
 
-        found = joined([one for piece in side_by_side(search, pieces, self.threads) for one in piece])
+        def follow() -> list[Hits]:
+            self._message_index.follow(messages)
+            return []
+
+        jobs: list[Callable[[], list[Hits]]] = [follow, *(partial(search, piece) for piece in pieces)]
+        threads = self.threads if len(pieces) > 1 else 1
+        found = joined([one for hits in side_by_side(lambda job: job(), jobs, threads) for one in hits])
         entered, changed = self._results.arrive(subscriptions, found, begin)
         if len(changed):
-            self._finder.update(subscriptions, changed, self._idf)
+            self._finder.update(subscriptions, changed, self._idf, self.threads)
         self._counted["entered"] += entered
         for name, counted in zip(_COUNTERS, found.counters.tolist()):
             self._counted[name] += counted
@@ -327,7 +333,7 @@ class TopK:
         started = time.perf_counter()
         messages = self._messages
         if number > messages.first:
-            needy = self._results.expire(messages.first, number)
+            needy = self._results.expire(number)
             self._counted["expired"] += messages.leave(number)
             self._re_evaluate(needy)
         self._seconds["expiries"] += time.perf_counter() - started
@@ -336,10 +342,17 @@ class TopK:
         """Withdraw messages that are replaced; re-evaluate the subscriptions that had them among their results."""
         started = time.perf_counter()
         subscriptions = self._subscribers.table
-        needy, raised = self._results.withdraw(subscriptions, numbers)
+        # The buffers that hold a message are among those that it would enter.
+        found = joined(
+            [
+                self._finder.find(subscriptions, self._messages.table, at, at + 1, self._idf, 1)
+                for at in numbers.tolist()
+            ]
+        )
+        needy, raised = self._results.withdraw(subscriptions, found, numbers)
         self._messages.withdraw(numbers)
         if len(raised):
-            self._finder.update(subscriptions, raised, self._idf)
+            self._finder.update(subscriptions, raised, self._idf, self.threads)
         self._re_evaluate(needy)
         self._counted["replaced"] += len(numbers)
         self._seconds["arrivals"] += time.perf_counter() - started
@@ -348,7 +361,7 @@ class TopK:
         """Find new results for rows that have too few."""
         if len(rows):
             self._evaluate(rows, logged=True)
-            self._finder.update(self._subscribers.table, rows, self._idf)
+            self._finder.update(self._subscribers.table, rows, self._idf, self.threads)
             self._counted["re_evaluations"] += len(rows)
 
     def _evaluate(self, rows: NDArray[np.int32], *, logged: bool) -> None:
@@ -466,7 +479,7 @@ class TopK:
                 "subscriptions": self._subscribers.nbytes,
                 "index": self._finder.nbytes,
                 "buffers": results.buffers.nbytes,
-                "holders": results.holders.nbytes,
+                "watches": results.watches.nbytes,
                 "messages": self._messages.nbytes,
                 "ids": self._ids.nbytes + self._message_ids.nbytes,
                 "message_index": self._message_index.nbytes,

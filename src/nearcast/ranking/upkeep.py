@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nearcast.columns import NEVER
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.ranking.buffers import (
@@ -25,6 +26,7 @@ from nearcast.ranking.buffers import (
     enter,
     fill,
     leave,
+    oldest_of,
     place_of,
     position_of,
     prefetch_entries,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from nearcast.ranking.message_index import BestMessages
     from nearcast.ranking.subscribers import SubscriptionTable
 
-__all__ = ["Pairs", "Share", "arrive", "expire", "log_gains", "refill", "withdraw"]
+__all__ = ["Found", "Pairs", "Share", "arrive", "expire", "log_gains", "refill", "withdraw"]
 
 
 class Pairs(NamedTuple):
@@ -46,6 +48,13 @@ class Pairs(NamedTuple):
     messages: NDArray[np.int64]
     rows: NDArray[np.int32]
     scores: NDArray[np.float64]
+
+
+class Found(NamedTuple):
+    """What a loop over the rows of one thread has found."""
+
+    raised: NDArray[np.int32]  # rows with a higher threshold, perhaps more than once
+    filled: NDArray[np.int64]  # positions of pairs whose message is now the only one of its buffer
 
 
 class Share(NamedTuple):
@@ -85,14 +94,12 @@ def arrive(
     share: Share,
     events: Events,
     begin: int,
-    entered: NDArray[np.bool_],
-    raised: NDArray[np.int32],
+    found: Found,
 ) -> Any:
     """Put messages into the buffers of the rows that they affect, from pair *begin* on.
 
-    Mark the pairs that *entered* a buffer. If a buffer exceeds its limit, cut it, raise its threshold, and write the
-    row to *raised*, perhaps more than once. Stop if there is no room in a buffer or for an event. Return the pair at
-    which the work stopped, and the number of raised rows.
+    If a buffer exceeds its limit, cut it, and raise its threshold. Stop if there is no room in a buffer or for an
+    event. Return the pair at which the work stopped, how many messages entered a buffer, and how much was *found*.
     """
     (
         starts,
@@ -111,7 +118,8 @@ def arrive(
     messages, rows, values = pairs
     part, parts, call = share
     changed, earlier, lost, lost_scores, gained, gained_scores, lost_ranks, gained_ranks, used = events
-    higher = 0
+    raised, filled = found
+    entered, higher, first = 0, 0, 0
     for i in range(begin, len(rows)):
         _prefetch_ahead(starts, counts, scores, rows, i, part, parts)
         row = rows[i]
@@ -119,7 +127,10 @@ def arrive(
             continue
         start, count, k = starts[row], counts[row], sizes[row]
         if count == rooms[row] or used[0] == len(changed):
-            return i, higher
+            return i, entered, higher, first
+        if count == 0:
+            filled[first] = i
+            first += 1
         at = place_of(scores, start, count, values[i])
         if at < k:
             event = chained(changed, earlier, used, last_call, last_event, call, row)
@@ -129,28 +140,34 @@ def arrive(
                 lost[event], lost_scores[event] = keys[start + k - 1] >> SHIFT, scores[start + k - 1]
                 lost_ranks[event] = k
         count = enter(scores, keys, start, count, at, messages[i], values[i], dominators[row])
-        entered[i] = True
+        entered += 1
         if count > limits[row]:
             count = wanted[row]
             thresholds[row] = subscriptions.thresholds[row] = scores[start + count - 1]
             raised[higher] = row
             higher += 1
         counts[row] = count
-    return len(rows), higher
+    return len(rows), entered, higher, first
 
 
 @kernel
 def expire(
-    buffers: BufferTable, pairs: Pairs, share: Share, events: Events, begin: int, short: NDArray[np.int32]
+    buffers: BufferTable,
+    rows: NDArray[np.int32],
+    end: int,
+    share: Share,
+    events: Events,
+    begin: int,
+    short: NDArray[np.int32],
+    oldest: NDArray[np.int64],
 ) -> Any:
-    """Remove expired messages from the buffers that hold them, from pair *begin* on (Algorithm 2, lines 1 to 3).
+    """Remove the messages before *end* from the buffers of *rows*, from row *begin* on (Algorithm 2, lines 1 to 3).
 
-    Write the rows to re-evaluate to *short*, each once. Stop if there is no room for an event. Return the pair at which
-    the work stopped, and the number of short rows.
+    Write the rows to re-evaluate to *short*, and what is the oldest message in each buffer now. Stop if there is no
+    room for an event. Return the position at which the work stopped, and the number of short rows.
     """
     starts, thresholds, counts, sizes = buffers.starts, buffers.thresholds, buffers.counts, buffers.sizes
     last_call, last_event, scores, keys = buffers.last_call, buffers.last_event, buffers.scores, buffers.keys
-    messages, rows, _ = pairs
     part, parts, call = share
     changed, earlier, lost, lost_scores, gained, gained_scores, lost_ranks, gained_ranks, used = events
     needy = 0
@@ -160,21 +177,26 @@ def expire(
         if row % parts != part:
             continue
         start, count, k = starts[row], counts[row], sizes[row]
-        at = position_of(keys, start, count, messages[i])
-        if at < 0:
-            continue
-        if at < k:
-            if used[0] == len(changed):
-                return i, needy
-            event = chained(changed, earlier, used, last_call, last_event, call, row)
-            lost[event], lost_scores[event], lost_ranks[event] = messages[i], scores[start + at], at + 1
-            gained[event] = NONE
-            if count > k:
-                gained[event], gained_scores[event] = keys[start + k] >> SHIFT, scores[start + k]
-                gained_ranks[event] = k
-        leave(scores, keys, start, count, at)
-        counts[row] = count - 1
-        if count == k and thresholds[row] != EVERYTHING:  # it drops below k only once
+        if len(changed) - used[0] < min(count, k):
+            return i, needy
+        enough, least = count >= k, NEVER
+        for at in range(count - 1, -1, -1):  # from the last one on: what moves up stays
+            message = keys[start + at] >> SHIFT
+            if message >= end:
+                least = min(least, message)
+                continue
+            if at < k:
+                event = chained(changed, earlier, used, last_call, last_event, call, row)
+                lost[event], lost_scores[event] = message, scores[start + at]
+                lost_ranks[event], gained[event] = at + 1, NONE
+                if count > k:
+                    gained[event], gained_scores[event] = keys[start + k] >> SHIFT, scores[start + k]
+                    gained_ranks[event] = k
+            leave(scores, keys, start, count, at)
+            count -= 1
+        counts[row] = count
+        oldest[i] = least if count > 0 else NONE
+        if enough and count < k and thresholds[row] != EVERYTHING:
             short[needy] = row
             needy += 1
     return len(rows), needy
@@ -239,13 +261,18 @@ def refill(
     wanted: NDArray[np.int32],
     ratio: float,
     best: BestMessages,
+    share: Share,
+    oldest: NDArray[np.int64],
 ) -> None:
     """Fill buffers with the best messages of the window (Algorithm 2, lines 4 to 6).
 
-    θ is the score of the last of these messages or, if that is higher, *ratio* times the k-th score.
+    θ is the score of the last of these messages or, if that is higher, *ratio* times the k-th score. Write the *oldest*
+    message in each buffer.
     """
     for i in range(len(rows)):
         row, count = rows[i], best.counts[i]
+        if row % share.parts != share.part:
+            continue
         # Fewer than wanted are all the messages that share a word with it: every new one that does is a result.
         threshold = best.scores[i, count - 1] if count == wanted[i] else EVERYTHING
         if ratio > 0.0 and count >= subscriptions.sizes[row]:
@@ -253,6 +280,7 @@ def refill(
             while best.scores[i, count - 1] < threshold:
                 count -= 1
         fill(buffers, row, best.scores[i], best.messages[i], count)
+        oldest[i] = oldest_of(buffers.keys, buffers.starts[row], buffers.counts[row])
         buffers.thresholds[row] = subscriptions.thresholds[row] = threshold
 
 
