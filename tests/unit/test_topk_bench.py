@@ -34,10 +34,13 @@ class Forgetful(Blocks):
     name = "forgetful"
 
     def find(self, *arguments):
-        found = super().find(*arguments)
-        gone = len(found.rows) // 2
-        offsets = np.maximum(found.offsets - gone, 0)
-        return Hits(offsets, found.rows[gone:], found.scores[gone:], found.counters)
+        return half_of(super().find(*arguments))
+
+
+def half_of(found):
+    gone = len(found.rows) // 2
+    offsets = np.maximum(found.offsets - gone, 0)
+    return Hits(offsets, found.rows[gone:], found.scores[gone:], found.counters)
 
 
 @pytest.fixture
@@ -298,3 +301,49 @@ def test_only_some_rows(bench):
     done = bench(*SIZES, "--only", "blocks,kmax", "--json", "-")
     assert [result["name"] for result in json.loads(done.stdout)["results"]] == ["blocks", "kmax"]
     assert "no index or buffer 'ir-tree'; there are blocks, igpt" in bench(*SIZES, "--only", "ir-tree").output
+
+
+# --- Calls ------------------------------------------------------------------------------------------------------------
+
+CALLS = ("--subscriptions", 300, "--window", 400, "--calls", "20,50", "--k", 5, "--repeat", 1, "--seed", 2)
+
+
+@pytest.fixture
+def calls():
+    """Run ``nearcast bench topk-calls``."""
+    return lambda *arguments: CliRunner().invoke(app, ["bench", "topk-calls", *map(str, arguments)])
+
+
+def test_calls_of_all_sizes_and_threads_are_measured(calls, tmp_path):
+    done = calls(*CALLS, "--json", tmp_path / "run.json")
+    assert done.exit_code == 0, done.output
+    assert "the results are right on a sample" in done.stdout
+    document = json.loads((tmp_path / "run.json").read_text())
+    assert document["sizes"] == {"subscriptions": 300, "window": 400, "messages": 2 * 2 * 2 * 50}
+    *published, weighted, equal = document["results"]
+    assert [row["index"] for row in published] == [
+        f"publish {size}, {threads}" for size in (20, 50) for threads in ("1 thread", "2 threads")
+    ]
+    best = max(row["messages_per_second"] for row in published if row["threads"] == 1)
+    for row in published:
+        assert row["messages_per_second"] * row["microseconds"] == pytest.approx(1e6)
+        assert row["speedup_over_one_thread"] == pytest.approx(row["messages_per_second"] / best)
+        assert row["arrow_microseconds"] > 0
+    for row in (weighted, equal):
+        assert row["single_microseconds"] > row["microseconds"] > 0
+    assert "no floor applies" in calls(*CALLS, "--check").stdout
+
+
+def test_calls_that_give_wrong_results_are_caught(calls, monkeypatch):
+    whole = Blocks.find
+    monkeypatch.setattr(Blocks, "find", lambda *given: half_of(whole(*given)))
+    done = calls(*CALLS)
+    assert done.exit_code == 1
+    assert "wrong answer" in done.stderr
+
+
+@pytest.mark.parametrize("sizes", ["", "0", "many", "10,-5"])
+def test_sizes_of_calls_are_checked(calls, sizes):
+    done = calls("--calls", sizes)
+    assert done.exit_code == 2
+    assert "give whole numbers from 1" in str(done.exception) + done.output

@@ -47,7 +47,7 @@ __all__ = [
     "write_manifest",
 ]
 
-FORMAT = 7  # raised when the layout of a file changes, or the hash of kernels/hashing.py
+FORMAT = 8  # raised when the layout of a file changes, or the hash of kernels/hashing.py
 _UNSEALED = (1, 2)  # formats whose manifests had no checksum
 MANIFEST = "manifest.json"
 _SEAL = ',\n "checksum": "{}"\n}}\n'  # the end of a manifest

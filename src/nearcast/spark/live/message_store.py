@@ -56,12 +56,8 @@ ENDS = "_nearcast_ends"
 ORDER = ("_nearcast_batch", "_nearcast_at", "_nearcast_position")
 CELL = "_nearcast_cell"
 BOX = ("_nearcast_xmin", "_nearcast_ymin", "_nearcast_xmax", "_nearcast_ymax")
-MARKS = (
-    ENDS,
-    *ORDER,
-    CELL,
-    *BOX,
-)  # the columns that the store adds to those of messages; no attribute has such a name
+# The columns that the store adds to those of messages; no attribute has such a name.
+MARKS = (ENDS, *ORDER, CELL, *BOX)
 _RANK = "_nearcast_rank"
 
 
