@@ -70,7 +70,7 @@ def test_ids_of_any_type(ids):
     coding = Coding.new()
     columns = {"expression": ["tea", "milk"]} | ({} if ids is None else {"id": ids})
     table = SubscriptionTable.from_arrow(columns, like=coding)
-    found = SubscriptionTable.concatenated([table.take([0]), table.take([1])])
+    found = GrowingTable.joined([table.take([0]), table.take([1])])
     assert (None if found.ids is None else found.ids.to_pylist()) == ids
     assert found.to_arrow()["expression"].to_pylist() == ["tea", "milk"]
 
@@ -83,12 +83,12 @@ def test_tables_that_do_not_go_together_are_refused(monkeypatch):
     )
     for other in (bare, numbered):
         with pytest.raises(ColumnError, match="ids of the same type"):
-            SubscriptionTable.concatenated([named, other])
+            GrowingTable.joined([named, other])
     with pytest.raises(ColumnError, match="different vocabularies"):
-        SubscriptionTable.concatenated([named, SubscriptionTable.from_arrow({"expression": ["tea"]})])
+        GrowingTable.joined([named, SubscriptionTable.from_arrow({"expression": ["tea"]})])
     monkeypatch.setattr(growing_table, "_MOST", 3)
     with pytest.raises(ColumnError, match="4 values in one column; a table holds at most 3"):
-        SubscriptionTable.concatenated([named, named])
+        GrowingTable.joined([named, named])
 
 
 # A shard whose rows come in portions, as Spark sends them: each is one buffer, of which the ids are a part.

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from nearcast import MessageBatch, SubscriptionTable, build_index
 from nearcast.columns.coding import Coding
+from nearcast.columns.growing_table import GrowingTable
 from nearcast.columns.wire import NEW_SCHEMA, WIRE_SCHEMA, Known, from_wire, to_wire
 from strategies import batches, tables
 
@@ -82,7 +83,7 @@ def coded(order):
     found = [SubscriptionTable.from_arrow(FIRST, like=coding)]
     known = Known.of(coding)
     found += [SubscriptionTable.from_arrow(LATER[number], like=coding) for number in order]
-    return SubscriptionTable.concatenated(found), known
+    return GrowingTable.joined(found), known
 
 
 def pairs(table, batch):

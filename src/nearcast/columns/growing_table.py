@@ -18,6 +18,8 @@ from nearcast.errors import ColumnError
 from nearcast.kernels.verify import Clauses
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nearcast.columns.coding import Coding
 
 __all__ = ["GrowingTable"]
@@ -38,6 +40,14 @@ class GrowingTable:
         shapes = {"shape": NO_SHAPES.index, "circles": NO_SHAPES.circles, "polygons": NO_SHAPES.polygons}
         self._columns = {name: GrowableArray(array) for name, array in (columns | shapes).items()}
         self._ids: dict[str, GrowableArray] | None = None  # None before the first table
+
+    @classmethod
+    def joined(cls, tables: Sequence[SubscriptionTable]) -> SubscriptionTable:
+        """Return the subscriptions of several tables, one after the other; there is at least one."""
+        growing = cls(tables[0].coding)
+        for table in tables:
+            growing.extend(table)
+        return growing.table()
 
     def __len__(self) -> int:
         return self._size

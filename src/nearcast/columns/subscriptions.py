@@ -106,16 +106,6 @@ class SubscriptionTable(CodedColumns):
         return replace(cls.from_arrays(np.empty((0, 4)), [0], []), coding=coding or Coding())
 
     @classmethod
-    def concatenated(cls, tables: Sequence[SubscriptionTable]) -> SubscriptionTable:
-        """Return the subscriptions of several tables with one coding, one after the other; there is at least one."""
-        from nearcast.columns.growing_table import GrowingTable
-
-        growing = GrowingTable(tables[0].coding)
-        for table in tables:
-            growing.extend(table)
-        return growing.table()
-
-    @classmethod
     def from_subscriptions(
         cls, subscriptions: Iterable[Subscription], *, like: Any = None
     ) -> SubscriptionTable:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nearcast import Matches, MessageBatch, SubscriptionTable, build_index
+from nearcast import Matches, MessageBatch, build_index
 from nearcast.columns.coding import Coding
+from nearcast.columns.growing_table import GrowingTable
 from nearcast.columns.ragged import offsets_of
 from nearcast.sharding.replica import CHANGE, subscribed_rows, subscriptions_of
 from nearcast.spark.live.message_store import ORDER
@@ -36,7 +37,7 @@ def joining_stage(delta: str, before: str) -> Stage:
         ids, reasons = (new[name].combine_chunks() for name in ("id", CHANGE))
         # One index of both, so that a portion is as small as all of its matches ask for, not the fresh ones alone.
         tables = (replace(subscriptions_of(rows, coding), ids=None) for rows in (new, old))
-        index = build_index(SubscriptionTable.concatenated(list(tables)))
+        index = build_index(GrowingTable.joined(list(tables)))
         row_of = {key: row for row, key in enumerate(ids.to_pylist())}
         new_row = np.array([*range(size), *(row_of[key] for key in old["id"].to_pylist())], np.int64)
 
