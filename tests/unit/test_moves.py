@@ -177,6 +177,8 @@ def test_on_a_plane():
         (lambda e: e.move({"id": ["anna"], "lon": [None], "lat": [None]}), ColumnError, "has no region"),
         (lambda e: e.move({"id": ["anna"], "lon": [200], "lat": [0]}), GeometryError, "200"),
         (lambda e: e.move({"id": [1], "lon": [0], "lat": [0]}), UnknownError, "no subscription 1"),
+        (lambda e: e.move("anna", Point(x=1, y=1, space=Planar(0, 0, 9, 9))), ColumnError, "live in WGS84"),
+        (lambda e: e.move(["ben"], [Box(1, 1, 2, 2, Planar(0, 0, 9, 9))]), ColumnError, "one space"),
         (lambda e: e.update(Subscription("zoe", "tea")), UnknownError, "no subscription 'zoe'"),
         (lambda e: e.update({"id": ["anna"], "query": ["tea"]}), ColumnError, "did you mean expression"),
     ],

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.columns.clause_rows import Placement, place
+from nearcast.columns.clause_rows import Placement
 from nearcast.columns.from_arrow.moves import MoveTable
 from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.columns.ids import Ids
 from nearcast.columns.regions import radii_of, take_regions
 from nearcast.errors import ColumnError, GeometryError, shown
-from nearcast.geometry import Circle, Planar, Point, Region, as_region
+from nearcast.geometry import Circle, Planar, Point
 from nearcast.geometry.crs import require_wgs84
 from nearcast.matching import Index
 
@@ -67,8 +67,7 @@ def _read_objects(given: Any, regions: Any, ids: Ids, index: Index) -> tuple[NDA
         regions = [regions]
     elif not isinstance(regions, Iterable) or isinstance(regions, str):
         raise ColumnError(f"several ids take as many regions, not {shown(regions)}; give a list of them")
-    space = index.coding.space
-    if not isinstance(space, Planar):
+    if not isinstance(index.coding.space, Planar):
         require_wgs84(getattr(regions, "crs", None))  # of a GeoSeries
     places = list(regions)
     if len(places) != len(rows):
@@ -77,8 +76,7 @@ def _read_objects(given: Any, regions: Any, ids: Ids, index: Index) -> tuple[NDA
     for at, radius in zip(bare.tolist(), _radii(rows[bare], ids, index).tolist()):
         centre = places[at]
         places[at] = Circle(x=centre.x, y=centre.y, radius=radius, space=centre.space)
-    read: list[Region] = [as_region(region, space) for region in places]
-    return rows, place(read)
+    return rows, index.placement(places, len(rows))
 
 
 def _radii(rows: NDArray[np.int64], ids: Ids, index: Index) -> NDArray[np.float64]:

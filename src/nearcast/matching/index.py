@@ -15,7 +15,7 @@ from nearcast.columns.regions import relocated
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.columns.shapes import NO_SHAPES
 from nearcast.errors import ColumnError, shown
-from nearcast.geometry import Planar, as_region
+from nearcast.geometry import Everywhere, Planar, Region, as_region
 from nearcast.geometry.crs import require_wgs84
 from nearcast.matching.holder import Holder
 from nearcast.matching.refine import resolve
@@ -154,12 +154,22 @@ class Index(Holder[ClauseStore]):
             if not isinstance(self._rows.space, Planar):
                 require_wgs84(getattr(regions, "crs", None))  # of a GeoSeries
             given = (region.tolist() if isinstance(region, np.ndarray) else region for region in regions)
-            placed = place([as_region(region, self._rows.space) for region in given])
+            placed = place([self._region(region) for region in given])
         if len(placed.offsets) - 1 != count:
             raise ColumnError(
                 f"{len(placed.offsets) - 1:,} regions for {count:,} subscriptions; give one for each"
             )
         return placed
+
+    def _region(self, given: Any) -> Region:
+        """Return one region in the space of the subscriptions."""
+        space = self._rows.space
+        region = as_region(given, space)
+        if not isinstance(region, Everywhere) and region.space != space:
+            raise ColumnError(
+                f"the subscriptions live in {space!r}, this region in {region.space!r}; give all in one space"
+            )
+        return region
 
     def subscriptions(self, rows: NDArray[Any]) -> SubscriptionTable:
         """Return the table of the given subscription rows, without their ids."""
