@@ -126,6 +126,8 @@ STORE_EXPIRED_NOTED: Final = 1_024  # the most expired messages that one step of
 PACKED_MESSAGES_CELL: Final = 2_048  # messages of a cell when the cells are chosen,
 PACKED_MESSAGES_CELLS: Final = 32  # and the most columns and rows of cells
 PACKED_MESSAGES_PATIENCE: Final = 64  # changes for each 64 messages, before they are laid out anew
+CELL_LISTS_CELL: Final = 256  # the same where lists are not packed inside,
+CELL_LISTS_CELLS: Final = 128  # and the most columns and rows
 PACKED_MESSAGES_SAMPLE: Final = 65_536  # messages by which cells are chosen,
 PACKED_MESSAGES_QUICK_SAMPLE: Final = 4_096  # the same for a successor, which somebody waits for
 # The cells are chosen again when there are this many times as many messages,

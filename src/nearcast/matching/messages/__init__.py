@@ -3,6 +3,7 @@
 ==============  =====================================================================================
 ``auto``        a scan while messages are few, an MO-Tree from then on; the default
 ``packed``      lists by cell, packed by place, with signatures of words
+``cell-lists``  lists by cell, with signatures of words: cheap to change; those of the AP+-Tree
 ``mo-tree``     disjoint cells of place and attribute values
 ``ss-lists``    a grid file, with inverted lists in its cells: a rival
 ``kk-lists``    inverted lists, with a grid file inside each: a rival
@@ -33,6 +34,7 @@ STORES: Registry[type[MessageStructure]] = Registry(
     {
         "auto": "nearcast.matching.messages.auto:MessageAuto",
         "packed": "nearcast.matching.messages.packed:MessagePacked",
+        "cell-lists": "nearcast.matching.messages.cell_lists:MessageCellLists",
         "mo-tree": "nearcast.matching.messages.mo_tree:MessageMOTree",
         "ss-lists": "nearcast.matching.rivals.grid_messages:SSMessages",
         "kk-lists": "nearcast.matching.rivals.grid_messages:KKMessages",

@@ -19,8 +19,9 @@ from nearcast import config
 from nearcast.columns.growable import GrowableArray
 from nearcast.columns.rows.messages import MessageRows
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses, StoredProbes
-from nearcast.matching.messages.packed_search import PackedMessages, add_word, search, search_moves
+from nearcast.kernels.verify import Clauses
+from nearcast.matching.messages.cells import Cells, choose_cells, describe, widen
+from nearcast.matching.messages.packed_search import PackedMessages, search, search_moves
 from nearcast.matching.structure import MessageStructure, Progress, View, silent
 from nearcast.matching.structures.packed_list import change
 from nearcast.matching.structures.packed_list.build import filled, pack_all
@@ -32,7 +33,7 @@ from nearcast.matching.structures.packed_list.layout import (
     grown,
     used,
 )
-from nearcast.matching.structures.packed_list.pack import clear, copy_box, enlarge, within
+from nearcast.matching.structures.packed_list.pack import clear, enlarge
 
 __all__ = ["MessagePacked"]
 
@@ -69,15 +70,7 @@ class MessagePacked(MessageStructure):
         boxes, step = self.store.stored.boxes, max(len(rows) // max(most, 1), 1)
         cells = int(np.sqrt(len(rows) / config.PACKED_MESSAGES_CELL))
         cells = min(max(cells, 1), config.PACKED_MESSAGES_CELLS)
-        chosen = boxes[rows[::step]]
-        centres = np.clip(chosen[:, :2] + chosen[:, 2:], -_FAR, _FAR) if len(rows) else np.zeros((1, 2))
-        shares = np.arange(1, cells) / cells
-        self._x_knots = np.quantile(centres[:, 0], shares)
-        column = np.searchsorted(self._x_knots, centres[:, 0], "right")
-        self._y_knots = np.zeros((cells, cells - 1))
-        for number in range(cells):
-            own = centres[column == number, 1]
-            self._y_knots[number] = np.quantile(own if len(own) else centres[:, 1], shares)
+        self._cells = choose_cells(boxes[rows[::step]], cells)
         self._laid_for = len(rows)
         self._list_boxes = np.empty((cells * cells, 4), np.float32)
         self._column_boxes = np.empty((cells, 4), np.float32)
@@ -90,7 +83,7 @@ class MessagePacked(MessageStructure):
     def _described(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the list and the signature of each message."""
         targets, signatures = np.empty(len(rows), np.int32), np.zeros((len(rows), 2), np.int32)
-        _describe(self.store.stored, self._x_knots, self._y_knots, rows, targets, signatures)
+        describe(self.store.stored, self._cells, rows, targets, signatures)
         return targets, signatures
 
     def add(self, rows: NDArray[np.int64]) -> None:
@@ -106,7 +99,7 @@ class MessagePacked(MessageStructure):
                 break
             slots, supers = change.needs(self._lists, int(targets[done]))
             self._lists = grown(self._lists, slots=slots, supers=supers)
-        _widen(self._list_boxes, self._column_boxes, boxes, rows, targets)
+        widen(self._list_boxes, self._column_boxes, boxes, rows, targets)
 
     def drop(self, rows: NDArray[np.int64]) -> None:
         """Take messages out of their lists."""
@@ -120,7 +113,7 @@ class MessagePacked(MessageStructure):
         return int(self._lists.state[POSTINGS]) + more > enough and self._may_divide()
 
     def _may_divide(self) -> bool:
-        return len(self._x_knots) + 1 < config.PACKED_MESSAGES_CELLS
+        return len(self._column_boxes) < config.PACKED_MESSAGES_CELLS
 
     def successor(self) -> MessagePacked:
         """Return an empty structure with cells chosen by a small sample of the messages here."""
@@ -137,8 +130,7 @@ class MessagePacked(MessageStructure):
         """Return the cells and the lists."""
         return {
             "homes": self._homes.values,
-            "x_knots": self._x_knots,
-            "y_knots": self._y_knots,
+            **self._cells._asdict(),
             "laid_for": np.array([self._laid_for]),
             "list_boxes": self._list_boxes,
             "column_boxes": self._column_boxes,
@@ -148,7 +140,7 @@ class MessagePacked(MessageStructure):
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take the cells and the lists."""
         self._homes = GrowableArray(arrays["homes"], borrowed=False)
-        self._x_knots, self._y_knots = arrays["x_knots"], arrays["y_knots"]
+        self._cells = Cells(arrays["x_knots"], arrays["y_knots"])
         self._laid_for = int(arrays["laid_for"][0])
         self._list_boxes, self._column_boxes = arrays["list_boxes"], arrays["column_boxes"]
         self._lists = Lists(**{name: arrays[name] for name in Lists._fields})
@@ -185,50 +177,6 @@ class MessagePacked(MessageStructure):
             if (around[:, :2] > inner[:, :2]).any() or (around[:, 2:] < inner[:, 2:]).any():
                 found.append(f"a message lies outside its {what}")
         return found
-
-
-_FAR = 1e30
-
-
-@kernel
-def _describe(
-    stored: StoredProbes,
-    x_knots: NDArray[np.float64],
-    y_knots: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    targets: NDArray[np.int32],
-    signatures: NDArray[np.int32],
-) -> None:
-    """Write the cell of each message's centre, and the signature of its words."""
-    boxes, runs, keywords = stored.boxes, stored.keyword_runs, stored.keywords
-    cells = x_knots.size + 1
-    for i in range(rows.size):
-        row = rows[i]
-        x = within(boxes[row, 0] + boxes[row, 2])
-        y = within(boxes[row, 1] + boxes[row, 3])
-        column = np.searchsorted(x_knots, x, "right")
-        targets[i] = column * cells + np.searchsorted(y_knots[column], y, "right")
-        first = second = 0
-        for k in range(runs[row, 0], runs[row, 1]):
-            first, second = add_word(keywords[k], first, second)
-        signatures[i, 0] = first
-        signatures[i, 1] = second
-
-
-@kernel
-def _widen(
-    list_boxes: NDArray[np.float32],
-    column_boxes: NDArray[np.float32],
-    boxes: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    targets: NDArray[np.int32],
-) -> None:
-    """Enlarge the boxes around lists and columns that have got messages."""
-    box = np.empty((1, 4), np.float32)
-    for i in range(rows.size):
-        copy_box(boxes, rows[i], box, 0)
-        enlarge(list_boxes, targets[i], box, 0)
-        enlarge(column_boxes, targets[i] // column_boxes.shape[0], box, 0)
 
 
 @kernel

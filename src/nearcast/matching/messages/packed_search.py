@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import Clauses, StoredProbes, keep_satisfying, keep_valid
+from nearcast.matching.messages.cells import add_word, concerned, inside, nowhere, rounded, touches
 from nearcast.matching.structure import Answers, Moment, Moves
 from nearcast.matching.structures.packed_list.layout import BLOCK, BLOCK_BITS, LISTS, Lists
 
-__all__ = ["PackedMessages", "add_word", "search", "search_moves"]
+__all__ = ["PackedMessages", "search", "search_moves"]
 
 _RUNS = 256  # runs of slots that are prefetched before the first of them is read
 
@@ -25,55 +26,6 @@ class PackedMessages(NamedTuple):
     lists: Lists
     list_boxes: NDArray[np.float32]  # around what each list holds, column by column
     column_boxes: NDArray[np.float32]  # around the lists of each column of cells
-
-
-@kernel
-def add_word(word: int, first: Any, second: Any) -> Any:
-    """Return the two halves of a signature with the bits of one more word."""
-    mixed = np.uint64(word) * np.uint64(0x9E3779B97F4A7C15)
-    for shift in (58, 52):
-        bit = (mixed >> np.uint64(shift)) & np.uint64(63)
-        half = np.int32(1) << np.int32(bit & np.uint64(31))
-        if bit < np.uint64(32):
-            first |= half
-        else:
-            second |= half
-    return first, second
-
-
-@kernel
-def _rounded(boxes: NDArray[np.float64], i: int) -> Any:
-    """Return the sides of a box as float32, which keeps their order."""
-    return (
-        np.float32(boxes[i, 0]),
-        np.float32(boxes[i, 1]),
-        np.float32(boxes[i, 2]),
-        np.float32(boxes[i, 3]),
-    )
-
-
-@kernel
-def _touches(boxes: NDArray[np.float32], i: int, box: Any) -> Any:
-    """Tell whether boxes[i] may touch a box."""
-    return (
-        (boxes[i, 0] <= box[2]) & (boxes[i, 2] >= box[0]) & (boxes[i, 1] <= box[3]) & (boxes[i, 3] >= box[1])
-    )
-
-
-@kernel
-def _inside(boxes: NDArray[np.float32], i: int, box: Any) -> Any:
-    """Tell whether boxes[i] lies inside of a box for sure: rounding may make sides equal, but never swaps them."""
-    return (boxes[i, 0] > box[0]) & (boxes[i, 2] < box[2]) & (boxes[i, 1] > box[1]) & (boxes[i, 3] < box[3])
-
-
-@kernel
-def _concerned(boxes: NDArray[np.float32], i: int, around: Any, before: Any, after: Any, kept: Any) -> Any:
-    """Tell whether something in boxes[i] may be in reach before or after a move, but not both."""
-    return (
-        _touches(boxes, i, around)
-        and (_touches(boxes, i, before) or _touches(boxes, i, after))
-        and not _inside(boxes, i, kept)
-    )
 
 
 @kernel
@@ -106,8 +58,8 @@ def search_moves(
     count, cells = lists.state[LISTS], column_boxes.shape[0]
     run_starts, run_stops = np.empty(_RUNS + BLOCK, np.int32), np.empty(_RUNS + BLOCK, np.int32)
     for c in range(start, stop):
-        around, before = _rounded(arounds, c), _rounded(befores, c)
-        after, kept = _rounded(afters, c), _rounded(kepts, c)
+        around, before = rounded(arounds, c), rounded(befores, c)
+        after, kept = rounded(afters, c), rounded(kepts, c)
         first = second = 0
         for k in range(need_runs[c, 0], need_runs[c, 1]):
             first, second = add_word(needed[k], first, second)
@@ -119,9 +71,9 @@ def search_moves(
                 if next_super < super_stop:
                     s = next_super
                     next_super += 1
-                    if _concerned(super_boxes, s, around, before, after, kept):
+                    if concerned(super_boxes, s, around, before, after, kept):
                         for b in range(s << BLOCK_BITS, (s << BLOCK_BITS) + super_counts[s]):
-                            if _concerned(block_boxes, b, around, before, after, kept):
+                            if concerned(block_boxes, b, around, before, after, kept):
                                 slot = blocks[b, 0] << BLOCK_BITS
                                 run_starts[runs] = slot
                                 run_stops[runs] = slot + blocks[b, 1]
@@ -129,10 +81,10 @@ def search_moves(
                                 for line in range(slot, slot + blocks[b, 1], 8):
                                     prefetch(extras, line)
                 elif number < count:
-                    if number % cells == 0 and not _touches(column_boxes, number // cells, around):
+                    if number % cells == 0 and not touches(column_boxes, number // cells, around):
                         number += cells
                         continue
-                    if _concerned(list_boxes, number, around, before, after, kept):
+                    if concerned(list_boxes, number, around, before, after, kept):
                         head = heads[number, 0]
                         if heads[number, 2] < 0:
                             next_super, super_stop = head, head + heads[number, 3]
@@ -156,7 +108,7 @@ def search_moves(
         for i in range(filled, found):
             at = out[i]
             out[last] = at
-            if (_touches(boxes, at, before) or _touches(boxes, at, after)) and not _inside(boxes, at, kept):
+            if (touches(boxes, at, before) or touches(boxes, at, after)) and not inside(boxes, at, kept):
                 prefetch(rows, at)
                 last += 1
         for i in range(filled, last):
@@ -188,8 +140,5 @@ def search(
     A subscription that comes is one that moves in from nowhere.
     """
     boxes = clauses.boxes
-    nowhere = np.empty((stop, 4))
-    for c in range(start, stop):
-        nowhere[c, 0] = nowhere[c, 1] = np.inf
-        nowhere[c, 2] = nowhere[c, 3] = -np.inf
-    return search_moves(packed, Moves(clauses, boxes, boxes, nowhere), moment, start, stop, answers, filled)
+    moves = Moves(clauses, boxes, boxes, nowhere(stop))
+    return search_moves(packed, moves, moment, start, stop, answers, filled)

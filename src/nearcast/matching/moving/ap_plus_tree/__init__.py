@@ -15,8 +15,10 @@ paper, with a million subscriptions and as many messages (times of the runs in w
 
 - *A store beside the tree.* A message is only in the leaves that it visited when it came. The paper does not say how a
   later subscription finds it in a cell that was empty, or under a word that nobody had. Here a list knows since when it
-  is complete, and where it is too young, the store of all messages answers. It takes 2.4 µs of the 9.9 µs of a message,
-  of which 5.9 are matching and 1.6 are attaching.
+  is complete, and where it is too young, the store of all messages answers. That is one question in twenty, so the
+  store is one that is cheap to change (``cell-lists``). Of the 4.2 µs of a message, 2.6 are matching, 0.6 attaching it
+  to five leaves, 0.5 its rows and its place in the store, and 0.3 the removal of one that expires; with packed messages
+  beside the tree, inserting and removing took 2.3 µs instead of 0.6.
 - *Nothing is handed down.* When a node is rebuilt, its lists begin again. Where 200,000 subscriptions walk a fifth of
   their width with each move, one question in twelve goes to the store, because of that or of leaves that are new. The
   store answers in 5.4 µs, the tree in 5.0, so there is nothing to gain from sending the messages down again.

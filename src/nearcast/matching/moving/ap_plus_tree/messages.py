@@ -29,7 +29,7 @@ from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.slabs import END, allot, empty_slabs, release, size_class
 from nearcast.kernels.verify import Probes
-from nearcast.matching.messages.packed_search import add_word
+from nearcast.matching.messages.cells import add_word
 from nearcast.matching.moving.ap_plus_tree.frontier import frontier
 from nearcast.matching.structures.ap_tree.layout import FREE, KIND, LIST, WIDTH, Tree
 from nearcast.matching.structures.ap_tree.search import Visits
@@ -332,6 +332,9 @@ def _make_room(lists: Lists, number: int) -> None:
     heads, entries, slabs = lists.heads, lists.entries, lists.slabs
     sequence, living = lists.sequence, lists.living
     start, size, room = heads[number, START], heads[number, SIZE], heads[number, ROOM]
+    for i in range(start, start + size):
+        prefetch(living, entries[i, ROW])
+        prefetch(sequence, entries[i, ROW])
     kept = start
     for i in range(start, start + size):
         row = entries[i, ROW]

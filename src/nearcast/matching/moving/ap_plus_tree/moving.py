@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from nearcast.kernels import kernel
 from nearcast.kernels.memory import prefetch
 from nearcast.kernels.verify import StoredProbes, keep_satisfying, keep_valid
-from nearcast.matching.messages.packed_search import add_word
+from nearcast.matching.messages.cells import add_word, rounded
 from nearcast.matching.moving.ap_plus_tree.messages import (
     BORN,
     NEXT,
@@ -318,7 +318,7 @@ def search(
             if end < 0:
                 break
             scanned += size
-            before, after, kept = _rounded(befores, c), _rounded(afters, c), _rounded(kepts, c)
+            before, after, kept = rounded(befores, c), rounded(afters, c), rounded(kepts, c)
             for i in range(last, end):
                 x, y = places[out[i], X], places[out[i], Y]
                 out[last] = out[i]
@@ -374,7 +374,7 @@ def _scan(
 
     Returns how many entries were read, and where those that were written end; -1 if there is no room.
     """
-    x0, y0, x1, y1 = _rounded(boxes, c)
+    x0, y0, x1, y1 = rounded(boxes, c)
     scanned = 0
     for i in range(first, stop):
         begin, size = heads[numbers[i], START], heads[numbers[i], SIZE]
@@ -395,17 +395,6 @@ def _scan(
             out[last] = out[k]
             last += not ((x < x0) | (x > x1) | (y < y0) | (y > y1))
     return scanned, last
-
-
-@kernel
-def _rounded(boxes: NDArray[np.float64], i: int) -> Any:
-    """Return the sides of a box as float32, which keeps their order."""
-    return (
-        np.float32(boxes[i, 0]),
-        np.float32(boxes[i, 1]),
-        np.float32(boxes[i, 2]),
-        np.float32(boxes[i, 3]),
-    )
 
 
 @kernel

@@ -66,7 +66,7 @@ class APPlusTree(Pair):
                 f"it has copies, {', '.join(MovingTree.parameters)}"
             )
         self._parameters = parameters | {"copies": copies}
-        self._begin(ClauseStore(subscriptions), build_store("packed", messages))
+        self._begin(ClauseStore(subscriptions), build_store("cell-lists", messages))
 
     def _begin(self, clauses: ClauseStore, store: MessageStore) -> None:
         """Build the tree, and let the messages of the store visit it."""
