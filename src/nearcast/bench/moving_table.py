@@ -18,7 +18,7 @@ from nearcast.clock import ManualClock
 from nearcast.columns.clauses import keyword_offsets
 from nearcast.engine import Engine
 from nearcast.matching import build_index, build_store
-from nearcast.matching.moving import MOVING, MovingIndex
+from nearcast.matching.moving import MovingIndex
 
 if TYPE_CHECKING:
     from nearcast.bench.moving_workloads import MovingSetting
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-SCRATCH = "scratch"  # remove, insert and match again: what a move costs without a moving index
+#: Remove, insert and match again: what a move costs without a moving index, in the default's own structures, and with
+#: messages that are found by place alone.
+SCRATCH = ("scratch", "mo-tree-scratch")
 #: The competitors of the paper, and its own variants; ``auto`` is compared with the best of them.
 RIVALS = ("ss-index", "kk-index", "iq-plus-tree", "rq-plus-tree", "ap-plus-k-tree", "ap-plus-s-tree")
 #: What publishing is compared with: matching by a stationary index, and the store that keeps messages beside it.
@@ -46,9 +48,9 @@ def compare(
     seconds: float = config.MOVING_SECONDS,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure the moving *indexes*, and always ``scratch`` if there is one; return the body of the report."""
+    """Measure the moving *indexes*, and always those from scratch; return the body of the report."""
     tell = progress or (lambda _text, _share: None)
-    names = [*dict.fromkeys(indexes), *([SCRATCH] if SCRATCH in MOVING and SCRATCH not in indexes else [])]
+    names = list(dict.fromkeys([*indexes, *SCRATCH]))
     cells = [MovingCell("", name, setting, name, moves=moves, parts=True) for name in names]
     measured = run(
         Experiment("", "", "", cells, measures=("msp_microseconds", "imm_microseconds")),
@@ -68,9 +70,8 @@ def compare(
     results += [
         {"side": "stationary", "name": name, "index": name, **figures} for name, figures in stationary.items()
     ]
-    if hasattr(Engine, "move"):
-        tell("the engine", 0.9)
-        results += _engine(work, moves)
+    tell("the engine", 0.9)
+    results += _engine(work, moves)
     tell("done", 1.0)
     return {
         "workload": {"name": work.name, "seed": seed, "facts": work.facts},
@@ -86,16 +87,20 @@ def compare(
 def _compared(
     result: dict[str, Any], points: Sequence[dict[str, Any]], stationary: dict[str, dict[str, float]]
 ) -> dict[str, Any]:
-    """Add the ratios to the others of the same run; those of moves are of medians."""
-    own = result["msp_median_microseconds"]
-    over = {point["line"]: point["msp_median_microseconds"] / own for point in points}
-    rivals = [over[name] for name in RIVALS if name in over and name != result["name"]]
+    """Add the ratios to the others of the same run: of the medians of moves, and of memory."""
+    over, memory = (
+        {point["line"]: point[figure] / result[figure] for point in points}
+        for figure in ("msp_median_microseconds", "megabytes")
+    )
+    rivals = [name for name in RIVALS if name in over and name != result["name"]]
     beside = STATIONARY.get(result["name"])
     still = sum(stationary[name]["median_microseconds"] for name in beside) if beside else None
     return {
         **result,
         "msp_speedup_over": over,
-        "msp_speedup_over_rivals": min(rivals, default=None),
+        "msp_speedup_over_rivals": min((over[name] for name in rivals), default=None),
+        "memory_of": memory,  # of others, as a multiple of the own
+        "memory_of_rivals": min((memory[name] for name in rivals), default=None),
         "imm_over_stationary": result["imm_median_microseconds"] / still if still else None,
     }
 

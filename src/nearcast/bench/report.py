@@ -520,38 +520,47 @@ def _moving(report: Mapping[str, Any]) -> _Sides:
     headings = {
         "steps": "steps",
         "MSP µs": "msp_median_microseconds",
-        "MSP mean": "msp_microseconds",
+        "× auto": "msp_speedup_over",
+        "MB": "megabytes",
+        "MB × auto": "memory_of",
         "SLU µs": "slu_microseconds",
         "IMM µs": "imm_median_microseconds",
-        "IMM mean": "imm_microseconds",
         "MI µs": "mi_microseconds",
-        "times still": "imm_over_stationary",
+        "IMM × still": "imm_over_stationary",
         "came": "came_per_move",
-        "MB": "megabytes",
         "MB growth": "bytes_growth",
         "RSS growth": "resident_growth",
     }
     sides: dict[str, list[list[str]]] = {"moving": [], "stationary": [], "engine": []}
     for result in report["results"]:
         if result["side"] == "moving":
-            figures = [three_digits(result[name]) for name in headings.values()]
+            figures = [
+                three_digits(_times("auto", value) if isinstance(value, dict) else value)
+                for value in map(result.get, headings.values())
+            ]
             figures[0] = f"{result['steps']:,}"
         else:
             figures = [""] * len(headings)
             at = list(headings).index("IMM µs" if result["side"] == "stationary" else "MSP µs")
             figures[at] = three_digits(result["median_microseconds"])
-            figures[at + 1] = three_digits(result["mean_microseconds"])
         sides[result["side"]].append([result["name"], *figures])
     agree = "DIFFER: see the mismatches" if report["mismatches"] else "are the same, and right on a sample"
     notes = [
-        f"medians and means of calls with {report['moves']:,} moves or {config.BENCH_BATCH:,} messages; "
+        f"medians of calls with {report['moves']:,} moves or {config.BENCH_BATCH:,} messages; "
         f"the answers {agree}",
-        "MSP: a move; SLU: a move without messages; came: messages of a move",
-        "IMM: a message that is kept; MI: without matching; times still: of matching (and inserting) without moves",
+        "MSP: a move; SLU: a move without messages; came: messages of a move; MB: subscriptions, messages and indexes",
+        "scratch: removed, inserted and matched again in the structures of auto; mo-tree-scratch: with messages that "
+        "are found by place, and then tested for their words",
+        "IMM: a message that is kept; MI: without matching; × still: times matching (and inserting) without moves",
         f"growth: from step {config.MOVING_SETTLED} to the end, a factor; RSS: of the process, a share of the index",
         machine_line(report),
     ]
     return _Sides(title, list(headings), {side: rows for side, rows in sides.items() if rows}, notes)
+
+
+def _times(name: str, others: Mapping[str, float]) -> float | None:
+    """Return what is shown as a multiple of *name*; None if it was not measured. *others* are multiples of it."""
+    return 1 / others[name] if name in others else None
 
 
 _SIDED = {

@@ -9,7 +9,8 @@
 ``kk-index``           by words, and then by the cells of a grid, on both sides: a rival
 ``iq-plus-tree``       by the cells of a quadtree, and then by words, on both sides: a rival
 ``rq-plus-tree``       by words, and then by the cells of a quadtree, on both sides: a rival
-``scratch``            the default, without its way to move: what moves is removed and inserted
+``scratch``            the default, without its way to move: what moves is removed, inserted and matched again
+``mo-tree-scratch``    the same with the messages in an MO-Tree: what a move costs without packed messages, too
 ``scan``               looks at every clause and every message: the oracle
 =====================  ================================================================================================
 
@@ -52,6 +53,7 @@ MOVING: Registry[Any] = Registry(
         "iq-plus-tree": f"{_RIVALS}:iq_plus_tree",
         "rq-plus-tree": f"{_RIVALS}:rq_plus_tree",
         "scratch": f"{_RIVALS}:scratch",
+        "mo-tree-scratch": f"{_RIVALS}:mo_tree_scratch",
         "scan": "nearcast.matching.moving.kinds:scan",
     }
 )
@@ -90,7 +92,7 @@ class MovingIndex:
         messages: MessageBatch | None = None,
         **parameters: Any,
     ) -> None:
-        if name not in MOVING:
+        if not isinstance(name, str) or name not in MOVING:
             raise UnknownError(f"there is no moving index {shown(name)}; there are {', '.join(MOVING)}")
         if not isinstance(subscriptions, SubscriptionTable):
             raise ColumnError(f"a moving index is built over a SubscriptionTable, not {shown(subscriptions)}")
