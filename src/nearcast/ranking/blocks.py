@@ -77,7 +77,7 @@ __all__ = ["Blocks"]
 
 LINE = config.CACHE_LINE // 4  # four-byte numbers in a cache line
 AHEAD = 4  # how many blocks ahead memory is prefetched
-SHARED = 512  # rows whose thresholds a thread should have to change
+SHARED = 128  # rows whose thresholds a thread should have to change
 
 
 class Blocks(Finder):

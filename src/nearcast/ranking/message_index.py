@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BestMessages", "MessageIndex"]
 
-_FEW = 32  # queries that are worth a call for each segment
+_FEW = 64  # queries that are worth a call for each segment
 
 _TYPES: dict[str, Any] = {  # of the arrays of a segment
     "slots": np.int32,
@@ -178,7 +178,10 @@ class MessageIndex:
 
 def _pieces(count: int, threads: int) -> list[tuple[int, int]]:
     """Divide queries into ranges for threads to share."""
-    each = min(1024, max(-(-count // (4 * threads)), min(_FEW, -(-count // threads)), 1))
+    each = -(-count // max(1, threads))
+    if threads > 1:  # some take longer than others
+        each = max(-(-each // 4), min(_FEW, each))
+    each = max(1, min(1024, each))
     return [(begin, min(count, begin + each)) for begin in range(0, count, each)]
 
 
