@@ -661,6 +661,30 @@ def test_scores_of_0_are_results(buffer):
     assert top.results(row)[1].tolist() == [0.0] * without
 
 
+def test_it_is_shown_in_words(top):
+    assert repr(top) == "<TopK of 0 subscriptions over 0 messages>"
+    one(top)
+    top.publish(batch([[0, 0]], [[0]]))
+    assert repr(top) == "<TopK of 1 subscription over 1 message>"
+
+
+def test_ids_in_columns(top):
+    for ids in (pa.chunked_array([["a"], ["b"]]), pa.table({"id": ["a", "b"]}), {"id": ["b", "a"]}):
+        top.subscribe([[0, 0]] * 2, [0, 1, 2], [0, 1], alpha=0.5, k=1, ids=["a", "b"])
+        top.unsubscribe(ids)
+        assert len(top) == 0
+
+
+def test_a_list_of_words_for_each_point(top):
+    for words, said in (
+        ([["tea"], ["milk"]], "2 lists of words for 1 point"),
+        ([], "0 lists of words for 1 point"),
+    ):
+        with pytest.raises(InputError, match=said):
+            top.subscribe([[0, 0]], words=words, alpha=0.5, k=1)
+    assert len(top.vocabulary) == 0
+
+
 def test_stats_and_memory_are_told(top):
     one(top)
     top.publish(batch([[0, 0]], [[0]]))

@@ -3,6 +3,9 @@
 A posting is a word of a subscription. The postings of a word are divided into *blocks* of at most
 ``config.RANKING_BLOCK`` that lie close together. The headers of a word's blocks are side by side, field by field, so
 that a search reads them in order. Both headers and postings are pools of :mod:`~nearcast.kernels.slabs`.
+
+Theorems are those of Wang, Zhang, Zhang, Lin and Huang, "Top-k Spatial-keyword Publish/Subscribe Over Sliding Window"
+(2017).
 """
 
 from __future__ import annotations
