@@ -6,7 +6,7 @@ clauses, and an insert takes constant time on average.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,17 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.kernels import kernel
 from nearcast.kernels.postings import FULL
-from nearcast.kernels.verify import Clauses, Probes
+from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
 from nearcast.matching.structure import Answers
 from nearcast.matching.structures.packed_list import PackedList
 from nearcast.matching.structures.packed_list.layout import POSTINGS, Lists
 from nearcast.matching.structures.packed_list.search import Scratch, SearchArrays, search_with
 
-__all__ = ["NewcomerLists", "Newcomers", "match_newcomers"]
+__all__ = ["NewcomerLists", "Newcomers", "end_search"]
 
 
 class NewcomerLists(NamedTuple):
-    """The arrays that :func:`match_newcomers` reads."""
+    """The arrays that :func:`end_search` reads."""
 
     waiting: int
     lists: Lists
@@ -57,7 +57,7 @@ class Newcomers(PackedList):
 
     @property
     def lists(self) -> NewcomerLists:
-        """The arrays that :func:`match_newcomers` reads."""
+        """The arrays that :func:`end_search` reads."""
         return NewcomerLists(self.waiting, self._lists, self._word_lists.values)
 
     def too_many(self, more: int) -> bool:
@@ -67,7 +67,7 @@ class Newcomers(PackedList):
 
 
 @kernel
-def match_newcomers(
+def end_search(
     clauses: Clauses,
     newcomers: NewcomerLists,
     scratch: Scratch,
@@ -75,10 +75,34 @@ def match_newcomers(
     p: int,
     answers: Answers,
     filled: int,
-) -> int:
-    """Write the newcomers that probe *p* satisfies; return the new end, or FULL if there is no room."""
+    last: int,
+) -> Any:
+    """End the search of probe *p*, which wrote candidates to ``answers.rows[filled:last]``, or found no room (FULL).
+
+    Settle these, add the newcomers that the probe satisfies, and write down where its answers end. Return that, or FULL
+    if there is no room.
+    """
+    if last == FULL:
+        return FULL
+    end = _settle(clauses, probes, p, answers.rows, filled, last)
     waiting, lists, word_lists = newcomers
-    if waiting == 0:
-        return filled
-    done = search_with(SearchArrays(clauses, lists, word_lists), scratch, probes, p, p + 1, answers, filled)
-    return answers.ends[p] if done > p else FULL
+    if waiting > 0:
+        arrays = SearchArrays(clauses, lists, word_lists)
+        return answers.ends[p] if search_with(arrays, scratch, probes, p, p + 1, answers, end) > p else FULL
+    answers.ends[p] = end
+    return end
+
+
+@kernel
+def _settle(clauses: Clauses, probes: Probes, p: int, out: NDArray[np.int32], first: int, last: int) -> Any:
+    """Check the clauses among out[first:last] that were written as complements, in place; return the new end."""
+    sure, doubtful = first, last  # the sure answers go to the front, the doubtful ones to the back
+    while sure < doubtful:
+        row = out[sure]
+        if row >= 0:
+            sure += 1
+        else:
+            doubtful -= 1
+            out[sure] = out[doubtful]
+            out[doubtful] = ~row
+    return keep_satisfied(clauses, probes, p, out, sure, last) if sure < last else last

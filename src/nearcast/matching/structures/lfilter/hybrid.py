@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.matching.structures.mbr_trie.search import COST, FULL, select_pairs, with_room
+from nearcast.kernels.postings import FULL
+from nearcast.matching.structures.mbr_trie.search import COST, select_pairs, with_room
 from nearcast.matching.structures.mbr_trie.trie import Postings, Trie
 from nearcast.matching.structures.pt_quadtree.quadtree import Entries, Frame, Quadtree
 from nearcast.matching.structures.pt_quadtree.search import corner_of, verify_list

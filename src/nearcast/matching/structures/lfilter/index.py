@@ -14,13 +14,14 @@ from nearcast import config
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
+from nearcast.kernels.postings import FULL
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import Answers, Progress, View, silent
 from nearcast.matching.structures.folding import FoldingStructure, named_arrays, taken_arrays
 from nearcast.matching.structures.lfilter.cost import SHARE, costs, token_figures, tops_in
 from nearcast.matching.structures.lfilter.hybrid import hybrid_prune
 from nearcast.matching.structures.mbr_trie.merge import merge_tries
-from nearcast.matching.structures.mbr_trie.search import COST, FULL, clear_bits, match_trie, set_bits, settle
+from nearcast.matching.structures.mbr_trie.search import COST, clear_bits, match_trie, set_bits
 from nearcast.matching.structures.mbr_trie.trie import (
     NOWHERE,
     Postings,
@@ -31,7 +32,7 @@ from nearcast.matching.structures.mbr_trie.trie import (
     places_of,
     trie_stats,
 )
-from nearcast.matching.structures.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.structures.newcomers import NewcomerLists, end_search
 from nearcast.matching.structures.packed_list.search import new_scratch
 from nearcast.matching.structures.pt_quadtree.fold import fold_quadtree
 from nearcast.matching.structures.pt_quadtree.quadtree import (
@@ -264,7 +265,7 @@ def _search(
     """Match probes by LFILTER (Algorithm 3); the comments name its lines."""
     clauses, alive, trie, postings, frame, tree, entries, ranks, size, figures, newcomers = arrays[:11]
     forced, how = arrays.filter, arrays.verification
-    ends, out = answers
+    out = answers.rows
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
     scratch = new_scratch()
@@ -309,12 +310,8 @@ def _search(
             )
             unmark_ranks(present, tokens, count)
         clear_bits(bits, tokens, count)
+        last = end_search(clauses, newcomers, scratch, probes, p, answers, filled, last)
         if last == FULL:
             return p
-        last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, scratch, probes, p, answers, last)
-        if end == FULL:
-            return p
-        filled = end
-        ends[p] = filled
+        filled = last
     return stop

@@ -11,11 +11,12 @@ from nearcast import config
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.errors import ColumnError, shown
 from nearcast.kernels import kernel
+from nearcast.kernels.postings import FULL
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import Answers, Progress, View, silent
 from nearcast.matching.structures.folding import FoldingStructure, named_arrays, taken_arrays
 from nearcast.matching.structures.mbr_trie.merge import merge_tries
-from nearcast.matching.structures.mbr_trie.search import FULL, clear_bits, match_trie, set_bits, settle
+from nearcast.matching.structures.mbr_trie.search import clear_bits, match_trie, set_bits
 from nearcast.matching.structures.mbr_trie.trie import (
     NOWHERE,
     Postings,
@@ -26,7 +27,7 @@ from nearcast.matching.structures.mbr_trie.trie import (
     places_of,
     trie_stats,
 )
-from nearcast.matching.structures.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.structures.newcomers import NewcomerLists, end_search
 from nearcast.matching.structures.packed_list.search import new_scratch
 from nearcast.matching.structures.token_order import message_tokens
 
@@ -155,7 +156,7 @@ def _search(
     arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
     clauses, trie, postings, ranks, newcomers, probing = arrays
-    ends, out = answers
+    out = answers.rows
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     bits = np.zeros(config.TOKEN_BITS // 64, np.uint64)
     scratch = new_scratch()
@@ -171,12 +172,8 @@ def _search(
         set_bits(bits, tokens, count)
         last = match_trie(trie, postings, probing, tokens, count, bits, query, out, filled)
         clear_bits(bits, tokens, count)
+        last = end_search(clauses, newcomers, scratch, probes, p, answers, filled, last)
         if last == FULL:
             return p
-        last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, scratch, probes, p, answers, last)
-        if end == FULL:
-            return p
-        filled = end
-        ends[p] = filled
+        filled = last
     return stop

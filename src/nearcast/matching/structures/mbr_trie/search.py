@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.kernels.verify import Clauses, Probes, keep_satisfied
+from nearcast.kernels.postings import FULL
 from nearcast.matching.structures.mbr_trie.trie import Postings, Trie
 from nearcast.matching.structures.token_order import LAST
 
 __all__ = [
     "COST",
-    "FULL",
     "TOKEN_SET",
     "TRIE",
     "clear_bits",
@@ -27,12 +26,10 @@ __all__ = [
     "match_trie",
     "select_pairs",
     "set_bits",
-    "settle",
     "touching",
     "with_room",
 ]
 
-FULL = -1  # what a search returns when the output has no room
 # How the children of a node are compared with the tokens of a message.
 COST, TOKEN_SET, TRIE = range(3)
 _BLOCK = config.TRIE_BLOCK
@@ -103,21 +100,6 @@ def touching(
                 filled += (left <= xmax) & (right >= xmin) & (low <= ymax) & (high >= ymin)
         at = stop
     return filled
-
-
-@kernel
-def settle(clauses: Clauses, probes: Probes, p: int, out: NDArray[np.int32], first: int, last: int) -> Any:
-    """Check the clauses among out[first:last] that were written as complements, in place; return the new end."""
-    sure, doubtful = first, last  # the sure answers go to the front, the doubtful ones to the back
-    while sure < doubtful:
-        row = out[sure]
-        if row >= 0:
-            sure += 1
-        else:
-            doubtful -= 1
-            out[sure] = out[doubtful]
-            out[doubtful] = ~row
-    return keep_satisfied(clauses, probes, p, out, sure, last) if sure < last else last
 
 
 @kernel

@@ -11,11 +11,12 @@ from nearcast import config
 from nearcast.columns.clauses import words_alone
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.kernels import kernel
+from nearcast.kernels.postings import FULL
 from nearcast.kernels.verify import Clauses, Probes
 from nearcast.matching.structure import Answers, Progress, View, silent
 from nearcast.matching.structures.folding import FoldingStructure, named_arrays, taken_arrays
-from nearcast.matching.structures.mbr_trie.search import FULL, clear_bits, set_bits, settle
-from nearcast.matching.structures.newcomers import NewcomerLists, match_newcomers
+from nearcast.matching.structures.mbr_trie.search import clear_bits, set_bits
+from nearcast.matching.structures.newcomers import NewcomerLists, end_search
 from nearcast.matching.structures.packed_list.search import new_scratch
 from nearcast.matching.structures.pt_quadtree.fold import fold_quadtree
 from nearcast.matching.structures.pt_quadtree.quadtree import (
@@ -163,7 +164,7 @@ def _search(
     arrays: _SearchArrays, probes: Probes, start: int, stop: int, answers: Answers, filled: int
 ) -> int:
     clauses, alive, frame, tree, entries, ranks, size, newcomers = arrays
-    ends, out = answers
+    out = answers.rows
     offsets, keywords, probe_boxes = probes.keyword_offsets, probes.keywords, probes.boxes
     starts = tree.starts
     bits, present = np.zeros(config.TOKEN_BITS // 64, np.uint64), np.zeros((size >> 6) + 1, np.uint64)
@@ -201,12 +202,8 @@ def _search(
                 break
         clear_bits(bits, tokens, count)
         unmark_ranks(present, tokens, count)
+        last = end_search(clauses, newcomers, scratch, probes, p, answers, filled, last)
         if last == FULL:
             return p
-        last = settle(clauses, probes, p, out, filled, last)
-        end = match_newcomers(clauses, newcomers, scratch, probes, p, answers, last)
-        if end == FULL:
-            return p
-        filled = end
-        ends[p] = filled
+        filled = last
     return stop

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from nearcast import config
 from nearcast.kernels import kernel
-from nearcast.matching.structures.mbr_trie.search import FULL, has_bit
+from nearcast.kernels.postings import FULL
+from nearcast.matching.structures.mbr_trie.search import has_bit
 from nearcast.matching.structures.pt_quadtree.quadtree import Entries, Frame, Quadtree, cell
 from nearcast.matching.structures.token_order import LAST
 
