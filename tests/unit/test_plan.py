@@ -9,7 +9,7 @@ from nearcast import MessageBatch, SubscriptionTable, config, workloads
 from nearcast.sharding.costs import Costs, calibrate
 from nearcast.sharding.distribution import DISTRIBUTIONS, draw_sample, fit, measure
 from nearcast.sharding.plan import Demand, Host, plan
-from nearcast.sharding.simulation import Simulated, simulate
+from nearcast.sharding.simulation import Simulation, simulate
 
 HOST = Host(cores=10, memory_gb=10, network_gbit=8)  # 1 GB/s
 COSTS = Costs(
@@ -28,7 +28,7 @@ def even(shards, **other):
     share = 1 / shards
     figures = {"copies": 1.0, "sent": 1.0, "stored": share, "arriving": share, "leaving": share}
     figures |= {"load_ns": 1_000 * share, "even_ns": 1_000 * share, "routing_ns": 100}
-    return Simulated("made up", shards, **(figures | other))
+    return Simulation("made up", shards, **(figures | other))
 
 
 def test_memory_alone():

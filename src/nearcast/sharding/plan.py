@@ -20,7 +20,7 @@ import numpy as np
 
 from nearcast import config
 from nearcast.sharding.costs import Costs
-from nearcast.sharding.simulation import Simulated
+from nearcast.sharding.simulation import Simulation
 
 __all__ = ["RESOURCES", "Demand", "Host", "Plan", "plan"]
 
@@ -79,7 +79,7 @@ RESOURCES = {
 }
 
 
-def plan(simulated: Sequence[Simulated], costs: Costs, demand: Demand, host: Host) -> Plan:
+def plan(simulated: Sequence[Simulation], costs: Costs, demand: Demand, host: Host) -> Plan:
     """Return the plan for the distribution that was *simulated*, with some numbers of shards, for this demand."""
     curves = _Curves(simulated, costs, demand, host)
     needs = {name: _least(use) for name, use in curves.uses.items()}
@@ -104,7 +104,7 @@ def plan(simulated: Sequence[Simulated], costs: Costs, demand: Demand, host: Hos
 class _Curves:
     """The figures of a distribution as functions of the number of shards."""
 
-    def __init__(self, simulated: Sequence[Simulated], costs: Costs, demand: Demand, host: Host) -> None:
+    def __init__(self, simulated: Sequence[Simulation], costs: Costs, demand: Demand, host: Host) -> None:
         numbers = [each.shards for each in simulated]
 
         def curve(name: str, most: float = math.inf) -> _Curve:

@@ -16,10 +16,10 @@ from nearcast.sharding.costs import Costs, routing_ns
 from nearcast.sharding.distribution.base import Distribution, Sample
 from nearcast.sharding.distribution.routes import delivering_shards
 
-__all__ = ["Simulated", "simulate"]
+__all__ = ["Simulation", "simulate"]
 
 
-class Simulated(NamedTuple):
+class Simulation(NamedTuple):
     """The figures of a distribution with one number of shards."""
 
     distribution: str
@@ -36,7 +36,7 @@ class Simulated(NamedTuple):
 
 def simulate(
     distribution: Distribution, sample: Sample, costs: Costs, matches: float, deliveries: float
-) -> Simulated:
+) -> Simulation:
     """Return the figures of *distribution* on *sample*.
 
     A message has so many *matches* among all subscriptions, if they are like those of the sample, and so many
@@ -55,7 +55,7 @@ def simulate(
     loads = (
         costs.message_ns * arriving + (costs.match_ns * matches + costs.delivery_ns * deliveries) * leaving
     )
-    return Simulated(
+    return Simulation(
         distribution.name,
         shards,
         len(stored.shards) / max(len(table), 1),

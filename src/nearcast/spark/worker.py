@@ -79,7 +79,7 @@ class _Whole:
         return pa.array(rows) if self._ids is None else self._ids.take(pa.array(rows))
 
 
-class _Sharded:
+class _Shards:
     """The router of a version, and the replicas of shards that this process was asked for."""
 
     def __init__(self, version: ShardedVersion) -> None:
@@ -96,10 +96,10 @@ class _Sharded:
         return self.replicas[number]
 
 
-_versions: OrderedDict[tuple[str, str], _Whole | _Sharded] = OrderedDict()  # the last one was used last
+_versions: OrderedDict[tuple[str, str], _Whole | _Shards] = OrderedDict()  # the last one was used last
 
 
-def _opened(version: str, digest: str) -> _Whole | _Sharded:
+def _opened(version: str, digest: str) -> _Whole | _Shards:
     """Open the version whose manifest has this digest, once per process.
 
     A version never changes, so it need not be checked again; one that was damaged and built anew has another digest.
@@ -108,7 +108,7 @@ def _opened(version: str, digest: str) -> _Whole | _Sharded:
     key = version, digest
     if key not in _versions:
         index = open_index(version)
-        _versions[key] = _Whole(index) if isinstance(index, Index) else _Sharded(index)
+        _versions[key] = _Whole(index) if isinstance(index, Index) else _Shards(index)
     _versions.move_to_end(key)
     while len(_versions) > config.SPARK_OPEN_INDEXES:
         _versions.popitem(last=False)
@@ -120,7 +120,7 @@ def _close_replicas() -> None:
 
     What all processes share as pages of files does not count. The replica that was used last stays.
     """
-    sharded = [version for version in _versions.values() if isinstance(version, _Sharded)]
+    sharded = [version for version in _versions.values() if isinstance(version, _Shards)]
     held = [(version, number) for version in sharded for number in version.replicas]
     total = sum(version.replicas[number].private_bytes for version, number in held)
     for version, number in held[:-1]:
@@ -130,9 +130,9 @@ def _close_replicas() -> None:
             total -= version.replicas.pop(number).private_bytes
 
 
-def _sharded(version: str, digest: str) -> _Sharded:
+def _sharded(version: str, digest: str) -> _Shards:
     found = _opened(version, digest)
-    assert isinstance(found, _Sharded), f"{version} has no shards"
+    assert isinstance(found, _Shards), f"{version} has no shards"
     return found
 
 

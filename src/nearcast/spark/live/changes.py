@@ -51,7 +51,7 @@ class Resolution(NamedTuple):
     refused: pa.Table
 
 
-class _Subscribed(NamedTuple):
+class _Knowledge(NamedTuple):
     """The ids that records name: what is known of each, before and after the records are applied."""
 
     exists: NDArray[np.bool_]
@@ -128,10 +128,10 @@ def _in_order(
     return order
 
 
-def _before(known: pa.Table, there: NDArray[np.int64]) -> _Subscribed:
+def _before(known: pa.Table, there: NDArray[np.int64]) -> _Knowledge:
     """Return what is known of the ids before the records; *there* has the row of each id, or -1."""
     size = len(there)
-    state = _Subscribed(
+    state = _Knowledge(
         np.zeros(size, bool),
         np.full(size, _NEVER),
         np.full(size, _NEVER),
@@ -155,7 +155,7 @@ def _apply(
     starts: NDArray[np.int64],
     kinds: NDArray[np.int8],
     times: NDArray[np.int64],
-    state: _Subscribed,
+    state: _Knowledge,
     verdicts: NDArray[np.int8],
 ) -> None:
     """Apply the records of each id, one after the other."""
@@ -194,7 +194,7 @@ def _delta(
     changed: NDArray[np.int64],
     there: NDArray[np.int64],
     records: NDArray[np.int64],
-    state: _Subscribed,
+    state: _Knowledge,
     now: int,
 ) -> pa.Table:
     """Return the rows of the changed ids; *sources* has those of before, and behind them the records."""

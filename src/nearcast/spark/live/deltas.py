@@ -31,7 +31,7 @@ from nearcast.spark.live.changes import STAMPS, resolve
 from nearcast.spark.live.records import REFUSED
 from nearcast.storage.places import Place
 
-__all__ = ["Applied", "Delta", "Deltas", "Tombstones", "Version", "known_columns", "subscription_schema"]
+__all__ = ["Delta", "Deltas", "Outcome", "Tombstones", "Version", "known_columns", "subscription_schema"]
 
 _BATCH = "batch"  # the column of refused records with the number of their micro-batch
 
@@ -52,7 +52,7 @@ class Tombstones(NamedTuple):
     rows: int
 
 
-class Applied(NamedTuple):
+class Outcome(NamedTuple):
     """What is there when the changes of a micro-batch have been applied."""
 
     deltas: tuple[Delta, ...]
@@ -119,25 +119,25 @@ class Deltas:
         now: int,
         refused: int,
         refusals: str | None,
-    ) -> Applied:
+    ) -> Outcome:
         """Write what the records of a micro-batch change, after *version*, *gone* and the earlier *deltas*.
 
         The files are there when this returns.
         """
         if not len(records):
-            return Applied(tuple(deltas), None, refused, refusals)
+            return Outcome(tuple(deltas), None, refused, refusals)
         schema = subscription_schema(version)
         changes = resolve(records, schema, lambda ids: self._current(ids, version, schema, deltas, gone), now)
         if changes.refused_count:
             refusals = self._refuse(changes.refused, number, refusals)
             refused += changes.refused_count
         if not len(changes.delta):
-            return Applied(tuple(deltas), None, refused, refusals)
+            return Outcome(tuple(deltas), None, refused, refusals)
         earlier = self._merged(deltas)
         first = 1 + (earlier[-1].last if earlier else upto)
         own = self._write_delta(changes.delta, first, number)
         before = self._write("before", f"{number:012}", changes.before)
-        return Applied((*earlier, own), before, refused, refusals)
+        return Outcome((*earlier, own), before, refused, refusals)
 
     def _current(
         self,

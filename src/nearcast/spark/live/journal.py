@@ -18,10 +18,10 @@ from nearcast.spark.live.records import digest_of
 from nearcast.spark.live.states import Run, Snapshot, State, States, segment_name
 from nearcast.storage.places import Place
 
-__all__ = ["Journal", "Named"]
+__all__ = ["Journal", "References"]
 
 
-class Named(NamedTuple):
+class References(NamedTuple):
     """What micro-batches name, beside deltas."""
 
     versions: set[str]
@@ -114,7 +114,7 @@ class Journal:
             applied.refusals,
         )
 
-    def finish(self, number: int) -> Named:
+    def finish(self, number: int) -> References:
         """Remove what no micro-batch will need again: this one may be repeated, those before the last will not.
 
         Return versions and segments of valid messages that are not needed either.
@@ -124,15 +124,15 @@ class Journal:
         needed = set().union(*(state.files() for state in kept))
         self.deltas.remove(set().union(*(state.files() for state in old)) - needed)
         still = self.needed()
-        return Named({state.version for state in old} - still.versions, _segments(old) - still.segments)
+        return References({state.version for state in old} - still.versions, _segments(old) - still.segments)
 
-    def needed(self) -> Named:
+    def needed(self) -> References:
         """Return the versions and segments that a micro-batch may need."""
         states = list(self.states)
         versions = {state.version for state in states} | {
             self.states.next_version(state)[0] for state in states
         }
-        return Named(versions, _segments(states))
+        return References(versions, _segments(states))
 
     def sweep(self, before: float) -> None:
         """Remove what interrupted drivers have left, if it was written before a time."""
