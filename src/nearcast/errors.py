@@ -45,6 +45,7 @@ __all__ = [
     "RuntimeUnavailableError",
     "StorageError",
     "UnknownError",
+    "counted",
     "nearest",
     "shown",
     "warn",
@@ -155,6 +156,15 @@ def shown(value: object, limit: int = 80) -> str:
         return f"{value[: limit - 5]!r}".removesuffix("'") + f"…' ({len(value)} characters)"
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "point"), counted(2_000, "point")
+    ('1 point', '2,000 points')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:

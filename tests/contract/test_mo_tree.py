@@ -20,9 +20,14 @@ shares = st.floats(0, 1)
 
 
 # --- Section 5 ------------------------------------------------------------------------------------------------------
+def uniform_law(points=1024):
+    """Section 5.3: both ends of the intervals and the values are uniform, P_w(x) = 2(1 - x)."""
+    return section5.Law(1.0 - np.sqrt(1.0 - (np.arange(points) + 0.5) / points))
+
+
 def test_worked_example_of_section_5_3():
     counts, targets = section5.level_counts(4), np.arange(1, 5) / 4
-    law = section5.uniform_law()
+    law = uniform_law()
     widths = section5.optimal_widths(counts, targets, 6, law)
     np.testing.assert_allclose(widths, [3 / 8, 11 / 18, 5 / 6, 1], atol=1e-3)
     stabbed = [section5.mean_stabbed(int(c), float(w), None) for c, w in zip(counts, widths)]
@@ -42,7 +47,7 @@ def test_lemma_1_overlap(count, share):
 @pytest.mark.parametrize("levels", [2, 3, 4, 6, 8])
 def test_lemma_2_even_targets(levels):
     """Where widths become rarer in proportion, the targets are about i / L, and all cells hold as many."""
-    counts, law = section5.level_counts(levels), section5.uniform_law(100_000)
+    counts, law = section5.level_counts(levels), uniform_law(100_000)
     targets = section5.even_targets(counts, law.widths)
     np.testing.assert_allclose(targets, np.arange(1, levels + 1) / levels, atol=0.35 / levels + 0.01)
     held = np.diff(np.searchsorted(law.widths, targets), prepend=0) / counts

@@ -173,7 +173,7 @@ def test_mistakes_are_refused(name):
     live = MovingIndex(name, SubscriptionTable.from_arrays([[0, 0, 1, 1]], [0, 1], [3]))
     with pytest.raises(UnknownError):
         live.move([1], [[0, 0, 1, 1]])
-    with pytest.raises(ColumnError, match="2 regions for 1"):
+    with pytest.raises(ColumnError, match="2 regions for 1 subscription;"):
         live.move([0], [[0, 0, 1, 1], [0, 0, 1, 1]])
     with pytest.raises(ColumnError, match="twice"):
         live.move([0, 0], [[0, 0, 1, 1], [0, 0, 1, 1]])

@@ -170,7 +170,7 @@ class TestIds:
         top.unsubscribe("anna")
         top.subscribe(**point, ids=["anna"])
         for wrong, error in (
-            (["a", "b"], "2 ids for 1 rows"),
+            (["a", "b"], "ids: 2 for 1 row;"),
             ([1.5], "strings or integers"),
             ([""], "empty"),
         ):
@@ -501,7 +501,7 @@ class TestWindows:
 
     @pytest.mark.parametrize("wrong", [0, -1, 2**30, True, "10"])
     def test_sizes_that_cannot_be(self, wrong):
-        with pytest.raises(InputError, match="whole number of messages"):
+        with pytest.raises(InputError, match="size of a window must be a whole number from 1"):
             CountWindow(wrong)
         with pytest.raises(InputError, match="CountWindow or a TimeWindow"):
             TopK(wrong)

@@ -269,7 +269,7 @@ def test_what_is_no_dataframe_and_no_path(world):
 
 
 def test_a_directory_without_an_index(world, tmp_path):
-    with pytest.raises(IndexFileError, match="not an index directory"):
+    with pytest.raises(IndexFileError, match=r"nothing is saved at .*: it has no manifest"):
         match(world.messages, tmp_path)
 
 

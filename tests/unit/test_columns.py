@@ -48,7 +48,7 @@ BOX = [[0.0, 0.0, 1.0, 1.0]]
         ((BOX, [0, 0], [], ([0, 1], [-1], [0.0], [1.0])), "attribute -1"),
         ((BOX, [0, 0], [], ([0, 1], [0], [0.0], [1.0], [9])), "flags 9"),
         ((BOX, [0, 0], [], ([0, 1], [0], [0.0])), "not 3 arrays"),
-        ((BOX, [0, 0], [], None, ["a", "b"]), "2 ids for 1 rows"),
+        ((BOX, [0, 0], [], None, ["a", "b"]), "ids: 2 for 1 row;"),
         ((BOX, [0, 0], [], None, [None]), "row 0"),
         ((BOX, [0, 0], [], None, [1.5]), "strings or integers"),
         ((BOX, [0, 0], [], None, ["a", 1]), "all strings or all integers"),

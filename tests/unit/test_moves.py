@@ -147,7 +147,7 @@ def test_on_a_plane():
         (lambda e: e.move("zoe", Point(lon=0, lat=0)), UnknownError, "no subscription 'zoe'"),
         (lambda e: e.move("ben", Point(lon=0, lat=0)), GeometryError, "'ben' has no circle"),
         (lambda e: e.move("anna"), ColumnError, "no regions for 'anna'"),
-        (lambda e: e.move(["anna"], []), ColumnError, "0 regions for 1"),
+        (lambda e: e.move(["anna"], []), ColumnError, "0 regions for 1 subscription;"),
         (
             lambda e: e.move(["anna"], [None]),
             GeometryError,

@@ -172,7 +172,7 @@ class TestDamage:
 
     def test_no_manifest(self, tmp_path):
         for directory in (tmp_path, tmp_path / "nowhere"):
-            with pytest.raises(IndexFileError, match="not an index directory"):
+            with pytest.raises(IndexFileError, match=r"nothing is saved at .*: it has no manifest"):
                 read(directory, "thing")
 
 

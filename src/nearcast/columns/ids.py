@@ -15,7 +15,7 @@ from nearcast.columns.growable import GrowableArray
 from nearcast.columns.parts import Arrays, nested, part_of
 from nearcast.columns.ragged import check_positions, checked_offsets
 from nearcast.columns.vocabulary import Vocabulary, string_buffers
-from nearcast.errors import ColumnError, DuplicateError, UnknownError, shown
+from nearcast.errors import ColumnError, DuplicateError, UnknownError, counted, shown
 
 __all__ = [
     "IdColumn",
@@ -55,7 +55,7 @@ def id_array(ids: Any, size: int, name: str) -> pa.Array | None:
             f"{name} must be all strings or all integers of 64 bits, not {shown(ids)}"
         ) from None
     if len(array) != size:
-        raise ColumnError(f"{len(array)} {name} for {size} rows; give one for each row")
+        raise ColumnError(f"{name}: {len(array):,} for {counted(size, 'row')}; give one for each row")
     if array.null_count:
         row = array.is_null().to_numpy(zero_copy_only=False).argmax()
         raise ColumnError(f"{name} has no value in row {row}; every row needs an id")

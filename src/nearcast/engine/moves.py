@@ -14,7 +14,7 @@ from nearcast.columns.from_arrow.moves import MoveTable
 from nearcast.columns.from_arrow.renaming import Columns
 from nearcast.columns.ids import Ids
 from nearcast.columns.regions import radii_of, take_regions
-from nearcast.errors import ColumnError, GeometryError, shown
+from nearcast.errors import ColumnError, GeometryError, counted, shown
 from nearcast.geometry import Circle, Planar, Point
 from nearcast.geometry.crs import require_wgs84
 from nearcast.matching import Index
@@ -71,7 +71,8 @@ def _read_objects(given: Any, regions: Any, ids: Ids, index: Index) -> tuple[NDA
         require_wgs84(getattr(regions, "crs", None))  # of a GeoSeries
     places = list(regions)
     if len(places) != len(rows):
-        raise ColumnError(f"{len(places):,} regions for {len(rows):,} subscriptions; give one for each")
+        subscriptions = counted(len(rows), "subscription")
+        raise ColumnError(f"{counted(len(places), 'region')} for {subscriptions}; give one for each")
     bare = np.array([at for at, region in enumerate(places) if isinstance(region, Point)], np.int64)
     for at, radius in zip(bare.tolist(), _radii(rows[bare], ids, index).tolist()):
         centre = places[at]

@@ -14,7 +14,7 @@ from nearcast.columns.ragged import box_rows
 from nearcast.columns.regions import relocated
 from nearcast.columns.rows.clauses import ClauseStore
 from nearcast.columns.shapes import NO_SHAPES
-from nearcast.errors import ColumnError, shown
+from nearcast.errors import ColumnError, counted, shown
 from nearcast.geometry import Everywhere, Planar, Region, as_region
 from nearcast.geometry.crs import require_wgs84
 from nearcast.matching.holder import Holder
@@ -156,9 +156,8 @@ class Index(Holder[ClauseStore]):
             given = (region.tolist() if isinstance(region, np.ndarray) else region for region in regions)
             placed = place([self._region(region) for region in given])
         if len(placed.offsets) - 1 != count:
-            raise ColumnError(
-                f"{len(placed.offsets) - 1:,} regions for {count:,} subscriptions; give one for each"
-            )
+            regions = counted(len(placed.offsets) - 1, "region")
+            raise ColumnError(f"{regions} for {counted(count, 'subscription')}; give one for each")
         return placed
 
     def _region(self, given: Any) -> Region:

@@ -20,6 +20,7 @@ from nearcast.columns.coding import Coding
 from nearcast.columns.deliveries import Deliveries
 from nearcast.columns.ids import Ids, id_array, id_kind
 from nearcast.columns.parts import nested, part_of
+from nearcast.columns.ragged import matrix
 from nearcast.errors import InputError, UnknownError, shown, whole_number
 from nearcast.geometry import WGS84
 from nearcast.geometry.spaces import checked_space
@@ -141,7 +142,11 @@ class TopK:
         return len(self._subscribers)
 
     def __repr__(self) -> str:
-        return f"<TopK of {len(self):,} subscriptions over {len(self._messages):,} messages>"
+        subscriptions, messages = len(self), len(self._messages)
+        return (
+            f"<TopK of {subscriptions:,} subscription{'s' * (subscriptions != 1)} "
+            f"over {messages:,} message{'s' * (messages != 1)}>"
+        )
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -186,7 +191,7 @@ class TopK:
         if words is not None:
             if keywords is not None or keyword_offsets is not None:
                 raise InputError("give either keyword codes or words, not both")
-            keyword_offsets, keywords = self._weights.coded(words)
+            keyword_offsets, keywords = self._weights.coded(words, len(matrix(points, "points", 2)))
         subscriptions = Requests.of(points, keyword_offsets, keywords, alpha, k, self.space)
         count = len(subscriptions.points)
         names = id_array(np.arange(self._taken, self._taken + count) if ids is None else ids, count, "ids")

@@ -10,7 +10,7 @@ import numpy as np
 from nearcast.columns.coding import Coding
 from nearcast.columns.parts import nested, part_of
 from nearcast.columns.ragged import offsets_of
-from nearcast.errors import InputError, shown
+from nearcast.errors import InputError, counted, shown
 from nearcast.ranking.frequencies import DocumentFrequencies
 from nearcast.text import keywords
 
@@ -39,10 +39,16 @@ class Weights:
         if size > len(self.idf):
             self._weigh(size + size // 4)
 
-    def coded(self, words: Sequence[Iterable[str]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return rows of words as codes, normalised as the text of a message is."""
+    def coded(
+        self, words: Sequence[Iterable[str]], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return *count* rows of words as codes, normalised as the text of a message is."""
         if isinstance(words, str) or not isinstance(words, Sequence):
             raise InputError(f"words must be a list with the words of each subscription, not {shown(words)}")
+        if len(words) != count:
+            raise InputError(
+                f"{counted(len(words), 'list')} of words for {counted(count, 'point')}; give one for each"
+            )
         rows = [sorted(keywords(row)) for row in words]
         codes = self.coding.words()[0].add([word for row in rows for word in row])
         return offsets_of(np.array([len(row) for row in rows], np.int64)), codes

@@ -19,7 +19,7 @@ import numpy as np
 from nearcast.columns import NOT_GIVEN
 from nearcast.columns.ragged import offsets_of
 from nearcast.columns.sliding import SlidingArray
-from nearcast.errors import InputError, shown
+from nearcast.errors import InputError, shown, whole_number
 from nearcast.kernels import kernel
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ class CountWindow:
     size: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size < 2**30:
-            raise InputError(
-                f"a window must hold a whole number of messages from 1 to {2**30 - 1:,}, not {shown(self.size)}"
-            )
+        object.__setattr__(self, "size", whole_number("the size of a window", self.size, 1, 2**30 - 1))
 
 
 @dataclass(frozen=True)

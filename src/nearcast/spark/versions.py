@@ -201,7 +201,7 @@ def ensure_sharded_version(
     hint: DataFrame | None = None,
 ) -> Place:
     """Return the sharded version of *subscriptions*, which have the columns that are read; build it if need be."""
-    check_choice("hash" if distribution == "auto" else distribution, shards)
+    shards = check_choice("hash" if distribution == "auto" else distribution, shards)
     build_index(index, SubscriptionTable.empty(Coding.new()))  # an unknown one is an error before any job
     home = place_at(directory)
     how = f"{index} {distribution} {shards}" + (

@@ -74,7 +74,7 @@ def _manifest(place: Place) -> tuple[bytes, Manifest]:
     try:
         content = place.read(MANIFEST)
     except FileNotFoundError:
-        raise IndexFileError(f"{place} is not an index directory: it has no {MANIFEST}") from None
+        raise IndexFileError(f"nothing is saved at {place}: it has no {MANIFEST}") from None
     return content, parse_manifest(content, place)
 
 

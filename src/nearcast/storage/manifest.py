@@ -110,7 +110,7 @@ def read_manifest(directory: str | Path | Place, kind: str | None = None) -> Man
     try:
         content = place.read(MANIFEST)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise IndexFileError(f"{shown_place} is not an index directory: it has no {MANIFEST}") from None
+        raise IndexFileError(f"nothing is saved at {shown_place}: it has no {MANIFEST}") from None
     return parse_manifest(content, shown_place, kind)
 
 

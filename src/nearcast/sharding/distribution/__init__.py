@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from nearcast import config
 from nearcast.columns import MessageBatch, SubscriptionTable
 from nearcast.columns.ragged import runs_take
-from nearcast.errors import InputError, UnknownError, shown
+from nearcast.errors import UnknownError, shown, whole_number
 from nearcast.sharding.distribution.base import Distribution, Sample
 from nearcast.sharding.distribution.figures import Figures, measure
 from nearcast.sharding.distribution.hashed import Hash
@@ -108,20 +108,17 @@ def preference(figures: Figures) -> tuple[bool, float]:
 
 def fit(name: str, sample: Sample, shards: int) -> Distribution:
     """Return the distribution of this name, fitted to *sample*."""
-    check_choice(name, shards)
+    shards = check_choice(name, shards)
     return DISTRIBUTIONS[name].fit(sample, shards)
 
 
-def check_choice(name: str, shards: int) -> None:
-    """Raise unless there is a distribution of this name, and this may be its number of shards."""
+def check_choice(name: str, shards: int) -> int:
+    """Return the number of shards; raise unless it may be that, and there is a distribution of this name."""
     if name not in DISTRIBUTIONS:
         raise UnknownError(
             f"there is no distribution {shown(name)}; there are {', '.join(DISTRIBUTIONS)}, auto"
         )
-    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= config.SHARDS_MOST:
-        raise InputError(
-            f"shards must be a whole number from 1 to {config.SHARDS_MOST:,}, not {shown(shards)}"
-        )
+    return whole_number("shards", shards, 1, config.SHARDS_MOST)
 
 
 def draw_sample(

@@ -31,7 +31,7 @@ from pyspark.sql.types import IntegralType, LongType, StringType, StructField, S
 from nearcast import config
 from nearcast.columns.coding import Coding
 from nearcast.columns.from_arrow.names import BOX, KEPT, TIMES, tell_other_case
-from nearcast.errors import ColumnError, InputError, shown
+from nearcast.errors import ColumnError, InputError, whole_number
 from nearcast.sharding.replica import subscriptions_of
 from nearcast.sharding.version import ShardedVersion
 from nearcast.spark.columns import (
@@ -110,8 +110,7 @@ class Live:
     ) -> None:
         refuse_remote(subscriptions.sparkSession, "Live")
         subscriptions = subscription_columns(subscriptions)
-        if isinstance(valid_messages, bool) or not isinstance(valid_messages, int) or valid_messages < 0:
-            raise InputError(f"valid_messages must be a whole number from 0, not {shown(valid_messages)}")
+        valid_messages = whole_number("valid_messages", valid_messages, 0)
         self._home = place_at(home)
         self._form = {"index": index, "distribution": distribution, "shards": shards}
         self._clock = clock

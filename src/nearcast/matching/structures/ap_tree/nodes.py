@@ -1,6 +1,8 @@
 """What is done with nodes: they are built over clauses, clauses come and go below them, and they are cleared away.
 
 The arrays hold a tree, and beside it, under roots of their own, what will replace some of its nodes (``rebuild``).
+Algorithms are those of Wang, Zhang, Zhang, Lin and Wang, "AP-Tree: Efficiently Support Location-Aware
+Publish/Subscribe" (2015).
 """
 
 from __future__ import annotations

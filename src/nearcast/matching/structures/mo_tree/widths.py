@@ -25,7 +25,6 @@ __all__ = [
     "optimal_widths",
     "overlap",
     "success_rate",
-    "uniform_law",
 ]
 
 _POINTS = 1024  # points that stand for a distribution
@@ -40,11 +39,6 @@ class Law:
     widths: NDArray[np.float64]
     lows: NDArray[np.float64] | None = None  # of the same intervals; None: uniform where there is room
     values: NDArray[np.float64] | None = None  # None: uniform
-
-
-def uniform_law(points: int = _POINTS) -> Law:
-    """Return the law of section 5.3: both ends of the intervals and the values are uniform, P_w(x) = 2(1 - x)."""
-    return Law(1.0 - np.sqrt(1.0 - (np.arange(points) + 0.5) / points))
 
 
 def level_counts(levels: int) -> NDArray[np.int64]:
