@@ -1,12 +1,16 @@
 """Worlds large enough for blocks to split, segments to merge and buffers to be cut: all indexes agree with the scan."""
 
+import copy
+
 import numpy as np
 import pytest
 
 from nearcast import WGS84, MessageBatch, Planar
 from nearcast.ranking import CountWindow, DocumentFrequencies, TopK
+from nearcast.ranking.blocks import _summarize_all
 from nearcast.ranking.choices import FINDERS, POLICIES
 from nearcast.ranking.igpt import IGPT, PRUNINGS
+from nearcast.ranking.postings import GROUP
 
 PLANE = Planar(0, 0, 1, 1)
 
@@ -171,3 +175,42 @@ def test_each_pruning_prunes():
         more_work, less_work = work(others), work([*others, name])
         assert any(more_work[key] > less_work[key] for key in looked), name
         assert more_work["entered"] == less_work["entered"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_reach_of_blocks_follows_thresholds(threads):
+    """Both ways: it is what it would be if all headers were computed anew."""
+    rng = np.random.default_rng(0)
+
+    def words(count, least, most):
+        counts = rng.integers(least, most, count)
+        return np.append(0, np.cumsum(counts)), (40 * rng.random(counts.sum()) ** 2).astype(np.int32)
+
+    top = TopK(CountWindow(500), space=PLANE, threads=threads)
+    top.subscribe(rng.random((3_000, 2)), *words(3_000, 1, 5), alpha=0.2 + 0.8 * rng.random(3_000), k=3)
+    before, fell, rose = None, False, False
+    for least, most in ((1, 4), (6, 12), (1, 4), (6, 12)):  # long messages score less than short ones
+        top.publish(MessageBatch.from_arrays(rng.random((500, 2)), *words(500, least, most), space=PLANE))
+        blocks = top._finder
+        fresh = copy.deepcopy(blocks)
+        _summarize_all(fresh._lists, fresh._words)
+        headers = np.concatenate(
+            [
+                np.arange(first, first + count)
+                for first, count in zip(blocks._lists.first[: blocks._words], blocks._lists.blocks)
+            ]
+        )
+        reach = blocks._lists.reach[:, headers]
+        np.testing.assert_array_equal(reach, fresh._lists.reach[:, headers])
+        long = np.flatnonzero(blocks._lists.room[: blocks._words] >= GROUP)
+        groups = np.unique(
+            np.concatenate([np.arange(blocks._lists.blocks[w]) + blocks._lists.first[w] for w in long])
+            // GROUP
+        )
+        np.testing.assert_array_equal(
+            blocks._lists.group_reach[:, groups], fresh._lists.group_reach[:, groups]
+        )
+        if before is not None:
+            fell, rose = fell or bool((reach < before).any()), rose or bool((reach > before).any())
+        before = reach.copy()
+    assert (fell, rose) == (True, True)

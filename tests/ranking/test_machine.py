@@ -233,37 +233,53 @@ def test_results_equal_the_naive_ones(index, buffer, at_once, monkeypatch):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_threads_and_sizes_of_calls_change_nothing(weighted):
-    """Thousands of buffers, so that every thread has work in every loop; some words are in most messages."""
+    """Thousands of buffers, so that every thread has work in every loop, and that most of an index is pruned.
+
+    First come messages of one to three words, then long ones that score less: thresholds rise, fall and rise again.
+    """
     rng, plane = np.random.default_rng(0), Planar(0, 0, 1, 1)
 
-    def words(count, most):
-        counts = rng.integers(1, most, count)
+    def words(counts):
         return np.append(0, np.cumsum(counts)), (60 * rng.random(counts.sum()) ** 3).astype(np.int32)
 
-    stream = MessageBatch.from_arrays(rng.random((3_000, 2)), *words(3_000, 9), space=plane)
-    places, wishes, alpha = rng.random((4_000, 2)), words(4_000, 5), rng.random(4_000).round(1)
+    counts = np.concatenate([rng.integers(low, low + 3, 1_000) for low in (1, 7, 1)])
+    stream = MessageBatch.from_arrays(rng.random((3_000, 2)), *words(counts), space=plane)
+    places, wishes, alpha = (
+        rng.random((4_000, 2)),
+        words(rng.integers(1, 5, 4_000)),
+        rng.random(4_000).round(1),
+    )
     frequencies = DocumentFrequencies.of(stream) if weighted else None
     idf = frequencies.idf(60) if weighted else np.ones(60)
-    told, tops = {}, []
-    for threads, size in ((1, 500), (2, 500), (3, 500), (2, 2_000), (1, 100)):
+    rows = range(0, 4_000, 40)
+    naive = NaiveTopK(count=1_000, idf=idf.tolist(), max_distance=math.hypot(1, 1))
+    for row in rows:
+        mine = wishes[1][wishes[0][row] : wishes[0][row + 1]].tolist()
+        naive.subscriptions[row] = (tuple(places[row].tolist()), set(mine), float(alpha[row]), 4)
+    offsets, codes = stream.probes.keyword_offsets.tolist(), stream.probes.keywords.tolist()
+    points = stream.probes.boxes[:, :2].tolist()
+    expected = []
+    for end in range(1_000, 3_001, 500):
+        begin = naive.arrived
+        naive.publish(
+            (i, tuple(points[i]), codes[offsets[i] : offsets[i + 1]], i, None, False)
+            for i in range(begin, end)
+        )
+        expected.append({row: naive.results(row) for row in rows})
+    told = {}
+    for threads, size in ((1, 500), (2, 500), (3, 500), (2, 1_000), (1, 100)):
         top = TopK(CountWindow(1_000), space=plane, document_frequency=frequencies, threads=threads)
         top.publish(stream.take(range(1_000)))
         top.subscribe(places, *wishes, alpha=alpha, k=4)
-        updates = [top.publish(stream.take(range(at, at + size))) for at in range(1_000, 3_000, size)]
+        updates = []
+        for end in range(1_000, 3_001, size):
+            if end > 1_000:
+                updates.append(top.publish(stream.take(range(end - size, end))))
+            if end % 500 == 0:
+                for row, best in expected[end // 500 - 2].items():
+                    names, scores = top.results(row)
+                    assert names.tolist() == [name for name, _ in best], (threads, size, end, row)
+                    np.testing.assert_allclose(scores, [score for _, score in best], rtol=1e-12, atol=1e-13)
         told[threads, size] = [sorted(map(str, one.to_arrow().to_pylist())) for one in updates]
-        tops.append(top)
+        assert top.stats()["re_evaluations"] > 1_000
     assert told[1, 500] == told[2, 500] == told[3, 500]
-    naive = NaiveTopK(count=1_000, idf=idf.tolist(), max_distance=math.hypot(1, 1))
-    offsets, codes = stream.probes.keyword_offsets.tolist(), stream.probes.keywords.tolist()
-    naive.publish(
-        (i, tuple(stream.probes.boxes[i, :2].tolist()), codes[offsets[i] : offsets[i + 1]], i, None)
-        for i in range(3_000)
-    )
-    for row in range(0, 4_000, 80):
-        mine = wishes[1][wishes[0][row] : wishes[0][row + 1]].tolist()
-        naive.subscriptions[row] = (tuple(places[row].tolist()), set(mine), float(alpha[row]), 4)
-        expected = naive.results(row)
-        for top in tops:
-            names, scores = top.results(row)
-            assert names.tolist() == [name for name, _ in expected]
-            np.testing.assert_allclose(scores, [score for _, score in expected], rtol=1e-12, atol=1e-13)
