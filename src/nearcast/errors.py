@@ -159,12 +159,14 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things in words.
+    """Return a number with its noun, as sentences show it.
 
-    >>> counted(1, "point"), counted(2_000, "point")
-    ('1 point', '2,000 points')
+    >>> counted(1, "delivery"), counted(2_000, "delivery")
+    ('1 delivery', '2,000 deliveries')
     """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun.removesuffix('y') + 'ies' if noun.endswith('y') else noun + 's'}"
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:

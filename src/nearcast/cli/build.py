@@ -11,6 +11,7 @@ from nearcast import config
 from nearcast.cli import renaming, spark_session, talk
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
+from nearcast.errors import counted
 from nearcast.storage.apart import keep_apart
 from nearcast.storage.places import place_at
 
@@ -87,6 +88,6 @@ def build(
     else:
         how = f" in {summary['shards']} shards by {summary['distribution']}" if summary["shards"] else ""
         talk.tell(
-            f"{talk.counted(len(opened), 'subscription')}{how}, {size / 1e6:,.1f} MB, in {summary['seconds']:.1f} s"
+            f"{counted(len(opened), 'subscription')}{how}, {size / 1e6:,.1f} MB, in {summary['seconds']:.1f} s"
         )
         talk.tell(f"the current version of {directory} is {place.name}")

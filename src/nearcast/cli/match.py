@@ -15,7 +15,7 @@ from nearcast import config
 from nearcast.cli import renaming, spark_session, talk
 from nearcast.cli.renaming import Rename
 from nearcast.cli.spark_session import Conf, Master, Verbose
-from nearcast.errors import InputError, UnknownError, shown
+from nearcast.errors import InputError, UnknownError, counted, shown
 from nearcast.storage.apart import keep_apart
 from nearcast.storage.paths import local_path
 
@@ -107,8 +107,8 @@ def match(
         "messages_per_second": round(len(batch) / (ended - ready), 1),
     }
     talk.tell(
-        f"{talk.counted(len(batch), 'message')}, {talk.counted(len(matcher), 'subscription')}: "
-        f"{talk.counted(deliveries, 'delivery')} in "
+        f"{counted(len(batch), 'message')}, {counted(len(matcher), 'subscription')}: "
+        f"{counted(deliveries, 'delivery')} in "
         f"{ended - started:.2f} s "
         f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
     )
@@ -168,7 +168,7 @@ def _on_spark(
         "messages_per_second": round(count / (ended - ready), 1),
     }
     talk.tell(
-        f"{talk.counted(count, 'message')}: {talk.counted(deliveries, 'delivery')} in {ended - started:.2f} s "
+        f"{counted(count, 'message')}: {counted(deliveries, 'delivery')} in {ended - started:.2f} s "
         f"(matched and written in {ended - ready:.2f} s, {summary['messages_per_second']:,.0f} messages/s)"
     )
     if json:

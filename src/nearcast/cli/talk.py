@@ -17,7 +17,7 @@ from nearcast.errors import NearcastWarning
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Show", "console", "counted", "print_json", "print_warnings", "progress", "tell"]
+__all__ = ["Show", "console", "print_json", "print_warnings", "progress", "tell"]
 
 # Sets the current step, and the share of it that is done.
 Show = Callable[[str, float | None], None]
@@ -32,17 +32,6 @@ def console(*, stderr: bool = False) -> Console:
     if not made.is_terminal:
         made.width = _PIPE_WIDTH
     return made
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "delivery"), counted(2_000, "delivery")
-    ('1 delivery', '2,000 deliveries')
-    """
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun.removesuffix('y') + 'ies' if noun.endswith('y') else noun + 's'}"
 
 
 def tell(sentence: str) -> None:
