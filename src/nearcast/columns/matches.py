@@ -28,6 +28,9 @@ class Matches:
 
     offsets: NDArray[np.int64]  # int64[m + 1]
     rows: NDArray[np.int32]
+    #: How many candidates there were, if an index has counted them: clauses whose box, words and tests fit a message,
+    #: before circles and polygons decide, and before a subscription that has several is kept once.
+    candidates: int | None = None
 
     def __len__(self) -> int:
         """Return the number of messages."""

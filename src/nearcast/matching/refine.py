@@ -45,14 +45,16 @@ _NO_NUMBERS = np.empty(0, np.int32)
 
 def resolve(store: ClauseStore, batch: MessageBatch, found: Matches) -> Matches:
     """Turn the clause rows found for each probe into subscription rows for each message."""
+    candidates = len(found.rows)
     if store.shapes or batch.shapes:
         clauses = _clauses(store, lambda owner: store.parts(np.array([owner])))
         probes = batch_side(batch)
         found = _filter(found, _touching(clauses, found.rows, probes, found.messages))
     rows = found.rows if store.parts_are_owners else store.owners[found.rows]
     if store.one_part_each and len(batch.owners) == batch.size:
-        return Matches(found.offsets, rows)
-    return distinct_owners(found.offsets[batch.probe_offsets], rows)
+        return Matches(found.offsets, rows, candidates)
+    distinct = distinct_owners(found.offsets[batch.probe_offsets], rows)
+    return Matches(distinct.offsets, distinct.rows, candidates)
 
 
 def resolve_stored(stored: MessageRows, table: SubscriptionTable, found: Matches) -> Matches:

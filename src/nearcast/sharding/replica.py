@@ -216,7 +216,7 @@ class Replica(_DeltaFollower):
         """
         found = self._index.match(batch)
         if self._changes is not None:
-            found = Matches(found.offsets, self._changes.of_rows[found.rows])
+            found = Matches(found.offsets, self._changes.of_rows[found.rows], found.candidates)
         if self._stored is None:
             return found
         assert sent is not None, "messages come with their shards if subscriptions have copies"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from nearcast import config
 from nearcast.columns.from_arrow.names import KEPT
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nearcast.columns.from_arrow.renaming import Columns
     from nearcast.storage.places import Place
 
-__all__ = ["OpenVersion", "match", "match_version"]
+__all__ = ["OpenVersion", "match", "match_version", "open_for"]
 
 
 def match(
@@ -86,6 +86,33 @@ def match(
     Raises ColumnError before any job starts if a column is missing or has a wrong type. A message with a meaningless
     value (a latitude of 91) fails its task, and so the query, with an error that names the message.
     """
+    opened, messages = open_for(
+        messages,
+        subscriptions,
+        index=index,
+        distribution=distribution,
+        shards=shards,
+        index_dir=index_dir,
+        columns=columns,
+        keep=keep,
+        keep_subscription=keep_subscription,
+    )
+    return opened.match(messages, keep, keep_subscription)
+
+
+def open_for(
+    messages: DataFrame,
+    subscriptions: DataFrame | str | os.PathLike[str],
+    *,
+    index: str = config.DEFAULT_INDEX,
+    distribution: str = "auto",
+    shards: int | None = None,
+    index_dir: str | os.PathLike[str] | None = None,
+    columns: Columns | None = None,
+    keep: Sequence[str] = (),
+    keep_subscription: Sequence[str] = (),
+) -> tuple[OpenVersion, DataFrame]:
+    """Return the version that :func:`match` uses, built if need be, and the messages with our names of columns."""
     for name, frame in (("messages", messages), ("subscriptions", subscriptions)):
         if not isinstance(frame, DataFrame) and (
             name == "messages" or not isinstance(frame, str | os.PathLike)
@@ -108,7 +135,7 @@ def match(
     else:
         messages, _ = rename_columns(columns, messages=messages)
         version = current(subscriptions)
-    return OpenVersion(version).match(messages, keep, keep_subscription)
+    return OpenVersion(version), messages
 
 
 class OpenVersion:
@@ -119,9 +146,13 @@ class OpenVersion:
         self._uri, self._version = place.uri, worker.open_version(place.uri)
 
     def match(
-        self, messages: DataFrame, keep: Sequence[str] = (), keep_subscription: Sequence[str] = ()
+        self,
+        messages: DataFrame,
+        keep: Sequence[str] = (),
+        keep_subscription: Sequence[str] = (),
+        observe: Callable[[DataFrame], DataFrame] | None = None,
     ) -> DataFrame:
-        """Return the deliveries of *messages*, as :func:`match` does."""
+        """Return the deliveries of *messages*, as :func:`match` does; *observe* sees them with their candidates."""
         check_kept("keep", keep, messages.columns)
         check_kept("keep_subscription", keep_subscription, keep_subscription)
         for name in set(keep).intersection(keep_subscription):
@@ -133,7 +164,9 @@ class OpenVersion:
             functions.col(quoted(name)).alias(f"{KEPT}{number}")  # which matching does not read
             for number, name in enumerate(keep)
         )
-        found = match_version(messages.select(*read, *kept), self._uri, self._version, kept=keep)
+        found = match_version(
+            messages.select(*read, *kept), self._uri, self._version, kept=keep, observe=observe
+        )
         if not keep_subscription:
             return found
         # Spark joins a stream with rows that never change, without keeping any state.
@@ -147,36 +180,46 @@ def match_version(
     version: Index | ShardedVersion,
     deltas: Sequence[str] = (),
     kept: Sequence[str] = (),
+    observe: Callable[[DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
     """Return the deliveries of *messages* to the subscriptions of a version, and of *deltas* after it.
 
     The version is at *uri*, and opened here; the deltas are named by URI. *messages* has the columns that matching
-    reads, then those that deliveries keep, which are called *kept* in them, and no others.
+    reads, then those that deliveries keep, which are called *kept* in them, and no others. *observe* is given the
+    deliveries with a column of candidates, and with a row for each task that has no ids and the number of them.
     """
+    counted = observe is not None
     carried = messages.schema.fields[len(messages.columns) - len(kept) :]
     schema = StructType(
         [
-            StructField("subscription_id", spark_type(worker.id_type(version)), nullable=False),
-            StructField("message_id", messages.schema["id"].dataType, nullable=False),
-            *carried,
+            StructField("subscription_id", spark_type(worker.id_type(version)), nullable=counted),
+            StructField("message_id", messages.schema["id"].dataType, nullable=counted),
+            *(StructField(field.name, field.dataType, field.nullable or counted) for field in carried),
+            *([StructField(worker.CANDIDATES, LongType())] if counted else []),
         ]
     )
-    names = ["subscription_id", "message_id", *kept]
+    names = ["subscription_id", "message_id", *kept, *([worker.CANDIDATES] if counted else [])]
 
     digest = version.digest if isinstance(version, ShardedVersion) else ""
 
-    def stage(run: Callable[..., Iterator[pa.RecordBatch]]) -> Callable[..., Iterator[pa.RecordBatch]]:
-        return lambda batches: run(batches, uri, digest, tuple(deltas))
+    def stage(
+        run: Callable[..., Iterator[pa.RecordBatch]], **how: bool
+    ) -> Callable[..., Iterator[pa.RecordBatch]]:
+        return lambda batches: run(batches, uri, digest, tuple(deltas), **how)
+
+    def deliveries(found: DataFrame) -> DataFrame:
+        rows = found.toDF(*names)
+        if observe is not None:
+            rows = observe(rows).where("message_id IS NOT NULL").drop(worker.CANDIDATES)
+        return as_deliveries(rows, kept)
 
     with quietly():
         if isinstance(version, Index) or version.shards == 1:
-            found = map_in_arrow(messages, stage(worker.match_messages), schema)
-            return as_deliveries(found.toDF(*names), kept)
+            return deliveries(map_in_arrow(messages, stage(worker.match_messages, counted=counted), schema))
         columns = _sent_schema(messages, carried, version, learnt=bool(deltas))
         sent = map_in_arrow(messages, stage(worker.send_messages), columns)
         divided = sent.repartitionById(version.shards, worker.SHARD)
-        found = map_in_arrow(divided, stage(worker.match_sent), schema)
-        return as_deliveries(found.toDF(*names), kept)
+        return deliveries(map_in_arrow(divided, stage(worker.match_sent, counted=counted), schema))
 
 
 def _sent_schema(

@@ -1,11 +1,11 @@
-"""How many messages were matched, how many deliveries that gave, and how long it took: by Spark's ``observe``.
+"""How many messages were matched, what that took, and how many deliveries it gave: by Spark's ``observe``.
 
 The counts are part of the query itself, so they need no second job, and any listener of the platform sees them under
 the names ``nearcast_messages`` and ``nearcast_deliveries``::
 
     counts = Metrics()
     counts.match(messages, version).write.parquet("deliveries")
-    counts.get()  # {"messages": 1000, "deliveries": 9600}
+    counts.get()  # {"messages": 1000, "deliveries": 9600, "candidates": 14200}
 
     spark.streams.addListener(MetricsListener(print))  # for every micro-batch of every measured stream
     Metrics().match(arriving, version).writeStream...start()
@@ -18,15 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812  its usual name
+from pyspark.sql import Observation, functions
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from nearcast.errors import InputError
-from nearcast.spark.matching import match
+from nearcast.spark.matching import open_for
+from nearcast.spark.worker import CANDIDATES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -40,7 +40,11 @@ MESSAGES, DELIVERIES = "nearcast_messages", "nearcast_deliveries"  #: the names 
 
 
 class Metrics:
-    """Counts the messages and deliveries of one query, which :meth:`match` returns."""
+    """Counts the messages, candidates and deliveries of one query, which :meth:`match` returns.
+
+    A candidate is a clause of a subscription whose box, words and tests fit a message. Circles and polygons have not
+    decided yet, and a subscription may have several; where it is stored in several shards, each has its candidates.
+    """
 
     def __init__(self) -> None:
         self._observed: dict[str, Observation] = {}
@@ -52,10 +56,22 @@ class Metrics:
 
         A query can hold only one measured match: Spark refuses two observations of the same name.
         """
-        return self._count(match(self._count(messages, MESSAGES), subscriptions, **how), DELIVERIES)
+        every = functions.count(functions.lit(1)).alias("messages")
+        opened, rows = open_for(self._observe(messages, MESSAGES, every), subscriptions, **how)
+        return opened.match(
+            rows,
+            how.get("keep", ()),
+            how.get("keep_subscription", ()),
+            observe=lambda found: self._observe(
+                found,
+                DELIVERIES,
+                functions.count("message_id").alias("deliveries"),
+                functions.coalesce(functions.sum(CANDIDATES), functions.lit(0)).alias("candidates"),
+            ),
+        )
 
     def get(self) -> dict[str, int]:
-        """Return the counts of a batch: ``messages`` and ``deliveries``, as its first action saw them.
+        """Return the counts of a batch: ``messages``, ``candidates`` and ``deliveries``, as its first action saw them.
 
         This waits until the action has ended. A task that Spark repeats may be counted again.
         """
@@ -65,12 +81,11 @@ class Metrics:
             )
         return {key: int(value) for each in self._observed.values() for key, value in each.get.items()}
 
-    def _count(self, frame: DataFrame, name: str) -> DataFrame:
-        counted = F.count(F.lit(1)).alias(name.removeprefix("nearcast_"))
+    def _observe(self, frame: DataFrame, name: str, *counts: Column) -> DataFrame:
         if frame.isStreaming:
-            return frame.observe(name, counted)
+            return frame.observe(name, *counts)
         self._observed[name] = Observation(name)
-        return frame.observe(self._observed[name], counted)
+        return frame.observe(self._observed[name], *counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,7 @@ class MicroBatch:
     batch: int  #: the number of the micro-batch
     messages: int
     deliveries: int
+    candidates: int  #: clauses whose box, words and tests fit, as :class:`Metrics` says
     seconds: float  #: from its trigger to its commit
 
 
@@ -104,6 +120,7 @@ class MetricsListener(StreamingQueryListener):
                     progress.batchId,
                     observed[MESSAGES]["messages"],
                     observed[DELIVERIES]["deliveries"],
+                    observed[DELIVERIES]["candidates"],
                     progress.batchDuration / 1000,
                 )
             )

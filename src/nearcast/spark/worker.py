@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CANDIDATES",
     "SENT",
     "SHARD",
     "build_shards",
@@ -53,6 +54,8 @@ __all__ = [
 
 # Columns of what is on its way to a shard: that shard, and all shards that it is sent to.
 SHARD, SENT = "_shard", "_sent"
+CANDIDATES = "_nearcast_candidates"  # a column of deliveries that are counted
+_NO_ROWS = np.empty(0, np.int32)
 
 
 class _Whole:
@@ -162,17 +165,28 @@ def spark_ids(ids: pa.Array) -> pa.Array:
 
 
 def match_messages(
-    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch],
+    version: str,
+    digest: str = "",
+    deltas: Sequence[str] = (),
+    *,
+    counted: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Match messages against a version of one index or one shard; yield the ids of each delivery."""
+    """Match messages against a version of one index or one shard; yield the ids of each delivery.
+
+    With *counted*, each row has a further column: see :class:`_Count`.
+    """
     opened = _opened(version, digest)
     reader: _Whole | Router = opened if isinstance(opened, _Whole) else opened.router
     replica: _Whole | Replica = opened if isinstance(opened, _Whole) else opened.replica(0)
     replica.follow(deltas)
+    count = _Count() if counted else None
     for part, found in match_in_portions(
         batches, lambda part: replica.match(reader.messages(without_kept(part)), None)
     ):
-        yield from delivery_rows(found, _ids_of(replica), carried(part))
+        yield from _rows(found, _ids_of(replica), carried(part), count)
+    if count is not None:
+        yield from count.last()
 
 
 def _ids_of(replica: Replica | _Whole) -> Callable[[NDArray[np.int32]], dict[str, pa.Array]]:
@@ -199,10 +213,19 @@ def send_messages(
 
 
 def match_sent(
-    batches: Iterable[pa.RecordBatch], version: str, digest: str = "", deltas: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch],
+    version: str,
+    digest: str = "",
+    deltas: Sequence[str] = (),
+    *,
+    counted: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Match messages in the shards that they were sent to; yield the ids of the deliveries of these shards."""
+    """Match messages in the shards that they were sent to; yield the ids of the deliveries of these shards.
+
+    With *counted*, each row has a further column: see :class:`_Count`.
+    """
     opened = _sharded(version, digest)
+    count = _Count() if counted else None
     coding = opened.version.coding
     for batch in batches:
         for number, here in _split_by_shard(batch):
@@ -213,7 +236,46 @@ def match_sent(
                 return replica.match(from_wire(part, coding), _sent_routes(part))
 
             for part, found in match_in_portions([here], match):
-                yield from delivery_rows(found, _ids_of(replica), carried(part))
+                yield from _rows(found, _ids_of(replica), carried(part), count)
+    if count is not None:
+        yield from count.last()
+
+
+class _Count:
+    """Counts the candidates of a task, and tells them in one more row, the last: a delivery of nothing to nobody."""
+
+    def __init__(self) -> None:
+        self.candidates = 0
+        self._schema: pa.Schema | None = None
+
+    def note(
+        self, found: Matches, subscriptions: Mapping[str, pa.Array], messages: Mapping[str, pa.Array]
+    ) -> None:
+        """Add the candidates of a portion; its columns tell what the last row looks like."""
+        self.candidates += found.candidates or 0
+        columns = {**subscriptions, **messages}
+        self._schema = pa.schema({name: column.type for name, column in columns.items()})
+
+    def last(self) -> Iterator[pa.RecordBatch]:
+        """Yield the last row; none if there were no messages."""
+        if self._schema is not None:
+            nothing = {field.name: pa.nulls(1, field.type) for field in self._schema}
+            yield pa.RecordBatch.from_pydict(nothing | {CANDIDATES: pa.array([self.candidates], pa.int64())})
+
+
+def _rows(
+    found: Matches,
+    subscriptions: Callable[[NDArray[np.int32]], Mapping[str, pa.Array]],
+    messages: Mapping[str, pa.Array],
+    count: _Count | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield delivery rows, with a column for candidates if they are counted."""
+    if count is None:
+        yield from delivery_rows(found, subscriptions, messages)
+        return
+    count.note(found, subscriptions(_NO_ROWS), messages)
+    for rows in delivery_rows(found, subscriptions, messages):
+        yield rows.append_column(CANDIDATES, pa.nulls(len(rows), pa.int64()))
 
 
 def without_kept(batch: pa.RecordBatch) -> pa.RecordBatch:

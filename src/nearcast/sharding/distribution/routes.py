@@ -73,7 +73,7 @@ def keep_delivered(found: Matches, number: int, stored: Routes, sent: Routes) ->
     """
     offsets, rows = np.zeros_like(found.offsets), np.empty_like(found.rows)
     _keep(*stored, *sent, found.offsets, found.rows, np.int32(number), offsets, rows)
-    return Matches(offsets, rows[: offsets[-1]])
+    return Matches(offsets, rows[: offsets[-1]], found.candidates)
 
 
 @kernel
