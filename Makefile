@@ -1,10 +1,12 @@
 # Nearcast: `make demo` shows what it does, `make test` proves that it does it.
-# Both first create the environment in .venv from the pinned versions in requirements.lock, and reuse it afterwards.
+# Both first create the environment in .venv from the pinned versions in requirements.lock, and reuse it afterwards. uv
+# installs them, which links what it has had before; where it cannot reach an index that pip is set up for, pip does.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test long test-spark lint wheel lock clean
@@ -21,8 +23,11 @@ $(READY): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "Python cannot create a virtual environment; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Installing the pinned packages into $(VENV) (about 700 MB to download, once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@awk '/^[a-z]/ {uv = /^uv==/} uv' requirements.lock > $(VENV)/uv.txt
+	@$(PIP) --require-hashes -r $(VENV)/uv.txt
+	@$(BIN)/uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements.lock 2> $(VENV)/said || \
+	  $(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(READY) ## Match sample messages against sample subscriptions on local Spark, and draw the map
