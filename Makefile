@@ -34,7 +34,7 @@ demo: $(READY) ## Match sample messages against sample subscriptions on local Sp
 	@$(BIN)/nearcast demo
 
 test: $(READY) ## Run the tests, except the few that take long
-	@$(BIN)/python -m pytest -n 4 --durations=20
+	@$(BIN)/python -m pytest -n 3 --durations=20
 
 long: $(READY) ## Run all tests, also those that take long: kills, figures, rivals at full size
 	@$(BIN)/python -m pytest --long -m alone
